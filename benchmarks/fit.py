@@ -124,7 +124,7 @@ def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[PerceptronJob]]:
     stores = {"xclip": open_store(workspace / "stores" / "xclip")}
     inputs = gather(load_protocol(PROTOCOL), manifest, "", stores)
     (features,) = inputs.stores
-    usable = inputs.usable(features)
+    usable = features.present
     folds = folds_of(inputs.protocol, inputs.table, inputs.labels, usable)
     jobs = []
     for train in inputs.protocol.train_tasks:

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from obygaze_features import __version__
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
@@ -14,26 +12,20 @@ from obygaze_models.evaluation.cells import number_of_groups
 from obygaze_models.models.registry import solver_of
 from obygaze_models.protocols.clips import labels_sha256
 from obygaze_models.protocols.schedule import SPLIT_KINDS
-from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.files import RUN_FORMAT, stated_place
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.store_run import StoreRun
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas")
 
 
 def about_run(
-    inputs: Inputs,
-    folder: Path,
-    stores: Sequence[StoreRun],
-    fits: Sequence[Mapping[str, Any]],
+    inputs: Inputs, folder: Path, fits: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the content of run.json, without the seconds that the run took.
 
     Args:
         inputs: What the run reads.
         folder: Its folder.
-        stores: Its stores, with their folds.
         fits: What was chosen in each fold of each cell, and why folds were left out.
     """
     protocol = inputs.protocol
@@ -74,9 +66,6 @@ def about_run(
         "sizes": _sizes_of_films(inputs),
         "texts": {path: file.sha256 for path, file in inputs.texts.items()},
         "remarks": dict(inputs.table.remarks),
-        "rare_concepts": {
-            store.name: rare_concepts(store) for store in stores if store.name
-        },
         "solver": solver_of(len(inputs.table)),
         "fits": list(fits),
         "versions": {"obygaze": __version__, **machine.packages},
@@ -90,9 +79,9 @@ def _with_places(origin: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return what is known of a store, or of each store of a join, with its place as stated."""
     if "parts" not in origin:
         return {**origin, "location": stated_place(origin["location"], folder)}
-    parts = {
-        name: _with_places(of_part, folder) for name, of_part in origin["parts"].items()
-    }
+    parts = {}
+    for name, of_part in origin["parts"].items():
+        parts[name] = _with_places(of_part, folder)
     return {**origin, "parts": parts}
 
 
@@ -103,12 +92,14 @@ def _sizes_of_films(inputs: Inputs) -> dict[str, dict[str, list[int]]]:
     """
     if not SPLIT_KINDS[inputs.protocol.splits.kind].by_task:
         return {}
+    import pandas as pd
+
     sizes: dict[str, dict[str, list[int]]] = {}
     for task, labels in inputs.labels.items():
         is_of_task = labels >= 0
-        films, codes = np.unique(inputs.table.groups[is_of_task], return_inverse=True)
-        n_clips = np.bincount(codes).tolist()
-        n_positive = np.bincount(codes, weights=labels[is_of_task] == 1)
-        counts = zip(n_clips, n_positive.astype(int).tolist(), strict=True)
-        sizes[task] = dict(zip(films.tolist(), map(list, counts), strict=True))
+        y = pd.Series(labels[is_of_task] == 1)
+        of_films = y.groupby(inputs.table.groups[is_of_task]).agg(["size", "sum"])
+        sizes[task] = dict(
+            zip(of_films.index, of_films.to_numpy().tolist(), strict=True)
+        )
     return sizes

@@ -6,7 +6,8 @@ tolerances that are chosen without it. Weights and trees are those of a model of
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,21 +19,17 @@ from obygaze_models.evaluation.metrics import AP, AUC
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.examples import fewest_examples
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import (
     BANK,
-    MIN_CLIPS,
     TEXTS,
     build,
     build_bank,
     find_kind,
-    finds_concepts,
 )
 from obygaze_models.models.sentences import bank_of
-from obygaze_models.protocols.kinds import candidates, for_task, most_chosen
-from obygaze_models.protocols.schema import Model
+from obygaze_models.protocols.kinds import for_task, most_chosen
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.store_run import StoreRun
 
@@ -48,130 +45,57 @@ def concept_tables(
         run: The store.
         fits: What run.json says of the fits; the tables are of the settings that most folds chose.
     """
-    protocol = run.protocol
     concepts: list[RunRow] = []
     trees: list[RunRow] = []
     if not run.table.concept_names:
         return concepts, trees
     qualities: dict[bytes, dict[str, RunRow]] = {}
-    for name, model in run.models.items():
+    for (name, model), task in product(run.models.items(), run.protocol.train_tasks):
         if not find_kind(model.kind).head:
             continue
-        for task in protocol.train_tasks:
-            chosen: list[Mapping[str, Any]] = []
-            for cell in fits:
-                if (cell["store"], cell["model"], cell["train"]) == (
-                    run.name,
-                    name,
-                    task,
-                ):
-                    chosen += [fold["chosen"] for fold in cell["folds"]]
-            settings = _settings(model, task, chosen)
-            of_vectors = {
-                key: settings[key] for key in (*BANK, TEXTS) if key in settings
-            }
-            key = canonical_json(of_vectors)
-            if key not in qualities:
-                qualities[key] = _qualities(run, of_vectors)
-            head = _head(run, Model(model.kind, settings), task)
-            weights = _weights(head)
-            for concept, quality in qualities[key].items():
-                row = quality.copy()
-                row |= {"store": run.name, "model": name, "train": task}
-                row |= {"weight": weights.get(concept, math.nan)}
-                concepts.append(row)
-            for node in _nodes(head):
-                node |= {"store": run.name, "model": name, "train": task}
-                trees.append(node)
+        chosen: list[Mapping[str, Any]] = []
+        for cell in fits:
+            of_cell = (cell["store"], cell["model"], cell["train"])
+            if of_cell == (run.name, name, task):
+                chosen += [fold["chosen"] for fold in cell["folds"]]
+        most = most_chosen(model, task, chosen)
+        settings = for_task({**model.settings, **most}, task)
+        settings["best_of_folds"] = False
+        # Here films are left out, not folds of a published file.
+        if settings["tolerance"] == "folds":
+            settings["tolerance"] = "inner"
+        of_vectors = {key: settings[key] for key in (*BANK, TEXTS) if key in settings}
+        key = canonical_json(of_vectors)
+        if key not in qualities:
+            qualities[key] = _qualities(run, of_vectors)
+        # Weights and trees are those of a fit on every clip of the task.
+        clips = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
+        lessons = run.lessons(task, nothing_held_out(run.table, clips))
+        unfitted = build(model.kind, settings, seed=run.protocol.fit.seed)
+        weights: dict[str, float] = {}
+        of_model = {"store": run.name, "model": name, "train": task}
+        try:
+            bottleneck = fit(run.reading(unfitted), lessons).core
+        except FixTraining:
+            bottleneck = None
+        if bottleneck is not None:
+            names = [str(concept) for concept in bottleneck.bank_.concepts_]
+            head = bottleneck.head_
+            if hasattr(head, "coef_"):
+                weights = dict(zip(names, head.coef_.tolist(), strict=True))
+            if hasattr(head, "left_"):
+                trees += [{**node, **of_model} for node in _nodes(head, names)]
+        for concept, quality in qualities[key].items():
+            weight = weights.get(concept, math.nan)
+            concepts.append({**quality, **of_model, "weight": weight})
     return concepts, trees
 
 
-def rare_concepts(run: StoreRun) -> dict[str, dict[str, int]]:
-    """Return the concepts that bottlenecks on a store do without in some fold.
-
-    Of each: in how many folds (`folds`), of how many (`of`), and the fewest clips with the concept,
-    or without it, in one of them (`least`). Folds that find vectors on the same clips are one.
-    """
-    heads = [
-        model
-        for model in run.models.values()
-        if finds_concepts(model.kind, model.settings)
-    ]
-    rare: dict[str, dict[str, int]] = {}
-    if not heads:
-        return rare
-    seen: set[tuple[str, Hashable]] = set()
-    for pair, _, held in run.every_fold:
-        for model in heads:
-            lessons = run.lessons(pair[0], run.for_model(model, held))
-            key = lessons.key_of_concepts
-            for settings in candidates(model):
-                against = for_task(settings, pair[0])["against"]
-                if (against, key) in seen:
-                    continue
-                seen.add((against, key))
-                targets = lessons.concepts.targets[against]
-                n_of_concept = fewest_examples(targets[lessons.of_concepts])
-                for name, n_clips in _too_few(run, n_of_concept).items():
-                    of_concept = {"folds": 0, "of": 0, "least": n_clips}
-                    facts = rare.setdefault(name, of_concept)
-                    facts["folds"] += 1
-                    facts["least"] = min(facts["least"], n_clips)
-    for facts in rare.values():
-        facts["of"] = len(seen)
-    return rare
-
-
-def _too_few(run: StoreRun, n_clips: IntArray) -> dict[str, int]:
-    """Return the concepts that too few clips have or lack, with the number of these clips."""
-    # A concept that this manifest never uses is no news of a fold.
-    is_used = run.table.has_concept.any(axis=0)
-    rare = {}
-    for column in np.flatnonzero(is_used & (n_clips < MIN_CLIPS)).tolist():
-        rare[run.table.concept_names[column]] = int(n_clips[column])
-    return rare
-
-
-def _settings(
-    model: Model, task: str, chosen: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return the settings that most folds of a training task chose."""
-    settings = for_task({**model.settings, **most_chosen(model, task, chosen)}, task)
-    # Here films are left out, not folds of a published file.
-    if settings["tolerance"] == "folds":
-        settings["tolerance"] = "inner"
-    return {**settings, "best_of_folds": False}
-
-
-def _head(run: StoreRun, model: Model, task: str) -> Any:
-    """Return a bottleneck that is fitted on every clip of a task; None where that fails."""
-    clips = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
-    lessons = run.lessons(task, nothing_held_out(run.table, clips))
-    unfitted = build(model.kind, model.settings, seed=run.protocol.fit.seed)
-    try:
-        return fit(run.reading(unfitted), lessons).core
-    except FixTraining:
-        return None
-
-
-def _weights(bottleneck: Any) -> dict[str, float]:
-    """Return the weight of each concept in a linear head; none of another head."""
-    if bottleneck is None or not hasattr(bottleneck.head_, "coef_"):
-        return {}
-    names = map(str, bottleneck.bank_.concepts_)
-    return dict(zip(names, bottleneck.head_.coef_.tolist(), strict=True))
-
-
-def _nodes(bottleneck: Any) -> Iterator[RunRow]:
+def _nodes(tree: Any, names: Sequence[str]) -> Iterator[RunRow]:
     """Yield the nodes of a tree; a row goes left where its margin is at most the threshold."""
-    if bottleneck is None or not hasattr(bottleneck.head_, "left_"):
-        return
-    tree = bottleneck.head_
-    names = [str(name) for name in bottleneck.bank_.concepts_]
     for node, left in enumerate(tree.left_.tolist()):
         row: RunRow = {"node": node}
-        is_leaf = left < 0
-        if not is_leaf:
+        if left >= 0:
             row["left"] = left
             row["right"] = int(tree.right_[node])
             row["concept"] = names[int(tree.feature_[node])]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixUsage, ObygazeWarning, near
+from obygaze_features.core.errors import FixUsage, ObygazeWarning
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
@@ -19,17 +19,17 @@ from obygaze_features.manifest.model import View
 from obygaze_features.store import Store
 from obygaze_features.store.joining import open_store
 from obygaze_models.models.registry import DEFAULT_TASK
-from obygaze_models.protocols.clips import (
-    clip_table,
-    differing_annotators,
-    task_labels,
-    unknown_words,
-    with_view,
-)
+from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import checked_task, load_protocol
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.protocols.tasks import one_task
-from obygaze_models.runner.features import read_store
+from obygaze_models.runner.inputs import gather
+
+# A protocol that reads one vector of each clip, and divides clips, so that it needs no films.
+READS_VECTORS = (
+    *('grid.models=["ridge"]', "splits.kind=kfold", "splits.folds=2"),
+    *("grid.pairs=same", "report.questions=[]", "report.contrast=[]"),
+)
 
 
 class Dataset(NamedTuple):
@@ -85,31 +85,30 @@ def dataset(
         ((46, 8), [0, 1])
     """
     clips = read_manifest(manifest, workspace=workspace)
-    arrays = (array,) if array else ()
-    opened = open_store(store, workspace=workspace)
-    data = Data(view=view or "auto", array=arrays)
-    data = with_view(data, clips, {"features": opened})
+    stores = {"features": open_store(store, workspace=workspace)}
+    data = Data(view=view or "auto", array=(array,) if array else ())
+    honest = load_protocol("honest", READS_VECTORS)
+    honest = replace(honest, data=with_view(data, clips, stores))
     if isinstance(task, str):
-        honest = load_protocol("honest")
-        name, chosen = one_task(task, replace(honest, data=data), clips)
+        name, chosen = one_task(task, honest, clips)
     else:
         name = "classes"
         chosen = _task_of(task)
-    table = clip_table(clips, data)
-    labels = task_labels(name, chosen, table)
-    remarks = (
-        differing_annotators({name: chosen}, [name], table),
-        unknown_words({name: chosen}, [name], table, clips),
-    )
-    for remark in filter(None, remarks):
-        warnings.warn(remark, ObygazeWarning, stacklevel=2)
-    features = read_store("features", opened, table, data, of_frames=False)
+    grid = replace(honest.grid, train=(name,), test=(name,))
+    protocol = replace(honest, tasks={name: chosen}, grid=grid)
+    inputs = gather(protocol, clips, clips.name, stores)
+    for remark in ("annotators differ", "unknown words"):
+        if remark in inputs.table.remarks:
+            text = inputs.table.remarks[remark]
+            warnings.warn(text, ObygazeWarning, stacklevel=2)
+    (features,) = inputs.stores
+    labels = inputs.labels[name]
     rows = np.flatnonzero(features.present & (labels >= 0))
     return Dataset(
         X=features.of(rows),
         y=labels[rows].astype(np.int64),
-        groups=table.films[rows],
-        ids=np.array(table.ids, dtype=np.str_)[rows],
+        groups=inputs.table.films[rows],
+        ids=inputs.table.id_array[rows],
     )
 
 
@@ -120,27 +119,14 @@ def _task_of(described: Mapping[str, Any]) -> Task:
             f"task must be a name or a mapping, got {described!r}",
             hint='"EN_S", or {"EN": 0, "S": 1}',
         )
-    known = {field.name for field in fields(Task)}
-    given = {str(key): value for key, value in described.items()}
-    if not known & given.keys():
+    given = {str(key): _plain(value) for key, value in described.items()}
+    if all(isinstance(value, int) for value in given.values()):
         given = {"classes": given}
-    unknown = sorted(given.keys() - known)
-    if unknown:
-        problem = f"unknown key {unknown[0]!r} of a task{near(unknown[0], known)}"
-        raise FixUsage(
-            problem, hint='{"positive": ...}, or {"column": ..., "values": ...}'
-        )
-    if given.get("column") and not given.get("values"):
-        raise FixUsage(
-            f"the task of the column {given['column']!r} has no values",
-            hint='"values": {"1990": 0, "2000": 1}, with the class of each value',
-        )
-    for key in ("classes", "values"):
-        if isinstance(given.get(key), Mapping):
-            given[key] = {str(name): _plain_class(n) for name, n in given[key].items()}
     return checked_task(given)
 
 
-def _plain_class(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return a class as a number of Python, also that of numpy, or True and False."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(of_name) for name, of_name in value.items()}
     return int(value) if isinstance(value, Integral | np.bool_) else value

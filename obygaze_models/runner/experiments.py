@@ -15,7 +15,7 @@ from obygaze_features.core.console import (
     few,
     progress_bars,
 )
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import is_of_sklearn, is_own_code
 from obygaze_features.core.parts import trust as trust_code
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 # Store is imported for type checkers only, so that the commands start fast.
 OneStore: TypeAlias = Union[PathLike, "Store"]
 Stores: TypeAlias = OneStore | Sequence[OneStore] | Mapping[str, OneStore]
-# What a protocol calls a model of one's own, in the line that `train` says.
-OWN = "mine"
 
 
 class Trained(NamedTuple):
@@ -57,8 +55,7 @@ class Trained(NamedTuple):
         chosen = self.model.info.chosen_settings
         if chosen:
             lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
-        lines.append(f"model: {self.model.folder}")
-        return "\n".join(lines)
+        return "\n".join([*lines, f"model: {self.model.folder}"])
 
     @property
     def quiet_text(self) -> str:
@@ -133,7 +130,6 @@ def run(
     if segments and clips.name != segments:
         raise FixUsage(
             f"data.segments is {segments}, and the manifest is {clips.name}",
-            hint="name one of them: the clips are the segments",
         )
     named_stores = open_stores(stores, workspace)
     chosen = replace(chosen, data=with_view(chosen.data, clips, named_stores))
@@ -202,7 +198,21 @@ def train(
         )
     require_each_once(changes)
     if is_own_code(model) or is_of_sklearn(model):
-        raise _not_saved(model, store, manifest, task, changes, output)
+        words = ["obygaze", "run", "honest"]
+        for one in store if isinstance(store, list | tuple) else [store]:
+            words += ["--store", str(one)]
+        if manifest is not None:
+            words += ["--manifest", str(manifest)]
+        words += ["--task", task, "--set", f"models.mine.kind={model}"]
+        words += ["--set", 'grid.models=["mine"]']
+        for change in changes:
+            words += ["--set", re.sub(r"^model\.", "models.mine.", change)]
+        if output is not None:
+            words += ["-o", str(output)]
+        raise FixUsage(
+            f"{model} is not a kind of obygaze, and only these are saved: a run tests it",
+            hint=shell_line(words),
+        )
     trust_code(changes)
     clips, path = named_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)
@@ -214,26 +224,20 @@ def train(
     from obygaze_models.zoo.saving import check_target, load_folder
 
     chosen = training_protocol(model, task, clips, changes, named_stores)
-    if len(named_stores) > 1:
-        raise FixUsage(
-            f"a saved model reads one store, got {', '.join(named_stores)}",
-            hint="obygaze run --help",
-        )
     inputs = gather(chosen, clips, path, named_stores)
+    here = Workspace.of(workspace)
     name = inputs.default_name if output is None else os.fspath(output)
-    resolved_workspace = Workspace.of(workspace)
-    folder = _named_folder(resolved_workspace, name)
-    model_folder = resolved_workspace.folder("models") / folder.name
+    folder = here.target("runs", name)
+    if folder != here.folder("runs") / folder.name:
+        raise FixUsage(
+            f"expected a name for the run and its model, got the path {name!r}",
+            hint=f"-o {shell_word(folder.name)} for runs/{folder.name} and models/{folder.name}",
+        )
+    model_folder = here.folder("models") / folder.name
     # The licences on its card, or the last bits of another processor, may have changed.
     replaces = force or is_same_run(folder, inputs.identity)
-    try:
-        check_target(model_folder, model_folder.name, force=replaces)
-        check_run_folder(folder, inputs.identity, force=force)
-    except AlreadyThere as error:
-        error.hint = (
-            "train keeps a run and a model of one name: choose another, or --force"
-        )
-        raise
+    check_target(model_folder, model_folder.name, force=replaces)
+    check_run_folder(folder, inputs.identity, force=force)
     finished = run_protocol(
         inputs,
         folder,
@@ -244,53 +248,6 @@ def train(
     (store,) = named_stores.values()
     fit_final(inputs, finished, model_folder, store=store, force=replaces)
     return Trained(finished, load_folder(model_folder))
-
-
-def _not_saved(
-    model: str,
-    store: Stores,
-    manifest: PathLike | Manifest | None,
-    task: str,
-    changes: Sequence[str],
-    output: PathLike | None,
-) -> FixUsage:
-    """Return the error that a model of one's own is not saved; its hint is the line of `run`."""
-    words = ["obygaze", "run", "honest"]
-    stores: Sequence[object] = [store]
-    if isinstance(store, Sequence) and not isinstance(store, str):
-        stores = store
-    for one in stores:
-        words += ["--store", _typed_name(one, "STORE")]
-    if manifest is not None:
-        words += ["--manifest", _typed_name(manifest, "CLIPS")]
-    words += ["--task", task, "--set", f"models.{OWN}.kind={model}"]
-    words += ["--set", f'grid.models=["{OWN}"]']
-    for change in changes:
-        if change.startswith("model."):
-            change = f"models.{OWN}.{change.removeprefix('model.')}"
-        words += ["--set", change]
-    if output is not None:
-        words += ["-o", os.fspath(output)]
-    return FixUsage(
-        f"{model} is not a kind of obygaze, and only these are saved: a run tests it",
-        hint=shell_line(words),
-    )
-
-
-def _typed_name(value: object, missing: str) -> str:
-    """Return a name or a path as it is typed; `missing` for an object in memory."""
-    return os.fspath(value) if isinstance(value, str | os.PathLike) else missing
-
-
-def _named_folder(workspace: Workspace, name: str) -> Path:
-    """Return the folder of a run that is called as its model; both are in the workspace."""
-    folder = workspace.target("runs", name)
-    if folder != workspace.folder("runs") / folder.name:
-        raise FixUsage(
-            f"expected a name for the run and its model, got the path {name!r}",
-            hint=f"-o {shell_word(folder.name)} for runs/{folder.name} and models/{folder.name}",
-        )
-    return folder
 
 
 def named_manifest(
@@ -314,12 +271,13 @@ def named_manifest(
     if manifest is None:
         names = resolved_workspace.names("manifests")
         if len(names) != 1:
-            hint = "obygaze manifest import --help"
-            if names:
-                hint = f"name one of {few(names)}"
-            n_names = count(len(names), "manifest")
-            message = f"no manifest is named, and the workspace has {n_names}"
-            raise FixUsage(message, hint=hint)
+            raise FixUsage(
+                "no manifest is named, and the workspace has"
+                f" {count(len(names), 'manifest')}",
+                hint=f"one of {few(names)}"
+                if names
+                else "obygaze manifest import --help",
+            )
         manifest = names[0]
     path = manifest_path(manifest, workspace=workspace)
     return read_manifest(path), str(path)
@@ -332,15 +290,12 @@ def require_each_once(changes: Sequence[str]) -> None:
         name, _, value = change.partition("=")
         key = name.strip()
         first = value_of.setdefault(key, value)
-        if first == value:
-            continue
-        hint = f"one --set {shell_word(key)}"
-        if key == "data.where":
-            both = shell_word(f"{key}=({first}) and ({value})")
-            hint = f"--set {both} for the clips for which both hold"
-        raise FixUsage(
-            f"--set {key} is given twice, with {first} and with {value}", hint=hint
-        )
+        if first != value:
+            raise FixUsage(
+                f"--set {key} is given twice, with {first} and with {value}",
+                hint=f"one --set {shell_word(key)}; of data.where, (A) and (B) is the clips for"
+                " which both hold",
+            )
 
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
@@ -363,8 +318,8 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
         raise FixUsage("a store has an empty name", hint='stores={"NAME": STORE}')
     opened: dict[str, Store] = {}
     # A join may name other stores of the run.
-    for store in sorted(named, key=lambda name: bool(names_of_join(named[name]))):
-        opened[store] = open_store(named[store], workspace=workspace, named=opened)
+    for name in sorted(named, key=lambda name: bool(names_of_join(named[name]))):
+        opened[name] = open_store(named[name], workspace=workspace, named=opened)
     return {name: opened[name] for name in named}
 
 
@@ -382,14 +337,13 @@ def named_store(
         return _last_name(store.location), store
     text = os.fspath(store)
     name, equals, place = text.partition("=")
-    is_named = isinstance(store, str) and equals and not re.search(r"[/\\:?#]", name)
-    if is_named and not (name and place):
-        raise FixUsage(f"--store must be of the form NAME=STORE, got {text!r}")
-    if is_named:
+    if isinstance(store, str) and equals and not re.search(r"[/\\:?#]", name):
+        if not (name and place):
+            raise FixUsage(f"--store must be of the form NAME=STORE, got {text!r}")
         return name, place
     names = []
-    for place in names_of_join(text, workspace) or [text]:
-        location, _, _ = place.partition(EXPECTED)
+    for part in names_of_join(text, workspace) or [text]:
+        location, _, _ = part.partition(EXPECTED)
         names.append(_last_name(location).replace("=", "-"))
     return PLUS.join(names), store
 

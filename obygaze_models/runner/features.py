@@ -1,9 +1,8 @@
 """The rows of features of a store, for the clips of a run; why a clip has none; equal clips."""
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,9 +14,9 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import JoinedStore
-from obygaze_features.store.recipe import ORIGIN, Recipe
+from obygaze_features.store.recipe import ORIGIN
 from obygaze_models.evaluation.leakage import numbers_of
-from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.evaluation.predictions import BoolArray, FloatArray
 from obygaze_models.models.common import (
     NOT_FINITE,
     as_float32,
@@ -77,8 +76,13 @@ class Features:
         return self.X[self.row_of[clips]]
 
     def only(self, stays: BoolArray) -> "Features":
-        """Return the features of those clips of the table that other stores have too."""
+        """Return the features of some clips of the table; an error where none of them has any."""
         clips = np.flatnonzero(self.present & stays)
+        if not len(clips):
+            raise FixInput(
+                f"none of the {int(np.sum(stays))} clips that can be used has features",
+                where=self.origin["location"],
+            )
         row_of = np.full(len(stays), -1, dtype=np.intp)
         row_of[clips] = np.arange(len(clips))
         return replace(self, X=self.of(clips), row_of=row_of)
@@ -103,16 +107,26 @@ def read_stores(
         raise FixUsage(f"features.{name}: no store has the name {name!r} in this run")
     features = []
     for name, store in stores.items():
-        data = protocol.data
+        data = replace(protocol.data, array=wanted_arrays(name, protocol))
         if isinstance(store, JoinedStore):
             named = {one: of.array for one, of in protocol.features.items()}
             store = store.with_arrays(named)
-        elif name in protocol.features:
-            data = replace(data, array=(protocol.features[name].array,))
         features.append(read_store(name, store, table, data, of_frames))
-    if protocol.fit.choose_store:
-        return _with_common_clips(features, table)
-    return features
+    if not protocol.fit.choose_store:
+        return features
+    # Stores are compared on the clips that all of them have.
+    names = [store.name for store in features]
+    if len(names) < 2:
+        raise FixUsage(
+            f"fit.choose_store needs two stores or more, got {len(names)}",
+        )
+    is_common = np.all([store.present for store in features], axis=0)
+    if not is_common.any():
+        raise FixInput(
+            f"no clip has features in all stores ({', '.join(names)})",
+            where=table.name,
+        )
+    return [store.only(is_common) for store in features]
 
 
 def read_store(
@@ -135,29 +149,24 @@ def read_store(
     matrix = _read(store, table, array, data)
     X, is_real = _values(store, array, matrix)
     clips = np.flatnonzero(matrix.present)
-    missing = {}
-    for row in np.flatnonzero(~matrix.present).tolist():
-        missing[table.ids[row]] = str(matrix.reasons[table.ids[row]])
+    reasons = {clip: str(reason) for clip, reason in matrix.reasons.items()}
     is_usable = np.ones(len(clips), dtype=np.bool_)
-    for row, reason in _unusable_rows(X, is_real, data.scale).items():
-        missing[table.ids[clips[row]]] = reason
-        is_usable[row] = False
-    if data.scale == "unit":
-        length = np.linalg.norm(X.astype(np.float64), axis=1)
-        lengths = np.where(is_usable, length, 1.0)
-        X = np.asarray(X / lengths[:, None], dtype=np.float32)
-    if not is_usable.all():
-        X = X[is_usable]
-    clips = clips[is_usable]
-    if not len(clips):
+    for reason, is_unusable in _unusable_rows(X, is_real, data.scale):
+        for row in np.flatnonzero(is_unusable).tolist():
+            reasons[table.ids[clips[row]]] = reason
+        is_usable &= ~is_unusable
+    missing = {clip: reasons[clip] for clip in table.ids if clip in reasons}
+    if not is_usable.any():
         reason, n_clips = Counter(missing.values()).most_common(1)[0]
         raise FixInput(
             f"no clip of the manifest has a vector in this store ({n_clips} {reason})",
             where=store.location,
-            hint=look_at(store),
         )
-    ids = [table.ids[row] for row in clips]
-    missing = {clip: missing[clip] for clip in table.ids if clip in missing}
+    if not is_usable.all():
+        X = X[is_usable]
+    if data.scale == "unit":
+        X = np.asarray(X / _lengths(X)[:, None], dtype=np.float32)
+    clips = clips[is_usable]
     hashes = np.array(row_hashes(X))
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
@@ -166,86 +175,63 @@ def read_store(
     has_words = np.ones(len(clips), dtype=np.bool_)
     if isinstance(matrix, Matrix):
         has_words = store.has_words(array, matrix.rows[is_usable])
-    origin: dict[str, Any] = {
-        "location": store.location,
-        "backbone": store.recipe.title,
-        "array": array,
+    # Clips without words all have the same vector.
+    said = clips[has_words]
+    is_copy = np.bincount(equal[said])[equal[said]] > 1
+    copies = np.full(len(table), -1, dtype=np.intp)
+    copies[said[is_copy]] = equal[said[is_copy]]
+    origin = {
+        **_origin(store, array, int(X.shape[-1])),
         "arrays": list(store.feature_arrays),
-        "dtype": store.array(array).dtype,
-        "width": int(X.shape[-1]),
-        "fingerprint": store.fingerprint,
-        "seal": store.seal,
         "manifest": store.record.manifest.name,
-        "sha256": _sha256(X, ids),
+        "sha256": _sha256(X, [table.ids[row] for row in clips]),
     }
-    told = _told_of(store.recipe)
-    if told:
-        origin["told"] = told
     parts: list[FeaturePart] = []
     if isinstance(store, JoinedStore):
         parts = [FeaturePart(part.name, part.width) for part in store.parts]
-        origin["parts"] = _origins_of_parts(store)
+        origin["parts"] = {
+            part.name: _origin(part.store, part.array.name, part.width)
+            for part in store.parts
+        }
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
     if not has_words.all():
         origin["without_words"] = int((~has_words).sum())
-    terms = store.terms._asdict()
-    origin |= {key: value for key, value in terms.items() if value}
     return Features(
         name,
         X,
         row_of,
         missing,
         origin,
-        _copies(equal, clips[has_words]),
+        copies,
         equal,
-        dict(zip(clips[has_words].tolist(), hashes[has_words].tolist(), strict=True)),
+        dict(zip(said.tolist(), hashes[has_words].tolist(), strict=True)),
         parts,
     )
 
 
-def look_at(store: Store, option: str = "") -> str:
-    """Return what to type to look at a store, or at each store of a join."""
-    commands = []
-    for one in store.stores:
-        commands.append(f"obygaze store info {shell_word(one.location)}{option}")
-    return "; ".join(commands)
+def _origin(store: Store, array: str, width: int) -> dict[str, Any]:
+    """Return what run.json and a saved model say of the array that is read of a store."""
+    facts = store.recipe.facts.items()
+    told = {fact: str(value) for fact, value in facts if fact != ORIGIN}
+    known = {**store.terms._asdict(), "told": told, "grid": dict(store.recipe.grid)}
+    return {
+        "location": store.location,
+        "backbone": store.recipe.title,
+        "array": array,
+        "dtype": store.array(array).dtype,
+        "width": width,
+        "fingerprint": store.fingerprint,
+        "seal": store.seal,
+        **{key: value for key, value in known.items() if value},
+    }
 
 
-def _told_of(recipe: Recipe) -> dict[str, str]:
-    """Return what the importer of features stated of how they were made."""
-    told = {}
-    for fact, value in recipe.facts.items():
-        if fact != ORIGIN:
-            told[fact] = str(value)
-    return told
-
-
-def _origins_of_parts(store: JoinedStore) -> dict[str, dict[str, Any]]:
-    """Return what run.json says of each store of a join, by its name."""
-    origins = {}
-    for part in store.parts:
-        origin: dict[str, Any] = {
-            "location": part.store.location,
-            "backbone": part.store.recipe.title,
-            "array": part.array.name,
-            "dtype": part.array.dtype,
-            "width": part.width,
-            "fingerprint": part.store.fingerprint,
-            "seal": part.store.seal,
-        }
-        told = _told_of(part.store.recipe)
-        if told:
-            origin["told"] = told
-        origins[part.name] = origin
-    return origins
-
-
-def array_of(name: str, store: Store, protocol: Protocol) -> str:
-    """Return the array that a run reads of a store."""
+def wanted_arrays(name: str, protocol: Protocol) -> tuple[str, ...]:
+    """Return the arrays that a run would read of a store, the preferred one first."""
     if name in protocol.features:
-        return choose_array(store, (protocol.features[name].array,))
-    return choose_array(store, protocol.data.array)
+        return (protocol.features[name].array,)
+    return protocol.data.array
 
 
 def choose_array(store: Store, wanted: Sequence[str]) -> str:
@@ -254,16 +240,11 @@ def choose_array(store: Store, wanted: Sequence[str]) -> str:
     for array in names:
         if array in store.feature_arrays:
             return array
-    hint = f"obygaze store info {shell_word(store.location)}"
-    if store.feature_arrays:
-        # The wanted arrays stay, for other stores of the same run.
-        listed = json.dumps([*wanted, store.feature_arrays[0]], ensure_ascii=False)
-        known = ", ".join(store.feature_arrays)
-        hint = f"--set {shell_word(f'data.array={listed}')} (it has {known})"
+    known = ", ".join(store.feature_arrays) or "none"
     raise NotFound(
         f"this store has no array {' or '.join(filter(None, names)) or 'of features'}",
         where=store.location,
-        hint=hint,
+        hint=f"--set data.array=[...] with one of its arrays: {known}",
     )
 
 
@@ -276,59 +257,38 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     if of_frames in (None, has_frames) and not (has_frames and is_changed):
         return
     wanted = "unscaled frames" if of_frames else "one vector"
-    names = []
-    for name in store.feature_arrays:
-        if (len(store.array(name).shape) > 1) == bool(of_frames):
-            names.append(name)
-    if names:
-        hint = f"another array: {', '.join(names)}"
-    elif of_frames:
-        hint = "a store with such an array"
-    else:
-        hint = "import the features again with --pool mean, or run honest-frames"
     raise FixInput(
         f"this protocol reads {wanted} of each clip, {array} has {n_dimensions} dimensions",
         where=store.location,
-        hint=hint,
+        hint=f"another array of {', '.join(store.feature_arrays)}; store import --pool mean makes"
+        " one vector of frames, and honest-frames reads frames",
     )
 
 
 def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Segments:
     """Return the features of clips, or of segments from windows."""
+    noun = "clips"
     if data.segments:
-        rule: Any = data.rule
-        reduce: Any = data.reduce
+        noun = "segments"
+        cut: Any = {"rule": data.rule, "reduce": data.reduce}
+        of_films = table.of_manifest
         matrix: Matrix | Segments = store.segments(
-            table.clips,
-            array,
-            rule=rule,
-            reduce=reduce,
-            of_films=table.of_manifest,
+            table.clips, array, **cut, of_films=of_films
         )
-        problem = "has a window in this store"
-        hint = ""
     else:
-        matched = store.match(table.clips)
+        # A clip of the manifest must be the one that has its id in the store.
+        store.match(table.clips)
         matrix = _matrix(store, array, table.ids)
-        problem = "has features in this store"
-        hint = look_at(store, " --clips")
-        if (matched.rows < 0).all():
-            problem = "is in this store"
-            first = next(iter(store), "")
-            command = f"obygaze store import FILE --manifest {shell_word(table.name)}"
-            hint = (
-                f"its first clip id is {first!r}, the manifest's is {table.ids[0]!r}; if they may"
-                f" be the same clips, import the features again: {command}; else take a store of"
-                " these clips"
-            )
     if len(matrix.values):
         return matrix
     clip, status = next(iter(matrix.reasons.items()))
-    noun = "segments" if data.segments else "clips"
     raise NotFound(
-        f"none of the {len(table)} {noun} of the manifest {problem} ({clip}: {status})",
+        f"none of the {len(table)} {noun} of the manifest has features in this store ({clip}:"
+        f" {status})",
         where=store.location,
-        hint=hint,
+        hint=f"its first clip id is {next(iter(store), '')!r}, the manifest's is {table.ids[0]!r}:"
+        f" obygaze store import FILE --manifest {shell_word(table.name)} makes a store of these"
+        " clips",
     )
 
 
@@ -359,26 +319,30 @@ def _values(
     return with_padding(matrix.values, is_real), is_real
 
 
-def _unusable_rows(X: Any, is_real: BoolArray | None, scale: str) -> dict[int, str]:
-    """Return the rows that no model can read, each with its reason."""
-    reasons: dict[int, str] = {}
+def _unusable_rows(
+    X: Any, is_real: BoolArray | None, scale: str
+) -> Iterator[tuple[str, BoolArray]]:
+    """Yield why no model can read some rows, and for each row whether it is one of them."""
+    is_finite: BoolArray = np.ones(len(X), dtype=np.bool_)
     first = 0
     for block in blocks_of(X):
-        is_finite = np.isfinite(as_float32(block))
+        rows = slice(first, first + len(block))
+        known = np.isfinite(as_float32(block))
         if is_real is not None:
-            is_finite[~is_real[first : first + len(block)]] = True
-        is_usable = is_finite.all(axis=tuple(range(1, block.ndim)))
-        for row in np.flatnonzero(~is_usable).tolist():
-            reasons[first + row] = NOT_FINITE
+            known[~is_real[rows]] = True
+        is_finite[rows] = known.all(axis=tuple(range(1, block.ndim)))
         first += len(block)
+    yield NOT_FINITE, ~is_finite
     if is_real is not None:
-        for row in np.flatnonzero(~is_real.any(axis=1)).tolist():
-            reasons[row] = ALL_PADDING
+        yield ALL_PADDING, ~np.asarray(is_real.any(axis=1))
     if scale == "unit":
-        length = np.linalg.norm(X.astype(np.float64), axis=1)
-        for row in np.flatnonzero(~(length > 0)).tolist():
-            reasons.setdefault(row, ZERO)
-    return reasons
+        is_zero: BoolArray = is_finite & (_lengths(X) == 0)
+        yield ZERO, is_zero
+
+
+def _lengths(X: Any) -> FloatArray:
+    lengths: FloatArray = np.linalg.norm(X.astype(np.float64), axis=1)
+    return lengths
 
 
 def _sha256(X: Any, ids: Sequence[str]) -> str:
@@ -388,37 +352,3 @@ def _sha256(X: Any, ids: Sequence[str]) -> str:
         digest.update(np.ascontiguousarray(block).data)
     digest.update("\n".join(ids).encode())
     return digest.hexdigest()
-
-
-def _copies(equal: IntArray, rows: IntArray) -> IntArray:
-    """Return the number of its features for each clip that shares them with another clip, else -1.
-
-    Args:
-        equal: The number of the features of each clip.
-        rows: The rows to look at: clips without words all have the same vector.
-    """
-    copies = np.full(len(equal), -1, dtype=np.intp)
-    n_clips_of = np.bincount(equal[rows])
-    is_copy = n_clips_of[equal[rows]] > 1
-    copies[rows[is_copy]] = equal[rows[is_copy]]
-    return copies
-
-
-def _with_common_clips(
-    features: Sequence[Features], table: ClipTable
-) -> list[Features]:
-    """Return the features of all stores, of the clips that all of them have."""
-    names = [store.name for store in features]
-    if len(names) < 2:
-        raise FixUsage(
-            f"fit.choose_store needs two stores or more, got {len(names)}",
-            hint="--store NAME=STORE for each",
-        )
-    is_common = np.all([store.present for store in features], axis=0)
-    if not is_common.any():
-        raise FixInput(
-            f"no clip has features in all stores ({', '.join(names)})",
-            where=table.name,
-            hint="--set fit.choose_store=false",
-        )
-    return [store.only(is_common) for store in features]

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from obygaze_features.core.console import few, plural
+from obygaze_features.core.console import plural
 from obygaze_features.core.errors import (
     Corrupt,
     FixUsage,
@@ -42,7 +42,7 @@ from obygaze_features.core.own_results import (
 )
 from obygaze_features.core.schema_check import refuse_unknown
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import Workspace, is_url
+from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.bootstrap import Interval
 from obygaze_models.evaluation.cells import Cell, cells_of
@@ -67,7 +67,7 @@ RUN_FILE = "run.json"
 RUN_KEYS = (
     *("format", "name", "identity", "sha256", "created", "created_by", "seconds"),
     *("protocol", "protocol_sha256", "manifest", "stores", "texts", "sizes"),
-    *("files", "fits", "rare_concepts", "remarks", "solver"),
+    *("files", "fits", "remarks", "solver"),
     *("versions", "machine"),
 )
 RUN_AGAIN = "the same obygaze run again, with --force"
@@ -114,10 +114,8 @@ class Run:
     )
 
     def __repr__(self) -> str:
-        name = self.folder.name
-        if len(name) > 60:
-            name = f"{name[:57]}..."
-        return short_repr("Run", repr(name), f"{len(self.about['fits'])} cells")
+        n_cells = f"{len(self.about['fits'])} cells"
+        return short_repr("Run", repr(self.folder.name), n_cells)
 
     @property
     def quiet_text(self) -> str:
@@ -252,23 +250,16 @@ class Run:
         if name not in self.about["files"]:
             return pd.DataFrame(columns=[*RUN_TABLES[name]])
         path = self.folder / name
+        again = {"where": str(path), "hint": RUN_AGAIN}
         if not path.is_file():
-            raise NotFound(
-                f"this run has no {name}", where=str(self.folder), hint=RUN_AGAIN
-            )
+            raise NotFound(f"this run has no {name}", **again)
         data = path.read_bytes()
         if sha256_bytes(data) != self.about["files"][name]:
-            raise Corrupt(
-                f"{name} is not the file that this run wrote",
-                where=str(path),
-                hint=RUN_AGAIN,
-            )
+            raise Corrupt(f"{name} is not the file that this run wrote", **again)
         try:
             return read_csv(data, RUN_TABLES[name])
         except (ArithmeticError, ValueError, LookupError) as error:
-            raise Corrupt(
-                f"not a table of a run: {error}", where=str(path), hint=RUN_AGAIN
-            ) from error
+            raise Corrupt(f"not a table of a run: {error}", **again) from error
 
 
 def _workspace_of(folder: Path) -> Path:
@@ -337,12 +328,6 @@ def write_run(
 
 def read_folder(folder: Path) -> Run:
     """Return the run of a folder."""
-    if (folder / "runs").is_dir() and not (folder / RUN_FILE).exists():
-        raise NotFound(
-            "this is a workspace, not a run",
-            where=str(folder),
-            hint=f"-C {shell_word(folder)}, and one of {few(Workspace(folder).names('runs'))}",
-        )
     path = folder / RUN_FILE
     if not path.is_file():
         raise NotFound(

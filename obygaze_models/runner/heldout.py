@@ -131,7 +131,12 @@ def folds_of(
     for task in dict.fromkeys(train for train, _ in protocol.pairs):
         splits = splits_of_task(protocol, table, labels, usable, task)
         trains = usable & (labels[task] >= 0)
-        file_folds = _file_folds(protocol, table, task)
+        file_folds = None
+        if protocol.splits.follow_scheme:
+            # The published fold of each clip with a video.
+            file_folds = table.fold(protocol.tasks[task].folds)
+            if table.has_video.any():
+                file_folds = np.where(table.has_video, file_folds, OUTSIDE)
         for pair in protocol.pairs:
             if pair[0] != task:
                 continue
@@ -190,7 +195,12 @@ def _held_out(
     units = np.arange(len(table))
     tested = test
     test_fold = np.union1d(whole.test, test)
-    is_by_film = _is_by_film(protocol, whole, test_fold, table.groups)
+    is_by_film = False
+    if not SPLIT_KINDS[protocol.splits.kind].by_clip:
+        others = np.concatenate([whole.train, whole.validation])
+        # A film with clips on both sides is not held out as a whole.
+        is_divided = np.isin(table.groups[test_fold], table.groups[others]).any()
+        is_by_film = not (protocol.splits.follow_scheme or is_divided)
     if is_by_film:
         units = table.group_numbers
         tested = test_fold
@@ -217,24 +227,3 @@ def _held_out(
         return held
     is_outside = np.isin(file_folds, (OUTSIDE, whole.test_fold, whole.validation_fold))
     return replace(held, excluded=np.flatnonzero(is_outside))
-
-
-def _is_by_film(
-    protocol: Protocol, whole: Split, test_fold: IntArray, films: NDArray[np.str_]
-) -> bool:
-    """Return whether no film has clips on both sides of a split."""
-    splits = protocol.splits
-    if SPLIT_KINDS[splits.kind].by_clip or splits.follow_scheme:
-        return False
-    others = np.concatenate([whole.train, whole.validation])
-    return not np.isin(films[test_fold], films[others]).any()
-
-
-def _file_folds(protocol: Protocol, table: ClipTable, task: str) -> IntArray | None:
-    """Return the published fold of each clip with a video; None without a scheme."""
-    if not protocol.splits.follow_scheme:
-        return None
-    folds = table.fold(protocol.tasks[task].folds)
-    if table.has_video.any():
-        return np.where(table.has_video, folds, OUTSIDE)
-    return folds

@@ -45,43 +45,34 @@ def labels_since(run: Run, manifest: Manifest | None = None) -> RunLabels:
     """
     about = run.about["manifest"]
     name = about["name"]
-    lost = (
-        f"The manifest {name} was moved or changed after the run {run.folder.name}: the labels of"
-        " the run cannot be read."
-    )
-    if manifest is None and not about["path"].endswith(".toml"):
-        lost = (
-            f"The manifest {name} of the run {run.folder.name} was in memory, not in a file: the"
-            " labels of the run cannot be read."
-        )
-        return RunLabels(None, lost)
     try:
         today = manifest
         if today is None:
+            # One that was in memory has its name in place of a path.
             today = read_manifest(Path(run.place(about["path"])))
         viewed = today.view(about["view"])
     except (ObygazeError, OSError):
+        lost = (
+            f"The manifest {name} was in memory, or was moved or changed after the run"
+            f" {run.folder.name}: the labels of the run cannot be read."
+        )
         return RunLabels(None, lost)
-    if _are_same(run, today):
-        return RunLabels(viewed, "")
-    return RunLabels(
-        viewed,
-        f"Clips or labels of the manifest {name} were changed after the run {run.folder.name}:"
-        " the run was made with others.",
-    )
-
-
-def _are_same(run: Run, manifest: Manifest) -> bool:
-    recorded: Mapping[str, Any] = run.about["manifest"]["labels"]
+    recorded: Mapping[str, Any] = about["labels"]
     labels: dict[str, LabelArray] = {}
     try:
         with warnings.catch_warnings():
             # The run has warned of its clips already.
             warnings.simplefilter("ignore", ObygazeWarning)
-            table = clip_table(manifest, Data(**run.protocol["data"]))
-        for name in recorded["classes"]:
-            task = Task(**run.protocol["tasks"][name])
-            labels[name] = task_labels(name, task, table)
+            table = clip_table(today, Data(**run.protocol["data"]))
+        for task in recorded["classes"]:
+            labels[task] = task_labels(task, Task(**run.protocol["tasks"][task]), table)
+        if labels_sha256(table, labels) == recorded:
+            return RunLabels(viewed, "")
     except ObygazeError:
-        return False
-    return labels_sha256(table, labels) == recorded
+        # Labels that cannot be computed are others.
+        pass
+    return RunLabels(
+        viewed,
+        f"Clips or labels of the manifest {name} were changed after the run {run.folder.name}:"
+        " the run was made with others.",
+    )

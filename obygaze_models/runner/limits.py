@@ -271,20 +271,6 @@ def _folds_of_several_films(run: Run) -> Iterator[str]:
 # ---- concepts and features ----
 
 
-def _rare_concepts(run: Run) -> Iterator[str]:
-    """Yield the concepts that bottlenecks leave out: in how many folds, and their fewest clips."""
-    for store, concepts in run.about["rare_concepts"].items():
-        texts = []
-        for name, facts in concepts.items():
-            folds = f"in {facts['folds']} of {facts['of']} folds"
-            texts.append(f"{name} (down to {count(facts['least'], 'clip')}, {folds})")
-        if texts:
-            yield (
-                f"Bottlenecks of {store} do without concepts that too few training clips have or"
-                f" lack: {few(texts)}."
-            )
-
-
 def _missing_features(run: Run) -> Iterator[str]:
     """Yield how many clips have no features in each store, with the reasons."""
     stores = run.about["stores"]
@@ -325,7 +311,6 @@ SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "few films": _few_films,
     "power": _power,
     "no interval": _no_interval,
-    "rare concepts": _rare_concepts,
     "skipped folds": _skipped_folds,
     "folds of several films": _folds_of_several_films,
     "picked": _picked,

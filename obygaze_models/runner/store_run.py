@@ -1,6 +1,6 @@
-"""One store with the folds of its clips: what every fit and test on it reads."""
+"""One store with the folds of its clips, and the fits on it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,14 +9,33 @@ import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import NO_GROUP, Leak, check_leaks, leak_of
-from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
+from obygaze_models.evaluation.predictions import NO_ROWS, FloatArray, IntArray
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.changed import reading_changed
-from obygaze_models.models.examples import known_concepts
-from obygaze_models.models.lessons import Concepts, FeatureRows, Lessons
-from obygaze_models.models.registry import find_kind, solver_of
-from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.kinds import candidates
+from obygaze_models.models.examples import known_concepts, rows_of_vectors
+from obygaze_models.models.fitting import (
+    fit_best,
+    gives_probabilities,
+    inner_scores,
+    scores_of_rows,
+    threshold_of,
+)
+from obygaze_models.models.lessons import (
+    Concepts,
+    FeatureRows,
+    InnerScores,
+    Lessons,
+    check_classes,
+)
+from obygaze_models.models.registry import (
+    BASELINES,
+    build,
+    find_kind,
+    has_epochs,
+    solver_of,
+)
+from obygaze_models.protocols.clips import ClipTable, LabelArray
+from obygaze_models.protocols.kinds import candidates, for_task, offered_values
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.runner.features import Features
@@ -27,6 +46,9 @@ from obygaze_models.text_vectors import (
 )
 
 Folds = Mapping[Pair, Sequence[HeldOut]]
+# The seed of a fit with epochs is that of the protocol times this number, and the number of its
+# training set.
+SEEDS_APART = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,13 +160,9 @@ class StoreRun:
             found_on: The clips that concept vectors were found on.
             with_copies: Whether the fit read features, which copies have in common.
         """
-        copies = self._no_copies
-        if (
-            with_copies
-            and self.features is not None
-            and self.features.copies is not None
-        ):
-            copies = self.features.copies
+        copies = self.features.copies if self.features and with_copies else None
+        if copies is None:
+            copies = np.full(len(self.table), NO_GROUP, dtype=np.intp)
         return leak_of(
             held.train,
             held.validation,
@@ -154,10 +172,6 @@ class StoreRun:
             self._films,
             cell=f"{pair[0]} -> {pair[1]}, {held.name}",
         )
-
-    @cached_property
-    def _no_copies(self) -> IntArray:
-        return np.full(len(self.table), NO_GROUP, dtype=np.intp)
 
     @cached_property
     def _films(self) -> IntArray:
@@ -171,16 +185,133 @@ class StoreRun:
 
 def store_runs(inputs: Inputs) -> list[StoreRun]:
     """Return each store with its folds; without a store, the folds of all clips."""
+    protocol = inputs.protocol
+    table = inputs.table
+    sentences = {path: file.sentences for path, file in inputs.texts.items()}
     runs = []
     for features in inputs.stores or (None,):
-        protocol = inputs.protocol
-        usable = inputs.usable(features)
-        folds = folds_of(protocol, inputs.table, inputs.labels, usable)
-        sentences = {path: file.sentences for path, file in inputs.texts.items()}
-        run = StoreRun(
-            protocol, inputs.table, inputs.labels, features, folds, sentences
+        usable = np.ones(len(table), dtype=np.bool_)
+        if features is not None:
+            usable = features.present
+        elif protocol.splits.follow_scheme and table.has_video.any():
+            usable = table.has_video
+        folds = folds_of(protocol, table, inputs.labels, usable)
+        run = StoreRun(protocol, table, inputs.labels, features, folds, sentences)
+        run.check_leaks(
+            [run.leak(pair, held, NO_ROWS) for pair, _, held in run.every_fold]
         )
-        leaks = [run.leak(pair, held, NO_ROWS) for pair, _, held in run.every_fold]
-        run.check_leaks(leaks)
         runs.append(run)
     return runs
+
+
+# ---- fits ----
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fit in a fold, and what it learned from.
+
+    Attributes:
+        estimator: What was fitted.
+        unfitted: The same before, with the settings that were chosen.
+        lessons: What it learned from.
+        chosen: Settings that were chosen, and facts of the fit.
+        clips: The number of the clip of each row of features.
+    """
+
+    estimator: Any
+    unfitted: Any
+    lessons: Lessons
+    chosen: Mapping[str, Any]
+    clips: IntArray
+
+    @property
+    def gives_probabilities(self) -> bool:
+        """Whether scores are probabilities."""
+        return gives_probabilities(self.estimator)
+
+    @property
+    def threshold(self) -> float:
+        """The score above which a clip is called positive."""
+        return threshold_of(self.estimator)
+
+    @property
+    def found_on(self) -> IntArray:
+        """The clips that concept vectors were found on."""
+        if not self.estimator.reads_concepts:
+            return NO_ROWS
+        core = self.estimator.core
+        rows = rows_of_vectors(self.lessons, getattr(core, "bank_", core).against)
+        found: IntArray = self.clips[rows]
+        return found
+
+    @cached_property
+    def inner(self) -> InnerScores:
+        """Scores of clips that did not train."""
+        return inner_scores(self.unfitted, self.estimator, self.lessons)
+
+    def scores(self, rows: IntArray) -> FloatArray:
+        """Return the scores of some rows of features; equal rows have the same one."""
+        return scores_of_rows(self.estimator, self.lessons, rows)
+
+
+def fit_model(
+    run: StoreRun, model: Model, task: str, folds: Sequence[HeldOut], seed: int
+) -> list[Fitted]:
+    """Fit a model in some folds with the same training clips, with the best of its settings.
+
+    A `FixTraining` says why that is not possible.
+
+    Args:
+        run: The store.
+        model: The model.
+        task: The training task.
+        folds: The folds, as the model takes them; they differ in their validation clips.
+        seed: The seed of whatever is drawn at random.
+    """
+    offered = [for_task(settings, task) for settings in candidates(model)]
+    options = estimators_of(run, model, task, seed)
+    lessons = [run.lessons(task, held) for held in folds]
+    clips = np.flatnonzero(run.of_store.present)
+    fits = []
+    best = fit_best(options, lessons)
+    for of_fold, (number, estimator) in zip(lessons, best, strict=True):
+        chosen = dict(estimator.facts)
+        for name, value in model.settings.items():
+            if offered_values(value) is not None:
+                chosen[name] = offered[number][name]
+        fits.append(Fitted(estimator, options[number], of_fold, chosen, clips))
+    return fits
+
+
+def estimators_of(run: StoreRun, model: Model, task: str, seed: int) -> list[Any]:
+    """Return the unfitted estimator of each combination of settings that a model offers."""
+    estimators = []
+    for settings in candidates(model):
+        estimator = build(model.kind, for_task(settings, task), seed=seed)
+        estimators.append(run.reading(estimator))
+    return estimators
+
+
+def seed_of(kind: str, seed: int, start: int = 0) -> int:
+    """Return the seed of a fit; one with epochs has a start of its own in each training set."""
+    return seed * SEEDS_APART + start if has_epochs(kind) else seed
+
+
+def fit_baseline(
+    name: str, held: HeldOut, labels: LabelArray, table: ClipTable
+) -> Callable[[IntArray], FloatArray]:
+    """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
+    from obygaze_models.models.baselines import BY_NAME
+
+    y = labels[held.train].astype(np.int64)
+    kind = BASELINES[name]
+    # A saved model may have been trained on clips of others: what learns nothing needs none.
+    if kind.is_trained or len(y):
+        check_classes(y)
+    X = table.film_and_scene
+    if kind.needs == "concepts":
+        # A clip whose annotators differ on a concept is neither with it nor without it.
+        X = np.where(table.is_open_concept, 0.5, table.has_concept)
+    score = BY_NAME[name](X[held.train], y == 1)
+    return lambda clips: score(X[clips])

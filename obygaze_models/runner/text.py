@@ -1,13 +1,13 @@
 """The text of a run for the terminal: what was asked, the answer, a table, and what limits them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.notebook import html_repr
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.cells import Cell, grouped_by, have_same_clips
+from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
@@ -17,6 +17,7 @@ from obygaze_models.runner.answer import (
     clips_text,
     films_with_value,
     intervals_are_of,
+    model_name,
     number_range,
     short,
     value_text,
@@ -71,8 +72,14 @@ def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     shown = run.models or run.cells
-    above = [_title(run), _clips(run), _tasks(run), *answers(run)]
-    below = [_about_values(run, shown), _about_clips(shown)]
+    report = run.protocol["report"]
+    tasks = []
+    for name, facts in run.protocol["tasks"].items():
+        words = Task(**facts).in_words(name)
+        if words and any(name in cell.pair for cell in run.cells):
+            tasks.append(f"{name}: {words}")
+    above = [_title(run), _clips(run), "; ".join(tasks), *answers(run)]
+    below = [_about_values(run, shown)]
     others: list[str] = []
     for limit in limits_of(run):
         lines = below if limit.name in ON_FIRST_SCREEN else others
@@ -81,20 +88,14 @@ def result_text(run: Run) -> str:
     n_more = len(others) - MOST_OTHERS
     if n_more > 0:
         below.append(f"{n_more} more in the report")
+    metrics = [*dict.fromkeys((report["primary"], *report["metrics"]))]
     lines = [
-        *_safe(above),
-        *(_task_table(run, shown, metric) for metric in _metrics(run)),
-        *_safe(below),
+        *(safe_text(line, "terminal") for line in above if line),
+        _table(run, shown, metrics),
+        *(safe_text(line, "terminal") for line in below if line),
         f"{run.folder}  ({run.about['seconds']:.1f} s)",
     ]
     return "\n".join(lines)
-
-
-def _safe(lines: Iterable[str]) -> list[str]:
-    return [safe_text(line, "terminal") for line in lines if line]
-
-
-# ---- the question ----
 
 
 def _title(run: Run) -> str:
@@ -111,69 +112,26 @@ def _clips(run: Run) -> str:
     return ", ".join(filter(None, (clips_text(run), array_text(run))))
 
 
-def _tasks(run: Run) -> str:
-    """Return the line with the words of each task, if their names do not say all."""
-    trained = [cell.train for cell in run.cells]
-    tested = [cell.test for cell in run.cells]
-    words = []
-    for name in dict.fromkeys(trained + tested):
-        task = Task(**run.protocol["tasks"].get(name, {}))
-        in_words = task.in_words(name)
-        if in_words:
-            words.append(f"{name}: {in_words}")
-    return "; ".join(words)
+def _table(run: Run, cells: Sequence[Cell], metrics: Sequence[str]) -> str:
+    """Return a row for each model, beside the best baseline that sees no video.
 
-
-# ---- the table ----
-
-
-def _metrics(run: Run) -> list[str]:
-    """Return the metrics of the tables: the primary one, and what else was asked for."""
-    report = run.protocol["report"]
-    return [*dict.fromkeys((report["primary"], *report["metrics"]))]
-
-
-def _task_table(run: Run, cells: Sequence[Cell], metric: str) -> str:
-    """Return a metric of each model, a row for each pair of tasks.
-
-    Beside the models stands the best baseline that sees no video. A run without models shows its
-    baselines.
+    A run without models shows its baselines.
     """
-    columns = dict.fromkeys(_column(cell, run) for cell in cells)
     rows = []
-    for tasks, of_tasks in grouped_by(cells, lambda cell: cell.tasks).items():
-        first = of_tasks[0]
-        values = dict.fromkeys(columns, MISSING)
-        for cell in of_tasks:
-            values[_column(cell, run)] = value_text(cell, metric)
-        if first.is_model:
-            guess = best_guess(run, first, metric)
-            values["best guess"] = MISSING
+    for cell in cells:
+        values = [value_text(cell, metric) for metric in metrics]
+        if cell.is_model:
+            guess = best_guess(run, cell, metrics[0])
+            guessed = MISSING
             if guess is not None:
-                values["best guess"] = f"{short(guess.value(metric))} ({guess.model})"
-        if not have_same_clips(of_tasks):
-            for cell in of_tasks:
-                values[_column(cell, run)] += f" on {cell.n_clips}"
-            if first.is_model:
-                values["best guess"] += f" on {first.n_clips}"
-        n_clips = number_range([cell.n_clips for cell in of_tasks])
-        n_positive = number_range([cell.n_positive for cell in of_tasks])
-        rows.append([tasks, n_clips, n_positive, *values.values()])
-    headers = [metric_name(metric), "clips", "positive", *columns]
-    if any(cell.is_model for cell in cells):
+                guessed = f"{short(guess.value(metrics[0]))} ({guess.model})"
+            values.append(guessed)
+        name = model_name(run, cell)
+        rows.append([cell.tasks, name, *values, cell.n_clips, cell.n_positive])
+    headers = ["task", "model", *map(metric_name, metrics)]
+    if cells[0].is_model:
         headers.append("best guess")
-    return table(headers, rows)
-
-
-def _column(cell: Cell, run: Run) -> str:
-    """Return the name of a model, with its store where there are several."""
-    name = cell.model
-    if cell.store and len(run.about["stores"]) > 1:
-        return f"{name} ({cell.store})"
-    return name
-
-
-# ---- what the values are ----
+    return table([*headers, "clips", "positive"], rows)
 
 
 def _about_values(run: Run, cells: Sequence[Cell]) -> str:
@@ -198,14 +156,3 @@ def _about_values(run: Run, cells: Sequence[Cell]) -> str:
         known = films_with_value(counts, run.unit)
         text += f"; {known}" if known else ""
     return f"{text}."
-
-
-def _about_clips(cells: Sequence[Cell]) -> str:
-    """Return the line on rows whose numbers are of other clips; "" where there are none."""
-    by_tasks = grouped_by(cells, lambda cell: cell.tasks)
-    if all(map(have_same_clips, by_tasks.values())):
-        return ""
-    return (
-        "Models of a row were tested on other clips, where each number has its clips: do not"
-        " compare these; the best guess is on the clips of the first model."
-    )

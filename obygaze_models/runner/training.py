@@ -6,37 +6,33 @@ the validation clips of the first split.
 """
 
 import warnings
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from msgspec import structs
 
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
-from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
 from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.cells import Cell
-from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
+from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
+from obygaze_models.models.common import Floats
 from obygaze_models.models.examples import RATED, rows_of_vectors
-from obygaze_models.models.fitting import gives_probabilities
 from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
-    KINDS,
     MIN_CLIPS,
     PUBLISHED_TOLERANCE,
     build_bank,
@@ -46,17 +42,16 @@ from obygaze_models.models.registry import (
 )
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, most_chosen
-from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.answer import intervals_are_of, sentence_of
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.fitting import Fitted, fit_model, seed_of
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.limits import why_no_interval
-from obygaze_models.runner.store_run import StoreRun, store_runs
+from obygaze_models.runner.limits import limits_of
+from obygaze_models.runner.store_run import StoreRun, fit_model, seed_of, store_runs
 from obygaze_models.zoo.info import (
     CardMetric,
     Classes,
@@ -67,9 +62,6 @@ from obygaze_models.zoo.info import (
 )
 from obygaze_models.zoo.saving import save_model
 from obygaze_models.zoo.seen import video_hashes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # A fitted estimator, what it learned from, its column of scores for each task, facts for its card.
 _Kept = tuple[Any, Lessons, dict[str, str], dict[str, Any]]
@@ -92,123 +84,83 @@ def training_protocol(
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
         stores: The features, which decide on the view of the labels.
     """
-    if name in KINDS and not KINDS[name].is_trained:
-        raise FixUsage(
-            f"{name} is not trained, so there is no model to save",
-            hint=f"obygaze run PROTOCOL.toml, with kind = {name!r} in a model of it",
-        )
     if name not in trainable():
-        hint = f"one of {', '.join(trainable())}"
-        if name.endswith(".toml") or name in protocol_names():
-            own_task = f"obygaze train MODEL --task {shell_word(f'{name}:NAME')}"
-            hint += f"; the task NAME of a protocol: {own_task}"
-        raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
-    if name == CAV:
-        _refuse_settings_of_vectors(changes)
-    else:  # `model.C=1` is a key of the one model that is trained
-        keys = [f"models.{name}.kind={name}"]
-        for change in changes:
-            if change.startswith("model."):
-                change = f"models.{name}.{change.removeprefix('model.')}"
-            keys.append(change)
-        changes = keys
-    honest = load_protocol("honest", changes, [task])
-    _refuse_another_model(name, honest)
-    honest = replace(honest, data=with_view(honest.data, manifest, stores))
-    not_saved = {
-        "data.scale": honest.data.scale != NONE,
-        "fit.choose_store": honest.fit.choose_store,
-    }
-    for key, is_set in not_saved.items():
-        if is_set:
-            what = "a saved model reads one store, and its features as they are"
-            raise FixUsage(what, hint=f"omit {key}")
+        raise FixUsage(
+            f"unknown model {name!r}{near(name, trainable())}",
+            hint=f"one of {', '.join(trainable())}",
+        )
     if name == CAV and task != DEFAULT_TASK:
         raise FixUsage(
             f"concept vectors have a task for each concept, got the task {task!r}",
-            hint="leave out --task",
         )
-    if name == CAV:
-        return _concepts_protocol(honest, manifest)
-    task_name, asked = one_task(task, honest, manifest)
-    of_task = with_tasks(honest, [task], manifest).with_models([name])
-    title = f"{name}: {asked.title or task_name}"
-    report = replace(of_task.report, title=title)
-    return replace(of_task, name=f"train-{name}", report=report)
-
-
-def _refuse_another_model(kind: str, protocol: Protocol) -> None:
-    """Raise an error if settings would train another model under the name of this one."""
-    asked = set(protocol.grid.models) - {kind}
-    if kind in protocol.models:
-        asked |= {protocol.models[kind].kind} - {kind}
-    if asked:
-        raise FixUsage(
-            f"the model to train is {kind}, and --set asks for {', '.join(sorted(asked))}",
-            hint="obygaze train MODEL --store STORE, for each model that is wanted",
-        )
-
-
-def _refuse_settings_of_vectors(changes: Sequence[str]) -> None:
-    """Raise an error for a setting of concept vectors: all of theirs are fixed."""
+    asked = [] if name == CAV else [f"models.{name}.kind={name}"]
     for change in changes:
-        section, _, _ = change.partition(".")
-        if section in ("model", "models"):
+        section, _, rest = change.partition(".")
+        if name == CAV and section in ("model", "models"):
             raise FixUsage(
                 f"{CAV} has no settings of its own, got --set {change}: each vector is that of a"
                 " linear machine with the published strength",
                 hint="--set data.view=raw or another key of [data], [splits], [fit] or [report];"
                 " a bottleneck, such as pcbm-lr, has settings of its concept vectors",
             )
+        # `model.C=1` is a key of the one model that is trained.
+        asked.append(f"models.{name}.{rest}" if section == "model" else change)
+    honest = load_protocol("honest", asked, [task])
+    others = {*honest.grid.models}
+    if name in honest.models:
+        others.add(honest.models[name].kind)
+    others.discard(name)
+    if others:
+        raise FixUsage(
+            f"the model to train is {name}, and --set asks for {', '.join(sorted(others))}",
+        )
+    if honest.data.scale != NONE or honest.fit.choose_store or len(stores or ()) > 1:
+        named = f", got {', '.join(stores)}" if stores and len(stores) > 1 else ""
+        raise FixUsage(
+            f"a saved model reads one store{named}, and its features as they are",
+        )
+    honest = replace(honest, data=with_view(honest.data, manifest, stores))
+    if name == CAV:
+        return _concepts_protocol(honest, manifest)
+    task_name, of_task = one_task(task, honest, manifest)
+    protocol = with_tasks(honest, [task], manifest).with_models([name])
+    title = f"{name}: {of_task.title or task_name}"
+    report = replace(protocol.report, title=title)
+    return replace(protocol, name=f"train-{name}", report=report)
 
 
 def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
-    """Each visual concept as a task of a linear machine, on the honest splits."""
+    """Return the protocol with each visual concept as a task of a linear machine."""
     table = with_groups(clip_table(manifest, honest.data), honest.splits)
     unit = unit_of(honest.splits.kind, honest.splits.column)
-    has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
-    rated = np.isin(table.levels, RATED)
-    n_of_concept: Counter[str] = Counter()
-    for clip in manifest:
-        n_of_concept.update(clip.concepts)
+    is_rated = np.isin(table.levels, RATED)
+    levels = f"level in {{{', '.join(RATED)}}}"
     tasks = {}
     left_out = []
-    for name, modality in manifest.header.concepts.items():
-        if modality != "visual" or name not in has:
-            if n_of_concept[name]:
-                clips = count(n_of_concept[name], manifest.header.unit)
-                left_out.append(f"{name} ({clips}, not visual)")
-            continue
-        if not n_of_concept[name]:
-            continue
-        positive = has[name] & rated
-        n_clips = int(np.count_nonzero(positive))
+    for column, name in enumerate(table.concept_names):
+        positive = is_rated & table.has_concept[:, column]
+        n_clips = int(positive.sum())
         n_groups = len(np.unique(table.groups[positive]))
+        word = quoted_word(name)
         if n_clips >= MIN_CLIPS and n_groups > 1:
-            tasks[name] = _concept_task(name)
-        else:
+            tasks[name] = Task(
+                positive=f"{levels} and {word} in concept",
+                negative=f"level == EN or ({levels} and {word} not in concept)",
+            )
+        elif n_clips:
             of_groups = f"{count(n_clips, 'clip')} of {count(n_groups, unit)}"
             left_out.append(f"{name} ({of_groups})")
     if not tasks:
         what = f"no visual concept has {MIN_CLIPS} HN or S clips in at least two {plural(unit)}"
         raise FixInput(what, where=table.name)
-    title = "Concept vectors, films unseen"
-    report = replace(honest.report, title=title, questions=())
+    notes = [*honest.report.notes]
     if left_out:
-        listed = ", ".join(left_out)
-        text = (
-            f"No vector is found for concepts that are not visual, or with fewer than {MIN_CLIPS} "
-            f"HN or S clips or 2 {plural(unit)}: {listed}."
+        notes.append(
+            f"No vector is found for concepts with fewer than {MIN_CLIPS} HN or S clips or 2"
+            f" {plural(unit)}: {', '.join(left_out)}."
         )
-        warnings.warn(text, ObygazeWarning, stacklevel=3)
-        report = replace(report, notes=(*report.notes, text))
-    n_others = int((~np.isin(table.levels, ("EN", *RATED))).sum())
-    if n_others:
-        text = (
-            f"{count(n_others, 'clip')} of other levels than EN, HN and S (such as NS)"
-            " train no vector: they are an example of no concept, and of its absence."
-        )
-        report = replace(report, notes=(*report.notes, text))
+        warnings.warn(notes[-1], ObygazeWarning, stacklevel=3)
+    title = "Concept vectors, films unseen"
     settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}
     return replace(
         honest,
@@ -216,17 +168,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         tasks=tasks,
         models={CAV: Model("svm", settings)},
         grid=GridSettings(pairs="same", baselines=("all_positive", "neighbour")),
-        report=report,
-    )
-
-
-def _concept_task(concept: str) -> Task:
-    """Return the task of telling HN and S clips with a concept from EN, and from those without."""
-    levels = f"level in {{{', '.join(RATED)}}}"
-    word = quoted_word(concept)
-    return Task(
-        positive=f"{levels} and {word} in concept",
-        negative=f"level == EN or ({levels} and {word} not in concept)",
+        report=replace(honest.report, title=title, questions=(), notes=tuple(notes)),
     )
 
 
@@ -244,32 +186,32 @@ def fit_final(
         inputs: The inputs of the run, of one model and one task.
         run: The finished run, which has the metrics and the chosen settings.
         folder: The folder of the model, which is returned; its name is the name of the model.
-        store: The store of the features, which may know the hashes of the videos, and how films
-            were cut into its windows.
+        store: The store of the features, which may know the hashes of the videos.
         force: Replace a model that is there.
     """
     (store_run,) = store_runs(inputs)
     is_of_vectors = inputs.protocol.model_names == [CAV]
-    kept = _vectors(store_run) if is_of_vectors else _model(store_run, run)
-    estimator, lessons, columns, facts = kept
+    if is_of_vectors:
+        estimator, lessons, columns, facts = _vectors(store_run)
+    else:
+        of_folds = [fold["chosen"] for fold in run.folds_of(run.models[0])]
+        estimator, lessons, columns, facts = _model(store_run, of_folds)
     vectors = getattr(estimator.core, "bank_", estimator.core)
     facts["concepts"] = tuple(getattr(vectors, "concepts_", NO_ROWS).tolist())
     taught = np.union1d(lessons.train, lessons.validation)
     if estimator.reads_concepts:
         taught = np.union1d(taught, rows_of_vectors(lessons, vectors.against))
-    rows = np.flatnonzero(store_run.of_store.present)[taught]
+    of_store = store_run.of_store
+    rows = np.flatnonzero(of_store.present)[taught]
     stated = ClipFacts.of_clips([inputs.table.clips[row] for row in rows.tolist()])
-    info = _model_info(inputs, run, rows, name=folder.name, **facts)
-    clips = training_clips(run, stated, columns, unit_norm=is_of_vectors)
-    hashes = store_run.of_store.hashes
-    clips = replace(clips, hashes=[hashes.get(row, "") for row in rows.tolist()])
-    if store is not None:
-        videos = tuple(video_hashes(stated, store))
-        training = structs.replace(info.training, video_hashes=videos)
-        made_of = structs.replace(info.features, grid=store.recipe.grid)
-        info = structs.replace(info, training=training, features=made_of)
-    X = store_run.of_store.of(rows)
-    return save_model(estimator, info, folder, X, clips=clips, force=force)
+    scores = out_of_fold_scores(run, stated, columns, unit_norm=is_of_vectors)
+    hashes = [of_store.hashes.get(row, "") for row in rows.tolist()]
+    clips = TrainingClips(stated, scores, hashes)
+    videos = video_hashes(stated, store) if store is not None else ()
+    info = _model_info(inputs, run, rows, videos, name=folder.name, **facts)
+    return save_model(
+        estimator, info, folder, of_store.of(rows), clips=clips, force=force
+    )
 
 
 def _vectors(run: StoreRun) -> _Kept:
@@ -288,29 +230,31 @@ def _vectors(run: StoreRun) -> _Kept:
     return estimator, lessons, columns, {"kind": CAV, "task": "concepts", "classes": ()}
 
 
-def _model(store_run: StoreRun, run: Run) -> _Kept:
-    """Return the model of a run, with the settings that most folds chose, fitted on every clip."""
-    protocol = store_run.protocol
-    (model,) = store_run.models.values()
+def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
+    """Return the model of a run, with the settings that most folds chose, fitted on every clip.
+
+    What is left out inside the fit is as in the folds: whole films, or clips. A model with epochs
+    stops on the validation clips of the first fold, and trains on all others.
+    """
+    protocol = run.protocol
+    (model,) = run.models.values()
     task = protocol.train_tasks[0]
-    of_folds: list[Mapping[str, Any]] = []
-    for cell in run.cells:
-        if cell.is_model:
-            of_folds += [fold["chosen"] for fold in run.folds_of(cell)]
     chosen = most_chosen(model, task, of_folds)
     settings = for_task({**model.settings, **chosen}, task)
-    fitted = _fit_every_clip(store_run, Model(model.kind, settings), task)
-    estimator = fitted.estimator
-    names = ["negative", "positive"]
+    rows = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
+    first = run.folds[task, task][0]
+    held = first.without_test(rows)
+    if has_epochs(model.kind):
+        validation = np.intersect1d(rows, first.validation)
+        train = np.setdiff1d(rows, validation)
+        held = replace(held, train=train, validation=validation)
+    seed = seed_of(model.kind, protocol.fit.seed)
+    (fitted,) = fit_model(run, Model(model.kind, settings), task, [held], seed)
+    classes = ["negative", "positive"]
     asked = protocol.tasks[task]
     if asked != load_protocol("honest").tasks.get(task):
-        names = class_names(task, asked, store_run.labels[task], store_run.table)
-    name_of_code = dict(zip(("0", "1"), names, strict=True))
-    classes = [
-        name_of_code.get(str(code), str(code)) for code in estimator.core.classes_
-    ]
-    prefix = "p" if gives_probabilities(estimator) else "score"
-    columns = {task: f"{prefix}:{classes[-1]}"}
+        classes = class_names(task, asked, run.labels[task], run.table)
+    prefix = "p" if fitted.gives_probabilities else "score"
     facts = {
         "kind": model.kind,
         "task": task,
@@ -318,165 +262,114 @@ def _model(store_run: StoreRun, run: Run) -> _Kept:
         "chosen": chosen,
         "asked": Classes.of(asked),
     }
-    return estimator, fitted.lessons, columns, facts
+    columns = {task: f"{prefix}:{classes[-1]}"}
+    return fitted.estimator, fitted.lessons, columns, facts
 
 
-def _fit_every_clip(run: StoreRun, model: Model, task: str) -> Fitted:
-    """Fit a model as the cells are fitted, but on every clip of a task.
-
-    What is left out inside the fit is as in the folds: whole films, or clips. A model with epochs
-    stops on the validation clips of the first fold, and trains on all others.
-    """
-    rows = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
-    # A protocol may not test the task that it trains on.
-    pairs = sorted(run.folds, key=lambda pair: pair[1] != task)
-    pair = next(pair for pair in pairs if pair[0] == task)
-    first = run.folds[pair][0]
-    held = first.without_test(rows)
-    if has_epochs(model.kind):
-        validation = np.intersect1d(rows, first.validation)
-        train = np.setdiff1d(rows, validation)
-        held = replace(held, train=train, validation=validation)
-    seed = seed_of(model.kind, run.protocol.fit.seed)
-    (fitted,) = fit_model(run, model, task, [held], seed)
-    return fitted
-
-
-def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:
+def _model_info(
+    inputs: Inputs, run: Run, rows: IntArray, videos: Sequence[str], **facts: Any
+) -> ModelInfo:
     """Return the facts for the card of a model that was trained on these rows."""
     protocol = inputs.protocol
-    manifest = inputs.manifest
+    header = inputs.manifest.header
     origin = inputs.stores[0].origin
-    table = inputs.table
-    trained_on = [table.clips[row] for row in rows.tolist()]
-    film_ids = sorted({clip.movie_id for clip in trained_on} - {""})
+    trained_on = [inputs.table.clips[row] for row in rows.tolist()]
+    films = sorted({clip.movie_id for clip in trained_on} - {""})
+    lengths = []
+    for clip in trained_on:
+        start_s, end_s = span_in_film(clip) or (clip.start_s, clip.end_s)
+        if start_s is not None and end_s is not None:
+            lengths.append(end_s - start_s)
+    report = run.protocol["report"]
+    names = dict.fromkeys((report["primary"], *CARD_METRICS, *report["metrics"]))
+    metrics = {}
+    for cell, name in product(run.models, names):
+        if name in cell.metrics:
+            # Of several tasks, with the name of the task.
+            prefix = f"{cell.test}: " if len(run.models) > 1 else ""
+            value = CardMetric(value=cell.value(name), ci=cell.ends(name))
+            metrics[prefix + name] = value
+    return ModelInfo(
+        **facts,
+        where=protocol.data.where,
+        features=_features_of(origin),
+        training=TrainingData(
+            manifest=inputs.manifest.name,
+            manifest_sha256=manifest_sha256(inputs.manifest),
+            view=protocol.data.view,
+            n_clips=len(rows),
+            n_films=len(films),
+            films=tuple(films),
+            citation=header.citation,
+            licence=header.licence,
+            video_hashes=tuple(videos),
+            median_s=round(median(lengths), 2) if lengths else 0.0,
+        ),
+        metrics=metrics,
+        protocol=f"{protocol.name} (run {run.about['name']})",
+        notes=tuple(_notes(inputs, run, facts["task"])),
+    )
+
+
+def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
+    """Yield what a card says of the numbers: who receives the model does not have the run."""
     models = run.models
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
     note = f"The metrics and the out-of-fold scores are those of the same recipe on {held_out}"
     of_intervals = intervals_are_of(run, models)
     if of_intervals:
         note += f"; intervals are {100 * CONFIDENCE:g} % ones, over {run.units}, of {of_intervals}"
-    notes = [f"{note}."]
-    task = protocol.tasks.get(facts["task"], Task())
-    words = task.in_words(facts["task"])
+    yield f"{note}."
+    words = inputs.protocol.tasks.get(task, Task()).in_words(task)
     if words:
-        notes.append(f"The task {facts['task']} is: {words}.")
-    # Who receives the model does not have the run, which says what guessing has.
-    notes += [sentence_of(run, cell) for cell in models]
-    has_interval = [any(map(cell.has_interval, RANKING_METRICS)) for cell in models]
-    if not any(has_interval):
-        reasons = dict.fromkeys(why_no_interval(cell, run) for cell in models)
-        notes.append(
-            f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
-            f" other {run.units}."
-        )
-    if "annotators differ" in table.remarks:
-        notes.append(table.remarks["annotators differ"])
-    if "parts" in origin:
-        notes.append(
+        yield f"The task {task} is: {words}."
+    for cell in models:
+        yield sentence_of(run, cell)
+    for limit in limits_of(run):
+        if limit.name in ("no interval", "annotators differ"):
+            yield limit.text
+    if inputs.stores[0].parts:
+        yield (
             "The coefficients have a factor for each part of the features, by which all parts of"
             " the training clips have the same total variance."
         )
-    return ModelInfo(
-        **facts,
-        where=protocol.data.where,
-        features=_features_of(origin),
-        training=TrainingData(
-            manifest=manifest.name,
-            manifest_sha256=manifest_sha256(manifest),
-            view=protocol.data.view,
-            n_clips=len(rows),
-            n_films=len(film_ids),
-            films=tuple(film_ids),
-            citation=manifest.header.citation,
-            licence=manifest.header.licence,
-            median_s=_median_length_s(trained_on),
-        ),
-        metrics=_metrics(run, models),
-        protocol=f"{protocol.name} (run {run.about['name']})",
-        notes=tuple(notes),
-    )
 
 
 def _features_of(origin: Mapping[str, Any]) -> FeatureSpec:
     """Return what a model keeps of the features that it was trained on, or of one part of them."""
+    known = {key: origin[key] for key in FeatureSpec.__struct_fields__ if key in origin}
     parts = origin.get("parts", {}).values()
-    return FeatureSpec(
-        **{
-            key: origin[key]
-            for key in ("backbone", "array", "dtype", "width", "fingerprint")
-        },
-        store=str(origin["location"]),
-        seal=origin["seal"],
-        told=origin.get("told", {}),
-        rule=origin.get("rule", ""),
-        reduce=origin.get("reduce", ""),
-        licence=origin.get("licence", ""),
-        citation=origin.get("citation", ""),
-        parts=tuple(_features_of(of_part) for of_part in parts),
-    )
+    known["parts"] = tuple(_features_of(of_part) for of_part in parts)
+    return FeatureSpec(**known, store=str(origin["location"]))
 
 
-def _median_length_s(clips: Sequence[Clip]) -> float:
-    """Return the median length of clips in seconds; 0 where it is not known."""
-    lengths = []
-    for clip in clips:
-        start_s, end_s = span_in_film(clip) or (clip.start_s, clip.end_s)
-        if start_s is not None and end_s is not None:
-            lengths.append(end_s - start_s)
-    return round(median(lengths), 2) if lengths else 0.0
+def out_of_fold_scores(
+    run: Run, stated: ClipFacts, columns: Mapping[str, str], *, unit_norm: bool = False
+) -> dict[str, Floats]:
+    """Return scores of training clips by the fits of the run without them.
 
-
-def _metrics(run: Run, models: Sequence[Cell]) -> dict[str, CardMetric]:
-    """Return the value and interval of each metric; of several tasks, with the task's name.
-
-    The primary metric of the protocol is the first of each task.
-    """
-    report = run.protocol["report"]
-    names = dict.fromkeys((report["primary"], *CARD_METRICS, *report["metrics"]))
-    metrics = {}
-    for cell in models:
-        prefix = f"{cell.test}: " if len(models) > 1 else ""
-        for name in names:
-            if name in cell.metrics:
-                ci = cell.ends(name)
-                metrics[prefix + name] = CardMetric(value=cell.value(name), ci=ci)
-    return metrics
-
-
-def training_clips(
-    run: Run,
-    stated: ClipFacts,
-    columns: Mapping[str, str],
-    *,
-    unit_norm: bool = False,
-) -> TrainingClips:
-    """Return the clips a model was trained on, with scores of the run's fits without them.
-
-    `stated` is what the manifest states of the clips. `columns` names, for each tested task, the
-    column of the kept model that its score belongs to.
     A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
-    With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
+
+    Args:
+        run: The run.
+        stated: What the manifest states of the clips.
+        columns: For each tested task, the column of the kept model that its score belongs to.
+        unit_norm: Whether margins of linear machines become distances, as those of a concept bank
+            are.
     """
     scores = {}
-    for cell in run.cells:
-        if cell.is_model and cell.test in columns:
-            tests = cell.rows[~cell.rows["leaked"]]
-            if unit_norm:
-                tests = _with_distances(run, cell, tests)
-            mean_of_clip = tests.groupby("clip_id")["score"].mean()
-            in_order = mean_of_clip.reindex(stated.clip_ids)
-            scores[columns[cell.test]] = in_order.to_numpy(dtype=np.float64)
-    return TrainingClips(stated, scores)
-
-
-def _with_distances(run: Run, cell: Cell, tests: "pd.DataFrame") -> "pd.DataFrame":
-    """Return tests of a linear machine with the distance of each clip from its boundary."""
-    shift = {}
-    length = {}
-    for fold in run.folds_of(cell):
-        shift[fold["fold"]] = fold["chosen"]["bias_shift"]
-        length[fold["fold"]] = fold["chosen"]["length"]
-    fold_of_test = tests["fold"]
-    distance = (tests["score"] + fold_of_test.map(shift)) / fold_of_test.map(length)
-    return tests.assign(score=distance)
+    for cell in run.models:
+        if cell.test not in columns:
+            continue
+        tests = cell.rows[~cell.rows["leaked"]]
+        if unit_norm:
+            folds = run.folds_of(cell)
+            shift = {fold["fold"]: fold["chosen"]["bias_shift"] for fold in folds}
+            length = {fold["fold"]: fold["chosen"]["length"] for fold in folds}
+            fold_of_test = tests["fold"]
+            moved = tests["score"] + fold_of_test.map(shift)
+            tests = tests.assign(score=moved / fold_of_test.map(length))
+        mean_of_clip = tests.groupby("clip_id")["score"].mean()
+        in_order = mean_of_clip.reindex(stated.clip_ids)
+        scores[columns[cell.test]] = in_order.to_numpy(dtype=np.float64)
+    return scores

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +25,9 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.outside import Medium
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json, refuse_newer
+from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.clip_facts import ClipFacts
-from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, frames_of
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.store.records import FileMark
 from obygaze_models.models.common import Floats
 
@@ -73,11 +73,6 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     # The features of each store of a join, in the order of a row.
     parts: tuple["FeatureSpec", ...] = ()
 
-    def __repr__(self) -> str:
-        width = f"{self.width} numbers per clip"
-        fingerprint = f"{self.fingerprint[:12]}..."
-        return short_repr("FeatureSpec", self.backbone, self.array, width, fingerprint)
-
 
 class TrainingData(Record, frozen=True):
     """The clips and films that a model was trained on, in numbers.
@@ -97,12 +92,6 @@ class TrainingData(Record, frozen=True):
     licence: str = ""
     video_hashes: tuple[str, ...] = ()
     median_s: float = 0.0
-
-    def __repr__(self) -> str:
-        counts = f"{self.n_clips} clips", f"{self.n_films} films"
-        return short_repr(
-            "TrainingData", repr(self.manifest), f"view={self.view!r}", *counts
-        )
 
 
 class Classes(Record, frozen=True, omit_defaults=True):
@@ -170,12 +159,6 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
         return f" with {self.where}" if self.where else ""
 
     @property
-    def told_of_features(self) -> str:
-        """What the importer of the features was told: `frames = 8, layer = last`; "" if nothing."""
-        told = self.features.told.items()
-        return ", ".join(f"{name} = {fact}" for name, fact in told)
-
-    @property
     def trained_films(self) -> str:
         """The first films of the training, and the number of the others."""
         return few(self.training.films)
@@ -204,10 +187,10 @@ class TrainingClips:
 
     Attributes:
         facts: The id of each clip, with the film and the span that the manifest stated.
-        hashes: The hash of the features of each clip; "" where it is not known, or where many clips
-            have the same features for want of words.
         scores: For a column of `Predicted.columns()`, such as `p:positive`, one number a clip; NaN
             where no fold tested the clip.
+        hashes: The hash of the features of each clip; "" where it is not known, or where many clips
+            have the same features for want of words.
     """
 
     facts: ClipFacts
@@ -215,7 +198,7 @@ class TrainingClips:
     hashes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if len(self.row_of) != len(self):
+        if len(set(self.clip_ids)) != len(self):
             raise FixInput("the training clips contain a clip twice")
         for column, values in self.scores.items():
             if np.shape(values) != (len(self),):
@@ -226,18 +209,10 @@ class TrainingClips:
     def __len__(self) -> int:
         return len(self.facts)
 
-    def __repr__(self) -> str:
-        return short_repr("TrainingClips", f"{len(self)} clips", *self.scores)
-
     @cached_property
     def clip_ids(self) -> tuple[str, ...]:
         """The ids."""
         return tuple(self.facts.clip_ids.tolist())
-
-    @cached_property
-    def row_of(self) -> dict[str, int]:
-        """The row of each clip in `scores`."""
-        return {clip: row for row, clip in enumerate(self.clip_ids)}
 
     @cached_property
     def has_score(self) -> NDArray[np.bool_]:
@@ -249,20 +224,18 @@ class TrainingClips:
 
     def to_csv(self) -> bytes:
         """Return the table as CSV: clip, film, span, features, scores, frames; "" is not known."""
-        columns: list[Sequence[Any]] = [
-            self.clip_ids,
-            self.facts.movie_ids.tolist(),
-            json_values(self.facts.start_s),
-            json_values(self.facts.end_s),
-            self.hashes or [""] * len(self),
-        ]
-        names = [*FACTS, *self.scores]
-        columns += map(json_values, self.scores.values())
+        columns: dict[str, Sequence[Any]] = {
+            "clip_id": self.clip_ids,
+            "movie_id": self.facts.movie_ids.tolist(),
+            "start_s": json_values(self.facts.start_s),
+            "end_s": json_values(self.facts.end_s),
+            "features": self.hashes or [""] * len(self),
+        }
+        for name, values in self.scores.items():
+            columns[name] = json_values(values)
         if self.facts.have_frames.any():
-            counted = self.facts.frame_columns
-            names += counted
-            columns += counted.values()
-        return csv_bytes(names, zip(*columns, strict=True))
+            columns |= self.facts.frame_columns
+        return csv_bytes([*columns], zip(*columns.values(), strict=True))
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
@@ -303,52 +276,29 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
 def read_training_clips(data: bytes, where: str) -> TrainingClips:
     """Return the training clips of a table that `TrainingClips.to_csv` wrote."""
     try:
-        reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
-        return _training_clips_of(list(reader))
-    except FixInput as error:
-        raise Corrupt(error.message, where=where) from error
-    except (ValueError, IndexError, csv.Error) as error:
+        text = io.StringIO(data.decode("utf-8"), newline="")
+        header, *body = csv.reader(text, strict=True)
+        is_ours = tuple(header[: len(FACTS)]) == FACTS and len({*header}) == len(header)
+        if not is_ours or any(len(row) != len(header) for row in body):
+            raise ValueError(f"expected {', '.join(FACTS)} and scores, each once")
+        rows = [dict(zip(header, row, strict=True)) for row in body]
+        scores = {}
+        for name in header[len(FACTS) :]:
+            if name not in FRAME_COLUMNS:
+                # None becomes NaN.
+                numbers = [_number(row[name]) for row in rows]
+                scores[name] = np.array(numbers, dtype=np.float64)
+        hashes = [row["features"] for row in rows]
+        return TrainingClips(ClipFacts.of_cells(rows), scores, hashes)
+    except (FixInput, ValueError, csv.Error) as error:
         raise Corrupt(f"not a table of training clips: {error}", where=where) from error
-
-
-def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
-    """Return the training clips of a header and rows; ValueError where they are invalid."""
-    header, *body = rows or [[]]
-    if tuple(header[: len(FACTS)]) != FACTS or len(set(header)) != len(header):
-        raise ValueError(
-            f"the header must be {', '.join(FACTS)} and the score columns, each once"
-        )
-    if any(len(row) != len(header) for row in body):
-        raise ValueError(f"each row must have {len(header)} cells")
-    columns: dict[str, Sequence[str]] = {}
-    for number, name in enumerate(header):
-        columns[name] = [row[number] for row in body]
-    clip_ids, movie_ids, starts, ends, hashes = (columns.pop(name) for name in FACTS)
-    counted = {name: columns.pop(name) for name in FRAME_COLUMNS if name in columns}
-    counted_rows = zip(*counted.values(), strict=True)
-    frames = [frames_of(dict(zip(counted, row, strict=True))) for row in counted_rows]
-    facts = ClipFacts.of(
-        clip_ids,
-        movie_ids,
-        map(_number, starts),
-        map(_number, ends),
-        frames,
-    )
-    scores = {}
-    for name, cells in columns.items():
-        # None becomes NaN.
-        numbers = [_number(cell) for cell in cells]
-        scores[name] = np.array(numbers, dtype=np.float64)
-    return TrainingClips(facts, scores, hashes)
 
 
 def _number(cell: str) -> float | None:
     """Return the number in a cell; None for an empty cell."""
-    if not cell:
-        return None
-    number = float(cell)
-    if not math.isfinite(number):
-        raise ValueError("each time and score must be a finite number, or empty")
+    number = number_of_cell(cell)
+    if cell and number is None:
+        raise ValueError(f"expected a finite number, got {cell!r}")
     return number
 
 

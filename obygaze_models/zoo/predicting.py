@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,14 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import PathLike, Workspace, is_url
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.clip_facts import ClipFacts, Places
+from obygaze_features.manifest.clip_facts import ClipFacts, Places, completed
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.importing.staging import POOLINGS
 from obygaze_features.store.joining import (
     JOINED_ARRAY,
     JoinedStore,
@@ -48,6 +46,16 @@ from obygaze_models.zoo.seen import (
     OUT_OF_FOLD,
     what_was_seen,
 )
+
+LENGTHS = "lengths"  # the doubt about clips of another length, which is no warning
+# What must be said of scores of a basis.
+WARNINGS = {
+    FILM_UNKNOWN: "of films that may have trained: the films of the training clips are not known",
+    COPY: "with exactly the features of a training clip, under another id: their scores are as"
+    " those of training clips",
+    IN_SAMPLE: "trained the model: their in-sample scores are not predictions and cannot be used to"
+    " evaluate the model",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +78,9 @@ class Predicted:
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips of
-    another store that are taken for training clips by their ids alone, `n_of_training` those whose
-    scores are of the training and not of the features of this store. `windows` is a sentence if
-    windows were scored by a model of clips. `manifest` is the name of that of the clips.
-    `replaced` are videos of the manifest with other files than those whose features were scored.
+    another store that are taken for training clips by their ids alone. `doubts` are sentences on
+    scores that may be of other clips than they seem, by what is in doubt. `is_elsewhere` says that
+    out-of-fold scores are not of the features of this store. `written` is the file of the table.
     """
 
     clip_ids: Sequence[str]
@@ -89,18 +96,18 @@ class Predicted:
     model: ModelInfo
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
-    n_of_training: int = 0
-    windows: str = ""
-    manifest: str = ""
-    replaced: Sequence[str] = ()
+    is_elsewhere: bool = False
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    written: str = ""
 
     def __len__(self) -> int:
         return len(self.clip_ids)
 
     def __repr__(self) -> str:
-        counts = Counter(self.basis)
-        by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
-        return short_repr("Predicted", f"{len(self)} clips: {by_basis}")
+        return short_repr("Predicted", f"{len(self)} clips: {self._by_basis}")
+
+    def __str__(self) -> str:
+        return "" if self.written else self.to_csv().rstrip("\n")
 
     def columns(self) -> list[str]:
         """Return the names of the table's columns: classes, concepts and contributions."""
@@ -131,20 +138,18 @@ class Predicted:
 
     def write(
         self, output: PathLike | None = None, *, force: bool = False
-    ) -> PredictedFiles:
+    ) -> Predicted:
         """Write the scores to a file.
 
         Args:
             output: Write the table to this file, with films and times: .csv or .xlsx.
             force: Replace the output if it exists.
         """
-        table = self.to_csv()
-        written = []
-        if output is not None:
-            columns = {"clip_id": self.clip_ids, **self.films, **self._table()}
-            write_table(output, columns, force=force)
-            written.append(f"wrote {output}")
-        return PredictedFiles(self, table, tuple(written))
+        if output is None:
+            return self
+        columns = {"clip_id": self.clip_ids, **self.films, **self._table()}
+        write_table(output, columns, force=force)
+        return replace(self, written=os.fspath(output))
 
     def _table(self) -> dict[str, Sequence[Any]]:
         table: dict[str, Sequence[Any]] = {
@@ -159,106 +164,60 @@ class Predicted:
             ("margin", self.margins),
             ("contribution", self.contributions),
         ):
-            table |= {
-                f"{prefix}:{name}": values.tolist() for name, values in numbers.items()
-            }
+            for name, values in numbers.items():
+                table[f"{prefix}:{name}"] = values.tolist()
         return table
 
-
-@dataclass(frozen=True)
-class PredictedFiles:
-    """Predictions, their table as CSV, and a sentence for each file that was written."""
-
-    predicted: Predicted
-    table: str
-    written: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the predictions."""
-        return self.predicted.to_json()
-
-    def __str__(self) -> str:
-        return "" if self.written else self.table.rstrip("\n")
+    @property
+    def _by_basis(self) -> str:
+        counts = Counter(self.basis).items()
+        return ", ".join(f"{n} {basis}" for basis, n in counts)
 
     @property
     def notes(self) -> list[str]:
-        """The clips without features, how many rows have which basis, and the files."""
-        predicted = self.predicted
+        """The clips without features, how many rows have which basis, and the file."""
         clips_of_reason: dict[str, list[str]] = {}
-        for clip, reason in predicted.absent.items():
+        for clip, reason in self.absent.items():
             clips_of_reason.setdefault(reason, []).append(clip)
         notes = []
         for reason, clips in clips_of_reason.items():
             notes.append(f"{few(clips)}: {reason}")
-        counts = Counter(predicted.basis)
-        by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
-        notes.append(f"rows by basis: {by_basis}")
-        if OUT_OF_FOLD in counts:
+        notes.append(f"rows by basis: {self._by_basis}")
+        if OUT_OF_FOLD in self.basis:
             notes.append(
                 "out-of-fold scores are of several fits, and not on one scale: compare them within"
                 " a film"
             )
-        if predicted.n_of_training and not predicted.n_by_id:
+        if OUT_OF_FOLD in self.basis and self.is_elsewhere and not self.n_by_id:
             notes.append(
                 "this is not the store of the training: the out-of-fold scores are those of the"
                 " training, not of these features"
             )
-        if predicted.model.where:
-            notes.append(f"the model was trained on clips{predicted.model.with_where}")
-        if predicted.windows:
-            notes.append(predicted.windows)
-        notes += self.written
+        if self.model.where:
+            notes.append(f"the model was trained on clips{self.model.with_where}")
+        if LENGTHS in self.doubts:
+            notes.append(self.doubts[LENGTHS])
+        if self.written:
+            notes.append(f"wrote {self.written}")
         return notes
 
     @property
-    def warnings(self) -> list[str | tuple[str, str]]:
-        """What could be taken for a prediction, or is missing, and what to do."""
-        predicted = self.predicted
-        counts = Counter(predicted.basis)
-        warnings: list[str | tuple[str, str]] = []
-        if predicted.refused:
-            (reason,) = set(predicted.refused.values())
-            text = f"no row for {few([*predicted.refused], 1)}: {reason}"
-            hint = (
-                "--in-sample, which gives all clips that the model was trained on the score of the"
-                " model itself, not only these; --clips with it chooses the clips"
-            )
-            warnings.append((text, hint))
-        if predicted.n_by_id:
-            clips_by_id = count(predicted.n_by_id, "clip")
-            text = (
-                f"{clips_by_id} taken for training clips by their ids alone, as no film and no time"
-                " is known on both sides: their scores are those of the training, not of these"
-                " features"
-            )
-            hint = "other ids, in their manifest, if these are other clips"
-            warnings.append((text, hint))
-        if predicted.replaced:
-            text = (
-                "these videos have other files than those whose features were scored:"
-                f" {few(predicted.replaced)}"
-            )
-            manifest = shell_word(predicted.manifest)
-            hint = f"obygaze extract plan {manifest} -b BACKBONE, which says what to do"
-            warnings.append((text, hint))
-        if counts[FILM_UNKNOWN]:
-            text = (
-                "the films of the training clips are not known: the model may have been trained on"
-                f" other clips of the films of {count(counts[FILM_UNKNOWN], 'clip')}"
-            )
-            hint = "a model of a manifest with the films of its clips"
-            warnings.append((text, hint))
-        if counts[COPY]:
-            text = (
-                f"{count(counts[COPY], 'clip')} with exactly the features of a training clip, under"
-                " another id: their scores are as those of training clips"
-            )
-            warnings.append((text, "one id for one clip, in the manifest"))
-        if counts[IN_SAMPLE]:
+    def warnings(self) -> list[str]:
+        """What could be taken for a prediction, or is missing."""
+        warnings = []
+        if self.refused:
+            (reason,) = set(self.refused.values())
             warnings.append(
-                f"the model was trained on {counts[IN_SAMPLE]} of these clips: their in-sample"
-                " scores are not predictions and cannot be used to evaluate the model"
+                f"no row for {few([*self.refused], 1)}: {reason}; --in-sample gives all clips that"
+                " the model was trained on the score of the model itself"
             )
+        for name, text in self.doubts.items():
+            if name != LENGTHS:
+                warnings.append(text)
+        counts = Counter(self.basis)
+        for basis, text in WARNINGS.items():
+            if counts[basis]:
+                warnings.append(f"{count(counts[basis], 'clip')} {text}")
         return warnings
 
 
@@ -325,15 +284,7 @@ def predict(
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]
     matrix = features_for_model(saved, opened, listed, of_films=of_films)
-    predicted = _predicted(
-        saved, opened, matrix, listed or (), table, in_sample=in_sample
-    )
-    return replace(
-        predicted,
-        windows=_windows_for_clips(saved, opened, table),
-        manifest="" if table is None else table.name,
-        replaced=_replaced(predicted.clip_ids, table, opened),
-    )
+    return _predicted(saved, opened, matrix, listed or (), table, in_sample=in_sample)
 
 
 def _opened(
@@ -346,67 +297,51 @@ def _opened(
     try:
         return open_store(store, workspace=workspace)
     except NotFound as error:
-        text = os.fspath(store) if isinstance(store, str | os.PathLike) else ""
-        backbone = model.info.features.backbone
-        names = [text, text.removesuffix(f".{backbone.replace('@', '-')}")]
+        clips, _, _ = str(store).partition(".")
         if isinstance(manifest, Manifest):
-            names = [manifest.name]
+            clips = manifest.name
         elif manifest is not None:
-            names = [os.fspath(manifest)]
-        known = Workspace.of(workspace).names("manifests")
-        clips = next((name for name in names if name in known), "MANIFEST")
-        error.message += f"; {model.info.name} reads features of {backbone}"
-        command = _what_makes_features(model, clips)
-        is_place = is_url(text) or Path(str(error.where)).exists()
-        error.hint = f"{error.hint}; or {command}" if is_place else command
+            clips = os.fspath(manifest)
+        if clips not in Workspace.of(workspace).names("manifests"):
+            clips = "MANIFEST"
+        features = model.info.features
+        error.message += f"; {model.info.name} reads features of {features.backbone}"
+        error.hint = _what_makes(features, clips)
         raise
 
 
-def _what_makes_features(model: SavedModel, manifest: str) -> str:
+def _what_makes(features: FeatureSpec, manifest: str) -> str:
     """Return the command that makes the features of a manifest that a model reads."""
-    features = model.info.features
-    backbones = [part.backbone for part in features.parts] or [features.backbone]
-    backbone = features.backbone
     name = shell_word(manifest)
-    join = f"{'+'.join('ABCDEFGH'[: len(backbones)])} in place of the store"
-    if features.parts and not all(map(_is_extracted, backbones)):
+    backbones = [part.backbone for part in features.parts or (features,)]
+    first = backbones[0]
+    others = [one for one in backbones if one.endswith(IMPORTED)]
+    others += [one for one in backbones if one.startswith(UNKNOWN_FACT)]
+    if others and features.parts:
         each = " and ".join(backbones)
-        return f"a store of these clips for each of {each}, then {join}"
-    if backbone.startswith(UNKNOWN_FACT):
+        return (
+            f"a store of these clips for each of {each}, then A+B in place of the store"
+        )
+    if first.startswith(UNKNOWN_FACT):
         return (
             "imports have the same recipe with the same --backbone: import both so, each under a"
             " new name (-o), and train again"
         )
-    if backbone.endswith(IMPORTED):
-        words = f"--backbone {shell_word(backbone.removesuffix(IMPORTED))}"
-        pooling = features.told.get("pooling", "")
-        for pool, word in POOLINGS.items():
-            if pooling.startswith(f"{word} "):
-                words += f" --pool {shell_word(pool)}"
-        return f"obygaze store import FILE --manifest {name} {words} -o STORE"
+    if others:
+        word = shell_word(first.removesuffix(IMPORTED))
+        return f"obygaze store import FILE --manifest {name} --backbone {word} -o STORE"
     words = " ".join(f"-b {shell_word(one)}" for one in backbones)
     command = f"obygaze extract run {name} {words}"
     if features.grid:
-        command += f", of windows: {_what_cuts(features.grid)}"
+        command += ", of windows: obygaze manifest windows FOLDER -o NAME"
+        for option in ("window", "stride", "seconds", "every"):
+            if option in features.grid:
+                # All digits: others would make another grid.
+                digits = str(features.grid[option]).removesuffix(".0")
+                command += f" --{option} {digits}"
     if features.parts:
-        stores = "+".join(f"{manifest}.{one.replace('@', '-')}" for one in backbones)
-        command += f", then {shell_word(stores)} in place of the store"
+        command += ", then A+B in place of the store"
     return command
-
-
-def _is_extracted(backbone: str) -> bool:
-    """Return whether a model of this program made features, from their title."""
-    return not (backbone.startswith(UNKNOWN_FACT) or backbone.endswith(IMPORTED))
-
-
-def _what_cuts(grid: Mapping[str, float]) -> str:
-    """Return the command that cuts films into the windows of a grid."""
-    words = ["obygaze manifest windows FOLDER -o NAME"]
-    for name in ("window", "stride", "seconds", "every"):
-        if name in grid:
-            # All digits: others would make another grid.
-            words.append(f"--{name} {str(grid[name]).removesuffix('.0')}")
-    return " ".join(words)
 
 
 def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store]]:
@@ -430,10 +365,10 @@ def _has_recipe(features: FeatureSpec, store: Store) -> bool:
     return features.fingerprint in [recipe.fingerprint for recipe in recipes]
 
 
-def _windows_for_clips(
-    model: SavedModel, store: Store, manifest: Manifest | None
-) -> str:
-    """Return a sentence if windows, or whole films, are scored by a model of clips, else ""."""
+def _doubts(
+    model: SavedModel, store: Store, table: Manifest | None, ids: Collection[str]
+) -> dict[str, str]:
+    """Return sentences on clips of another length, and on videos that were replaced."""
     features = model.info.features
     length_s = model.info.training.median_s
     noun = "windows" if features.grid else "clips"
@@ -441,30 +376,27 @@ def _windows_for_clips(
         noun = "segments"
     of_length = f" of {length_s:.3g} s (median)" if length_s else ""
     trained_on = f"{model.info.name} was trained on {noun}{of_length}"
-    long = long_clips(manifest) if manifest is not None else ""
+    doubts = {}
+    long = long_clips(table) if table is not None else ""
+    grid = store.recipe.grid
     if long and length_s:
-        return f"{trained_on}; {long}"
-    reads_same_windows = store.fingerprint == features.fingerprint
-    if not store.recipe.grid or features.rule or reads_same_windows:
-        return ""
-    seconds = store.recipe.grid.get("seconds")
-    length = f" of {seconds:g} s" if seconds else ""
-    return f"{trained_on}, and these are windows{length}"
-
-
-def _replaced(
-    ids: Sequence[str], table: Manifest | None, store: Store
-) -> Sequence[str]:
-    """Return the videos of these clips with other files than those whose features were scored."""
-    if table is None:
-        return ()
-    asked = set(ids)
-    clips = [clip for clip in table if clip.clip_id in asked]
-    videos: dict[str, None] = {}
-    for one in store.stores:
-        replaced = replaced_videos(clips, table.header.video_root, one)
-        videos |= dict.fromkeys(replaced)
-    return [*videos]
+        doubts[LENGTHS] = f"{trained_on}; {long}"
+    elif grid and not features.rule and store.fingerprint != features.fingerprint:
+        length = f" of {grid['seconds']:g} s" if "seconds" in grid else ""
+        doubts[LENGTHS] = f"{trained_on}, and these are windows{length}"
+    if table is not None:
+        clips = [clip for clip in table if clip.clip_id in ids]
+        videos: dict[str, None] = {}
+        for one in store.stores:
+            replaced = replaced_videos(clips, table.header.video_root, one)
+            videos |= dict.fromkeys(replaced)
+        if videos:
+            doubts["replaced films"] = (
+                "these videos have other files than those whose features were scored:"
+                f" {few([*videos])}; obygaze extract plan {shell_word(table.name)} -b BACKBONE says"
+                " what to do"
+            )
+    return doubts
 
 
 def _stated(
@@ -473,25 +405,17 @@ def _stated(
     """Return what is stated of clips: by the manifest that lists them, else by the store."""
     of_manifest = {clip.clip_id: clip for clip in listed if isinstance(clip, Clip)}
     clips = [of_manifest.get(one, Clip(one, "")) for one in clip_ids]
-    listed_facts = ClipFacts.of_clips(clips)
-    movie_ids = listed_facts.movie_ids.astype(np.object_)
-    start_s = listed_facts.start_s.copy()
-    end_s = listed_facts.end_s.copy()
-    frames = listed_facts.frames.copy()
+    facts = ClipFacts.of_clips(clips)
     for one in store.stores:
         rows = one.table.find(clip_ids)
         known = np.flatnonzero(rows >= 0)
-        of_rows = one.facts_of(rows[known])
-        is_without_frames = np.isnan(frames[:, :2]).any(axis=1)
-        for column, in_store, is_missing in (
-            (movie_ids, of_rows.movie_ids, movie_ids == ""),
-            (start_s, of_rows.start_s, np.isnan(start_s)),
-            (end_s, of_rows.end_s, np.isnan(end_s)),
-            (frames, of_rows.frames, is_without_frames),
-        ):
-            is_taken = np.asarray(is_missing)[known]
-            column[known[is_taken]] = in_store[is_taken]
-    return replace(ClipFacts.of(clip_ids, movie_ids, start_s, end_s), frames=frames)
+        there = one.facts_of(rows[known])
+        facts = completed(facts, there)
+        movie_ids = facts.movie_ids.astype(np.object_)
+        is_new = facts.movie_ids[known] == ""
+        movie_ids[known[is_new]] = there.movie_ids[is_new]
+        facts = replace(facts, movie_ids=movie_ids.astype(np.str_))
+    return facts
 
 
 def _predicted(
@@ -514,7 +438,6 @@ def _predicted(
         raise FixInput(
             "none of these clips has features",
             where=store.location,
-            hint=f"obygaze store info {shell_word(store.location)} --clips",
         )
     stated = _stated(ids, listed, store)
     hashes = row_hashes(values[is_finite])
@@ -527,13 +450,18 @@ def _predicted(
     margins, contributions = _explain(model, X)
     _put_out_of_fold(model, seen.rows[kept], basis, scores, margins, contributions)
     names = list(model.info.classes)
-    n_of_training = basis.count(OUT_OF_FOLD)
-    pairs = _pairs(model.info.features, store)
-    if all(of_part.seal in one.made_of for of_part, one in pairs):
-        n_of_training = 0
     stated_of_kept = stated.some(kept)
+    kept_ids = stated_of_kept.clip_ids.tolist()
+    doubts = _doubts(model, store, table, {*kept_ids})
+    if seen.n_by_ids:
+        doubts["by ids"] = (
+            f"{count(seen.n_by_ids, 'clip')} taken for training clips by their ids alone, as no"
+            " film and no time is known on both sides: their scores are those of the training, not"
+            " of these features"
+        )
+    pairs = _pairs(model.info.features, store)
     return Predicted(
-        clip_ids=stated_of_kept.clip_ids.tolist(),
+        clip_ids=kept_ids,
         basis=basis,
         classes=names if scores.shape[1] > 1 else names[-1:],
         scores=scores,
@@ -546,7 +474,8 @@ def _predicted(
         model=model.info,
         films=film_columns(stated_of_kept, table),
         n_by_id=seen.n_by_ids,
-        n_of_training=n_of_training,
+        is_elsewhere=any(part.seal not in one.made_of for part, one in pairs),
+        doubts=doubts,
     )
 
 
@@ -573,8 +502,12 @@ def features_for_model(
     if clips is not None and not clips:
         hint = "ids with commas between, or omit --clips"
         raise FixUsage("--clips lists no clip", hint=hint)
-    ids = None if clips is None else _ids_in(store, clips)
-    return store.matrix(array, clips=ids, missing="drop")
+    if clips is None:
+        return store.matrix(array, missing="drop")
+    # A clip of a manifest must be the one that has its id in the store.
+    store.match([clip for clip in clips if isinstance(clip, Clip)])
+    ids = dict.fromkeys(c.clip_id if isinstance(c, Clip) else c for c in clips)
+    return store.matrix(array, clips=[*ids], missing="drop")
 
 
 def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
@@ -582,7 +515,7 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
     wanted = model.info.features
     pairs = _pairs(wanted, store)
     if not pairs or not all(_has_recipe(*pair) for pair in pairs):
-        hint = _what_makes_features(model, store.record.manifest.name or "MANIFEST")
+        hint = _what_makes(wanted, store.record.manifest.name or "MANIFEST")
         is_same_command = store.recipe.title == wanted.backbone and not wanted.grid
         if is_same_command and not store.recipe.is_unknown:
             # The command made this store: its weights, or the code, are others today.
@@ -604,7 +537,6 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
             f"{model.info.name} reads the arrays {', '.join(arrays)} of these stores, got"
             f" {', '.join(read)}",
             where=store.location,
-            hint="+".join(names),
         )
     return join, JOINED_ARRAY
 
@@ -622,16 +554,8 @@ def _array_to_read(model: str, wanted: FeatureSpec, store: Store) -> str:
         raise Mismatch(
             f"{model} expects {expected} in the array {array!r}, got {found}",
             where=store.location,
-            hint=f"a store with this array, as {shell_word(wanted.store)}",
         )
     return array
-
-
-def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
-    """Return the ids of clips, each once; a clip of a manifest must be the one that has its id."""
-    store.match([clip for clip in listed if isinstance(clip, Clip)])
-    ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
-    return list(dict.fromkeys(ids))
 
 
 def _refused(
@@ -641,17 +565,15 @@ def _refused(
     reason = "the model was trained on this clip and has no out-of-fold score for it"
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
-    refused = {
-        clip: reason for clip, kind in zip(ids, basis, strict=True) if kind == IN_SAMPLE
-    }
-    if len(refused) == len(ids):
+    in_sample = np.array(ids)[np.array(basis) == IN_SAMPLE].tolist()
+    if len(in_sample) == len(ids):
         raise FixInput(
             f"no prediction for {few(ids, 1)}: {reason}",
             where=str(model.folder),
             hint="--in-sample (in Python in_sample=True) for in-sample scores of all training"
             " clips that are asked for, which are not predictions",
         )
-    return refused
+    return dict.fromkeys(in_sample, reason)
 
 
 def _put_out_of_fold(
@@ -663,19 +585,18 @@ def _put_out_of_fold(
     contributions: Mapping[str, Floats],
 ) -> None:
     """Replace the model's own scores of training clips, in place; NaN where there is none."""
-    out = [i for i, kind in enumerate(basis) if kind == OUT_OF_FOLD]
-    if model.clips is None or not out:
+    out = np.flatnonzero(np.array(basis) == OUT_OF_FOLD)
+    if model.clips is None or not len(out):
         return
-    rows = [rows_of_training[i] for i in out]
-    names = score_columns(model.estimator, model.info)[: scores.shape[1]]
-    columns = dict(zip(names, scores.T, strict=True))
-    columns |= {f"margin:{name}": column for name, column in margins.items()}
-    for name, column in columns.items():
+    rows = rows_of_training[out]
+    columns = [*scores.T, *margins.values()]
+    names = score_columns(model.estimator, model.info)
+    for name, column in zip(names, columns, strict=False):
         listed = model.clips.scores.get(name)
         column[out] = np.nan if listed is None else listed[rows]
     for column in contributions.values():
         column[out] = np.nan
-    if hasattr(model.estimator, "predict_proba") and len(names) == 2:
+    if hasattr(model.estimator, "predict_proba"):
         filled = scores[out]
         of_other_class = filled[:, ::-1]
         scores[out] = np.where(np.isnan(filled), 1.0 - of_other_class, filled)
@@ -686,8 +607,7 @@ def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
     if hasattr(estimator, "predict_proba"):
         return estimator.predict_proba(X), True
     if hasattr(estimator, "decision_function"):
-        margin = estimator.decision_function(X)
-        return (margin[:, None] if margin.ndim == 1 else margin), False
+        return estimator.decision_function(X)[:, None], False
     return np.zeros((len(X), 0)), False
 
 
@@ -695,13 +615,9 @@ def _decisions(names: Sequence[str], scores: Floats) -> list[str]:
     """Return the class of the largest probability or positive margin; "" if a score is missing."""
     if not scores.shape[1]:
         return []
-    codes = scores.argmax(axis=1)
-    if scores.shape[1] == 1:
-        codes = (scores[:, 0] > 0).astype(np.intp)
-    is_incomplete = np.asarray(np.isnan(scores).any(axis=1))
-    decisions = []
-    for code, lacks_score in zip(codes.tolist(), is_incomplete.tolist(), strict=True):
-        decisions.append("" if lacks_score else names[code])
+    threshold = scores[:, 0] if scores.shape[1] > 1 else 0.0
+    words = np.where(scores[:, -1] > threshold, names[-1], names[0])
+    decisions: list[str] = np.where(np.isnan(scores[:, -1]), "", words).tolist()
     return decisions
 
 

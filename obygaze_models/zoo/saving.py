@@ -6,7 +6,6 @@ Loading a model runs no code from the folder, and sizes and checksums are checke
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from obygaze_features.core.files import (
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.own_results import MODEL, check_folder
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.store.records import FileMark
 from obygaze_models.zoo.info import (
     CLIPS_FILE,
     MODEL_SCHEMA,
@@ -123,7 +121,6 @@ def save_model(
     if class_name not in CLASSES:
         raise FixInput(
             f"{class_name} cannot be saved as a model",
-            hint=f"one of {', '.join(CLASSES)}",
         )
     difference = _difference(info, saved, clips)
     if difference:
@@ -145,8 +142,10 @@ def save_model(
     }
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
-    marks = {name: mark_of(content) for name, content in contents.items()}
-    document["files"] = {name: structs.astuple(mark) for name, mark in marks.items()}
+    marks = {}
+    for name, content in contents.items():
+        marks[name] = (len(content), sha256_bytes(content))
+    document["files"] = marks
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
     for name, content in contents.items():
@@ -157,14 +156,21 @@ def save_model(
                 where=str(folder),
             )
 
-    def check(draft: Path) -> None:
+    def check_place() -> None:
+        path = folder / MODEL_FILE
+        is_same = path.is_file() and path.read_bytes() == contents[MODEL_FILE]
+        check_folder(folder, MODEL, force=force or is_same)
+
+    with write_then_rename(folder, check_place) as draft:
+        draft.mkdir()
+        for name, content in contents.items():
+            write_atomic(draft / name, content)
         try:
             loaded = load_folder(draft).estimator
         except Corrupt as error:
             raise FixInput(f"{class_name} cannot be saved: {error.message}") from error
         _require_equal(estimator, loaded, X)
-
-    return write_files(folder, contents, force=force, check=check)
+    return folder
 
 
 def load_model(
@@ -217,39 +223,27 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
     Classes that are words are those of the facts, in this order. Classes that are numbers have the
     names of the facts, one after the other.
     """
-    width = getattr(estimator, "n_features_in_", None)
-    if info.features.width != width:
-        return f"features.width is {info.features.width}, but {width} in the estimator"
-    classes = getattr(estimator, "classes_", None)
-    # 1.0 is the class that a person calls 1.
-    words = () if classes is None else tuple(map(_in_words, classes.tolist()))
-    is_in_words = classes is not None and classes.dtype.kind not in "biuf"
-    is_in_other_order = sorted(words) == sorted(info.classes)
-    if len(words) != len(info.classes) or (
-        words != info.classes and (is_in_words or is_in_other_order)
-    ):
-        return (
-            f"the classes are {', '.join(info.classes) or 'none'}, but "
-            f"{', '.join(words) or 'none'} in the estimator"
-        )
+    import numpy as np
+
+    classes = np.asarray(getattr(estimator, "classes_", ()))
+    words = tuple(map(str, classes.tolist()))
+    if classes.dtype.kind in "biuf" and len(words) == len(info.classes):
+        words = info.classes
     bank = getattr(estimator, "bank_", estimator)
-    concepts = tuple(str(name) for name in getattr(bank, "concepts_", ()))
-    if concepts != info.concepts:
-        return (
-            f"the concepts are {', '.join(info.concepts) or 'none'}, but "
-            f"{', '.join(concepts) or 'none'} in the estimator"
-        )
-    columns = score_columns(estimator, info)
-    names = list(clips.scores) if clips else []
-    for name in names:
-        if name not in columns:
-            return f"{CLIPS_FILE}: unknown score column {name!r}, not one of {', '.join(columns)}"
-    return ""
-
-
-def _in_words(value: Any) -> str:
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if is_whole else str(value)
+    concepts = tuple(map(str, getattr(bank, "concepts_", ())))
+    width = getattr(estimator, "n_features_in_", None)
+    for name, stated, found in (
+        ("features.width is", (info.features.width,), (width,)),
+        ("the classes are", info.classes, words),
+        ("the concepts are", info.concepts, concepts),
+    ):
+        if stated != found:
+            there = ", ".join(map(str, found)) or "none"
+            listed = ", ".join(map(str, stated)) or "none"
+            return f"{name} {listed}, but {there} in the estimator"
+    names = {*(clips.scores if clips else ())}
+    unknown = names.difference(score_columns(estimator, info))
+    return f"{CLIPS_FILE}: unknown score column {min(unknown)!r}" if unknown else ""
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
@@ -271,23 +265,18 @@ def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
             if name == "contributions":
                 before = before[0] + before[1]
                 after = after[0] + after[1]
-            if not _are_equal(np.asarray(before), np.asarray(after)):
+            if np.array_equal(before, after):
+                continue
+            is_near = False
+            if np.asarray(before).dtype.kind == "f":
+                # A product of three numbers depends on the order.
+                atol = 1e-9 * float(np.max(np.abs(before), initial=0.0))
+                is_near = np.allclose(before, after, rtol=1e-9, atol=atol)
+            if not is_near:
                 raise FixInput(
                     f"{type(loaded).__name__} cannot be saved: when it is loaded again, "
                     f"{name} of the training clips is another one",
                 )
-
-
-def _are_equal(before: Any, after: Any) -> bool:
-    import numpy as np
-
-    if before.dtype.kind == "f" and before.shape == after.shape:
-        # A product of three numbers depends on the order.
-        largest = float(np.nanmax(np.abs(before), initial=0.0))
-        return np.allclose(
-            before, after, rtol=1e-9, atol=1e-9 * largest, equal_nan=True
-        )
-    return np.array_equal(before, after)
 
 
 def training_clips_in(folder: Path, document: ModelDocument) -> TrainingClips | None:
@@ -318,7 +307,6 @@ def read_document(folder: Path) -> ModelDocument:
         raise NotFound(
             f"no model here: no {MODEL_FILE}",
             where=str(folder),
-            hint="obygaze ls",
         )
     if path.stat().st_size > MAX_BYTES[MODEL_FILE]:
         raise Corrupt(f"more than {MAX_BYTES[MODEL_FILE]:,} bytes", where=str(path))
@@ -340,37 +328,6 @@ def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
         *(f"{kind}:{name}" for name in named),
         *(f"margin:{name}" for name in info.concepts),
     ]
-
-
-def write_files(
-    folder: Path,
-    contents: Mapping[str, bytes],
-    *,
-    force: bool,
-    check: Callable[[Path], None] | None = None,
-) -> Path:
-    """Write the files of a model; the same model may be there already.
-
-    `check` gets the folder before it has its name.
-    """
-    path = folder / MODEL_FILE
-
-    def check_place() -> None:
-        is_same = path.is_file() and path.read_bytes() == contents[MODEL_FILE]
-        check_folder(folder, MODEL, force=force or is_same)
-
-    with write_then_rename(folder, check_place) as draft:
-        draft.mkdir()
-        for name, data in contents.items():
-            write_atomic(draft / name, data)
-        if check is not None:
-            check(draft)
-    return folder
-
-
-def mark_of(content: bytes) -> FileMark:
-    """Return the size and the checksum of a file."""
-    return FileMark(len(content), sha256_bytes(content))
 
 
 def read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:

@@ -6,7 +6,7 @@ of their features and of their video files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 
 if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
+    from obygaze_models.zoo.info import TrainingData
     from obygaze_models.zoo.saving import SavedModel
 
 COPY = "copy"  # a clip with exactly the features of a training clip of another id
@@ -52,7 +53,7 @@ def what_was_seen(
     clips: ClipFacts,
     store: Store,
     *,
-    hashes: Sequence[str] = (),
+    hashes: Sequence[str],
     in_sample: bool = False,
 ) -> Seen:
     """Return what a model has seen of clips.
@@ -67,7 +68,15 @@ def what_was_seen(
         hashes: The hash of the features of each clip.
         in_sample: Whether clips that have an out-of-fold score get the model's own score.
     """
-    _require_films(model, clips, store)
+    training = model.info.training
+    n_without = int((clips.movie_ids == "").sum())
+    if n_without and training.films:
+        raise Mismatch(
+            f"the films of {count(n_without, 'clip')} are not stated, and"
+            f" {model.info.name} may have been trained on other clips of these films",
+            where=store.location,
+            hint="--manifest NAME, a manifest with these clips and their films",
+        )
     rows = np.full(len(clips), -1, dtype=np.int64)
     n_by_ids = 0
     if model.clips is not None:
@@ -79,17 +88,27 @@ def what_was_seen(
             where=store.location,
             hint="other ids for the clips of this data set, in its manifest",
         )
-    is_film_seen = _is_film_seen(model, clips, store)
-    _refuse_other_capitals(model, clips, is_film_seen, store)
-    basis = []
-    for row, is_seen in zip(rows.tolist(), is_film_seen.tolist(), strict=True):
-        basis.append(_basis(model, row, is_seen, in_sample=in_sample))
-    trained = set() if model.clips is None else {*model.clips.hashes} - {""}
-    for place, features in enumerate(hashes):
-        if rows[place] < 0 and features in trained:
-            basis[place] = COPY
+    is_film_seen = _is_film_seen(training, clips, store)
+    new_films = dict.fromkeys(clips.movie_ids[~is_film_seen].tolist())
+    _refuse_other_capitals("film", new_films, training.films, store)
+    new = UNSEEN if training.films else FILM_UNKNOWN
+    if model.clips is None:
+        # A model that names no films may have been trained on any.
+        may_be_any = training.n_clips > 0 and not training.films
+        basis = np.where(is_film_seen | may_be_any, IN_SAMPLE, UNSEEN)
+    else:
+        known = model.clips.clip_ids
+        _refuse_other_capitals("clip", clips.clip_ids.tolist(), known, store)
+        trained = {*model.clips.hashes} - {""}
+        is_copy = np.array([features in trained for features in hashes], dtype=np.bool_)
+        # Row -1 is that of a clip that did not train.
+        is_scored = np.append(model.clips.has_score, False)[rows]
+        basis = np.where(is_film_seen, FILM_SEEN, new)
+        basis = np.where(is_copy, COPY, basis)
+        basis = np.where(rows >= 0, IN_SAMPLE, basis)
+        basis = np.where(is_scored & (not in_sample), OUT_OF_FOLD, basis)
     is_of_training = store.seal == model.info.features.seal
-    return Seen(basis, rows, 0 if is_of_training else n_by_ids)
+    return Seen(basis.tolist(), rows, 0 if is_of_training else n_by_ids)
 
 
 def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
@@ -109,22 +128,10 @@ def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
     return [*zip(films, store.files_of(rows), strict=True)]
 
 
-def _require_films(model: SavedModel, clips: ClipFacts, store: Store) -> None:
-    n_without = int((clips.movie_ids == "").sum())
-    if n_without and model.info.training.films:
-        raise Mismatch(
-            f"the films of {count(n_without, 'clip')} are not stated, and"
-            f" {model.info.name} may have been trained on other clips of these films",
-            where=store.location,
-            hint="--manifest NAME, a manifest with these clips and their films",
-        )
-
-
 def _is_film_seen(
-    model: SavedModel, clips: ClipFacts, store: Store
+    training: TrainingData, clips: ClipFacts, store: Store
 ) -> npt.NDArray[np.bool_]:
-    """Return for each clip whether the model was trained on its film, by its name or its file."""
-    training = model.info.training
+    """Return for each clip whether a model was trained on its film, by its name or its file."""
     trained_hashes = set(training.video_hashes)
     films = set(training.films)
     is_seen = np.zeros(len(clips), dtype=np.bool_)
@@ -132,8 +139,7 @@ def _is_film_seen(
         rows = one.table.find(clips.clip_ids.tolist())
         known = np.flatnonzero(rows >= 0)
         files = one.files_of(rows[known])
-        was_read = np.isin(files, [*trained_hashes])
-        is_seen[known] |= was_read
+        is_seen[known] |= np.isin(files, [*trained_hashes])
         for film, file in _videos_of_films(clips, one):
             if file in trained_hashes:
                 films.add(film)
@@ -142,52 +148,21 @@ def _is_film_seen(
     return is_seen | np.isin(clips.movie_ids, names)
 
 
-def _basis(model: SavedModel, row: int, is_film_seen: bool, *, in_sample: bool) -> str:
-    """Return the kind of the score of a clip.
-
-    Args:
-        model: The model.
-        row: The row of the clip in the training clips; -1 if it is none of them.
-        is_film_seen: Whether the model was trained on its film.
-        in_sample: Whether the score of a training clip is the model's own.
-    """
-    training = model.info.training
-    if model.clips is None:
-        # A model that names no films may have been trained on any.
-        may_be_any = training.n_clips > 0 and not training.films
-        return IN_SAMPLE if is_film_seen or may_be_any else UNSEEN
-    if row >= 0:
-        is_scored = model.clips.has_score[row] and not in_sample
-        return OUT_OF_FOLD if is_scored else IN_SAMPLE
-    if is_film_seen:
-        return FILM_SEEN
-    return UNSEEN if training.films else FILM_UNKNOWN
-
-
 def _refuse_other_capitals(
-    model: SavedModel,
-    clips: ClipFacts,
-    is_film_seen: npt.NDArray[np.bool_],
-    store: Store,
+    noun: str, names: Iterable[str], trained: Sequence[str], store: Store
 ) -> None:
     """Raise an error for a clip or a film that differs by capitals alone from one of the training.
 
     Nothing says whether it is the same, and so whether the model has seen it.
     """
-    trained_clips = model.clips.clip_ids if model.clips else ()
-    films = dict.fromkeys(clips.movie_ids[~is_film_seen].tolist())
-    for noun, names, trained in (
-        ("film", films, model.info.training.films),
-        ("clip", clips.clip_ids.tolist(), trained_clips),
-    ):
-        known = set(trained)
-        spelling = {name.casefold(): name for name in trained}
-        for name in names:
-            other = spelling.get(name.casefold(), name)
-            if name not in known and other != name:
-                raise FixInput(
-                    f"the {noun} {name!r} differs by capitals alone from {other!r}, which the"
-                    " model was trained on",
-                    where=store.location,
-                    hint="one spelling of its id, in the manifest of these clips: --manifest",
-                )
+    spelling = {name.casefold(): name for name in trained}
+    known = {*trained}
+    for name in names:
+        other = spelling.get(name.casefold(), name)
+        if name not in known and other != name:
+            raise FixInput(
+                f"the {noun} {name!r} differs by capitals alone from {other!r}, which the model"
+                " was trained on",
+                where=store.location,
+                hint="one spelling of its id, in the manifest of these clips: --manifest",
+            )

@@ -120,7 +120,7 @@ def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -
     for number, (clip, basis) in enumerate(
         zip(found.clip_ids, found.basis, strict=True)
     ):
-        is_trained = clip in model.clips.row_of
+        is_trained = clip in model.clips.clip_ids
         assert (basis in ("out-of-fold", "in-sample")) is is_trained
         expected = own_scores[number]
         if basis == "out-of-fold":

@@ -133,7 +133,7 @@ def test_a_logistic_fit_that_does_not_converge_has_no_numbers(
 def test_texts_are_not_compared_with_features_of_two_models(
     stores: dict[str, Store],
 ) -> None:
-    with pytest.raises(FixUsage, match="zero compares the features with texts"):
+    with pytest.raises(FixUsage, match="a model of texts has no meaning"):
         gather(quick("honest", *ZERO_SHOT), MANIFEST, "", {"x": stores["joined"]})
 
 

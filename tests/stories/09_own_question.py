@@ -146,7 +146,7 @@ def test_the_words_of_a_column_are_one_question(ws: Workspace) -> None:
     text = ws(f"{line} --set 'grid.models=[\"ridge\"]' {GUESS}").text
     assert "rank clips (mood=anger)" in text.replace("ranks", "rank")
     # The other words stand in the table below.
-    table = text[text.index("AP clips") :]
+    table = text[text.index("task model AP") :]
     for mood in MOODS:
         ap = the_result(ws, "moods", model="ridge", test=f"mood={mood}")["ap"]
         of_mood = table[table.index(f"mood={mood}") :]

@@ -18,11 +18,16 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import build
 from obygaze_models.protocols.kinds import candidates, for_task
-from obygaze_models.runner.fitting import Fitted, fit_baseline, fit_model
 from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.processes import fitting
-from obygaze_models.runner.store_run import StoreRun, store_runs
+from obygaze_models.runner.store_run import (
+    Fitted,
+    StoreRun,
+    fit_baseline,
+    fit_model,
+    store_runs,
+)
 from support.cells import with_folds
 from support.experiments import VISUAL, films, planted, quick, store_of
 from support.joined_stores import joined_stores

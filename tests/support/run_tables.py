@@ -249,7 +249,6 @@ def made_run(
         "texts": {},
         "sizes": {},
         "remarks": {},
-        "rare_concepts": {},
         "fits": [cell.fit() for cell in cells],
         "versions": {"obygaze": "0"},
         "seconds": 1.0,

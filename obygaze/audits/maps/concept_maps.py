@@ -131,8 +131,7 @@ def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
 def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     """Return for each film the directions that were found without it."""
     from obygaze_models.models.common import FixTraining
-    from obygaze_models.runner.fitting import fit_model
-    from obygaze_models.runner.store_run import store_runs
+    from obygaze_models.runner.store_run import fit_model, store_runs
 
     (store,) = store_runs(inputs)
     (model,) = store.models.values()

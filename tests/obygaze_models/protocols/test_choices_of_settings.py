@@ -17,9 +17,8 @@ from obygaze_features.store import Store
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.store_run import store_runs
+from obygaze_models.runner.store_run import fit_model, store_runs
 
 MANIFEST = films(4, 40, seed=3)
 ONE_PAIR = (

@@ -13,9 +13,8 @@ from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.runner.fitting import fit_model, seed_of
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.store_run import StoreRun, store_runs
+from obygaze_models.runner.store_run import StoreRun, fit_model, seed_of, store_runs
 
 FILMS = films(4, 20)
 ONE_CELL = (

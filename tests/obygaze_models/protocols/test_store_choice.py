@@ -33,10 +33,9 @@ from obygaze_features.store import Store
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.fitting import InnerScores
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.store_run import store_runs
+from obygaze_models.runner.store_run import InnerScores, store_runs
 from obygaze_models.runner.training import training_protocol
 
 MANIFEST = films(5, 30, seed=3)

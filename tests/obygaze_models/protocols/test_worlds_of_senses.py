@@ -12,19 +12,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from support.seeds import amount, most_by_chance
 
-from obygaze_features.core.console import Quiet
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
     RunSettings,
-    chosen,
-    chosen_stores,
     difference,
 )
 from obygaze_models.evaluation.tables import CHOSEN, table_of_tests
@@ -99,15 +95,14 @@ def cells_on_stores(manifest: Manifest, values: Values) -> dict[str, Cell]:
     origin = {"location": "joined", "sha256": "joined", "backbone": "joined"}
     stores.append(Features("joined", X, rows, {}, origin, parts=parts))
     inputs = Inputs(protocol, manifest, "", table, labels, stores)
-    tested = []
+    cells = []
     with fitting():
         for run in store_runs(inputs):
-            (of_store,) = running.tests_of_models(run, 1, Quiet())
-            tested += [one.test for one in of_store.tests]
-    tests = table_of_tests(tested)
-    single = tests[tests["store"].isin([*values])]
-    of_chosen = chosen(single, chosen_stores(single), CHOSEN)
-    return {cell.store: cell for cell in cells_of(pd.concat([tests, of_chosen]))}
+            cells += running.tests_of_models(run, 1, running.no_progress)
+    single = [cell for cell in cells if cell.name["store"] in values]
+    cells += running.on_chosen_stores(single)
+    tests = table_of_tests([one.test for cell in cells for one in cell.tests])
+    return {cell.store: cell for cell in cells_of(tests)}
 
 
 def world(kind: str, seed: int) -> Gain:

@@ -195,7 +195,7 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
     assert error.value.hint == "read without :pooled in the join"
     with pytest.raises(FixUsage, match="the store 'joined' is one store, and not"):
         gather(quick(), MANIFEST, "made-up", {"joined": stores["read"]})
-    with pytest.raises(FixUsage, match="asks for a store called 'joined'") as error:
+    with pytest.raises(FixUsage, match="names the unknown store 'joined'") as error:
         gather(fusion(), MANIFEST, "made-up", {"seen": stores["seen"]})
     assert "--store joined=a+b" in str(error.value.hint)
 

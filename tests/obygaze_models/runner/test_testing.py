@@ -43,6 +43,7 @@ from obygaze_models.zoo.info import Classes
 FILMS = ("alba", "brug", "cirk", "dorp", "ebbe", "fado")
 PER_FILM = 12
 QUICK = ["report.replicates=50"]
+WITHOUT_BRUG = "data.where=movie_id not in {brug}"
 
 
 def some_clips(films: Sequence[str] = FILMS) -> list[Clip]:
@@ -418,21 +419,18 @@ def test_words_that_have_no_meaning_here(here: Path) -> None:
         og.models.test("random", "seen", manifest="mine", workspace=here)
 
 
-def test_the_films_that_a_model_has_seen_are_named_with_what_leaves_them_out(
+def test_the_films_that_a_model_has_seen_are_named(
     here: Path,
 ) -> None:
     keep(here)
     run = run_on(here)
     seen = rows_of(run).query("seen == 'film'")
     assert {*seen["movie_id"]} == {"brug"}
-    where = "data.where=movie_id not in {brug}"
-    assert run.about["remarks"]["films seen"] == (
-        "theirs was trained on other clips of brug;"
-        f" --set '{where}' tests other films alone."
-    )
+    remark = run.about["remarks"]["films seen"]
+    assert remark == "theirs was trained on other clips of brug."
     of_films = f"n {len(rows_of(run))} clips, {len(seen)} of them of films that trained"
     assert of_films in result_text(run)
-    others = run_on(here, changes=[*QUICK, where], output="others")
+    others = run_on(here, changes=[*QUICK, WITHOUT_BRUG], output="others")
     assert "films seen" not in others.about["remarks"]
     assert {*rows_of(others)["movie_id"]} == {*FILMS} - {"alba", "brug"}
 
@@ -449,7 +447,7 @@ def test_what_the_importer_was_told_is_in_the_card_and_in_the_hint(here: Path) -
     assert "`backbone = my net, pooling = maximum over" in card
     with pytest.raises(ObygazeError) as refused:
         og.models.predict("theirs", "mine", workspace=here)
-    assert "--backbone 'my net' --pool max -o STORE" in str(refused.value.hint)
+    assert str(refused.value.hint).endswith("--backbone 'my net' -o STORE")
 
 
 def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(

@@ -27,7 +27,11 @@ from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.runner.files import Run, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.training import fit_final, training_clips, training_protocol
+from obygaze_models.runner.training import (
+    fit_final,
+    out_of_fold_scores,
+    training_protocol,
+)
 from obygaze_models.zoo import (
     SavedModel,
     TrainingClips,
@@ -259,6 +263,6 @@ def test_scores_of_clips_that_trained_are_not_out_of_fold(tmp_path: Path) -> Non
     tables = {name: table_of(name, of) for name, of in written.items()}
     run = write_run(tmp_path / "run", about, tables)
     clips = ClipFacts.of(["a", "b", "c", "d"])
-    found = training_clips(run, clips, {"T": "p:positive"})
+    found = out_of_fold_scores(run, clips, {"T": "p:positive"})
     expected = [0.375, np.nan, 0.0, np.nan]
-    np.testing.assert_array_equal(found.scores["p:positive"], expected)
+    np.testing.assert_array_equal(found["p:positive"], expected)

@@ -1,0 +1,71 @@
+"""The rows of success.csv: decisions regressed on levels and concepts of the clips."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from obygaze_features.manifest.model import disputed
+from obygaze_models.evaluation.basis import has_interval, no_interval_because
+from obygaze_models.evaluation.cells import Cell, number_of_groups
+from obygaze_models.evaluation.error_analysis import (
+    LEVEL_FACTORS,
+    analyse_success,
+    level_contrasts,
+    paper_factors,
+)
+from obygaze_models.evaluation.tables import CELL, RunRow
+from obygaze_models.protocols.clips import ClipTable
+
+
+def success_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
+    """Yield the rows of success.csv.
+
+    Clips whose annotators differ on a factor are neither with it nor without it.
+    """
+    names = ("level", *table.concept_names)
+    is_decided = np.array([disputed(clip).isdisjoint(names) for clip in table.clips])
+    has_groups = number_of_groups(table.groups) > 0
+    row_of = {clip_id: row for row, clip_id in enumerate(table.ids)}
+    for cell in cells:
+        rows = np.array([row_of[clip_id] for clip_id in cell.clip_ids.tolist()])
+        decided = is_decided[rows]
+        if not decided.any():
+            continue
+        clips = rows[decided]
+        is_correct = ((cell.mean_scores > cell.threshold) == cell.y)[decided]
+        has_concept = table.has_concept[clips].T
+        concepts = dict(zip(table.concept_names, has_concept, strict=True))
+        factors = paper_factors(concepts, table.levels[clips].tolist())
+        # Where each clip has one of the three levels, these are an intercept for each level.
+        is_levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
+        films = table.groups[clips]
+        results = analyse_success(is_correct, factors, films, intercept=not is_levelled)
+        if is_levelled and results[0].factors:
+            contrasts = level_contrasts(is_correct, factors, films)
+            of_all_films = (*results[0].factors, *contrasts)
+            results[0] = replace(results[0], factors=of_all_films)
+        for result in results:
+            if not result.film:
+                continue
+            row: RunRow = {
+                "task": cell.test,
+                **dict(zip(CELL, cell.name, strict=True)),
+                "film": result.film,
+                "all_clips": result.n,
+                "successes": result.n_success,
+                "method": result.method,
+                "errors": result.errors,
+                "note": result.note or no_interval_because(cell.basis),
+            }
+            if not is_levelled or not result.factors:
+                yield {**row, "factor": "intercept", "log_odds": result.intercept}
+            for item in result.factors:
+                of_factor: RunRow = {**row, "factor": item.name, "clips": item.n}
+                of_factor["log_odds"] = item.log_odds
+                if has_groups and has_interval(cell.basis):
+                    of_factor |= {"se": item.se, "low": item.low, "high": item.high}
+                    of_factor["p"] = item.p
+                yield of_factor
+            for name, reason in result.left_out.items():
+                yield {**row, "factor": name, "note": f"left out: {reason}"}
