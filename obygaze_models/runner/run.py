@@ -168,7 +168,7 @@ def run_protocol(
         watch: Makes a progress bar.
     """
     check_run_folder(folder, inputs.identity, force=force)
-    watch = watch or no_progress
+    watch = watch or without_bar
     started = time.perf_counter()
     with fitting():
         stores = store_runs(inputs)
@@ -220,7 +220,7 @@ def finish(
         n_jobs: Processes that compute.
         watch: Makes a progress bar.
     """
-    each = partial(_made, watch or no_progress, n_jobs)
+    each = partial(_made, watch or without_bar, n_jobs)
     report = inputs.protocol.report
     fits = [cell.to_json() for cell in cells]
     about = about_run(inputs, folder, fits)
@@ -261,7 +261,7 @@ def _made(watch: Watch, n_jobs: int, label: str, jobs: Jobs) -> Iterator[Any]:
 
 
 @contextmanager
-def no_progress(label: str, total: int) -> Iterator[Progress]:
+def without_bar(label: str, total: int) -> Iterator[Progress]:
     """Show nothing."""
     yield Quiet()
 

@@ -98,7 +98,7 @@ def cells_on_stores(manifest: Manifest, values: Values) -> dict[str, Cell]:
     cells = []
     with fitting():
         for run in store_runs(inputs):
-            cells += running.tests_of_models(run, 1, running.no_progress)
+            cells += running.tests_of_models(run, 1, running.without_bar)
     single = [cell for cell in cells if cell.name["store"] in values]
     cells += running.on_chosen_stores(single)
     tests = table_of_tests([one.test for cell in cells for one in cell.tests])
