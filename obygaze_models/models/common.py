@@ -26,7 +26,7 @@ NOT_FINITE = "failed: holds NaN or infinity as float32"  # why a clip has no fea
 class FixTraining(FixInput, ValueError):
     """An estimator cannot be fitted on the given rows, labels or settings.
 
-    It is a ValueError too, because scikit-learn's tools expect and catch that.
+    It is a ValueError too, by which arrays of a saved model that do not fit together are refused.
     """
 
     @property

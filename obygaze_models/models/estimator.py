@@ -32,7 +32,6 @@ Description = dict[str, Any]
 ClassWeight = Literal["balanced"] | None
 MAX_FEATURES = 1_000_000
 OUTPUTS = (
-    "predict",
     "predict_proba",
     "decision_function",
     "margins",
@@ -165,11 +164,6 @@ class Classifier(Savable):
     def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
         """Return the weight of each row by its class; None where all weigh the same."""
         return balanced_weights(codes)[codes] if weight == "balanced" else None
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class of each row; a tie is the earlier class."""
-        codes = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[codes])
 
 
 def _is_fitted(name: str) -> bool:

@@ -46,11 +46,6 @@ class LinearProbe(Classifier):
         scores: Floats = self._check(X) @ self.coef_.T + self.intercept_
         return scores[:, 0]
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class on whose side each row lies."""
-        codes = (self.decision_function(X) > 0).astype(np.int64)
-        return np.asarray(self.classes_[codes])
-
 
 @dataclass(eq=False)
 class LogisticProbe(LinearProbe):

@@ -73,19 +73,6 @@ class OwnClassifier(Classifier):
             raise part.refuse(WITHOUT_SCORES)
         self.held = model
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row."""
-        chosen = self._outputs("predict", X)
-        classes = list(range(len(self.classes_)))
-        try:
-            codes = [classes.index(value) for value in chosen.tolist()]
-        except ValueError:
-            raise self._part().refuse(
-                "must return one class for each row from predict(),"
-                f" {' or '.join(map(str, classes))}, got {short_value(chosen)}"
-            ) from None
-        return np.asarray(self.classes_[codes])
-
     def __getattr__(self, name: str) -> Any:
         """Return `predict_proba` or `decision_function`, where the estimator has it."""
         # Settings such as probability decide what there is.
@@ -98,37 +85,27 @@ class OwnClassifier(Classifier):
 
         They are in the order of the classes, whatever order the estimator has them in.
         """
-        scores = self._outputs(method, X)
+        part = self._part()
+        rows = self._check(X)
+        called = getattr(self.held, method)
+        scores = part.call(lambda: np.asarray(called(rows)), f"failed in {method}()")
         n_classes = len(self.classes_)
-        shape: tuple[int, ...] = (len(X), n_classes)
+        shape: tuple[int, ...] = (len(rows), n_classes)
         if method == "decision_function" and n_classes == 2:
-            shape = (len(X),)
+            shape = (len(rows),)
         is_numbers = scores.dtype.kind in "biuf" and np.isfinite(scores).all()
         if not is_numbers or scores.shape != shape:
-            raise self._part().refuse(
+            raise part.refuse(
                 f"must return finite numbers of the shape {shape} from {method}(),"
                 f" got {short_value(scores)}"
             )
         classes = list(range(n_classes))
         order = np.asarray(getattr(self.held, "classes_", classes)).tolist()
         if sorted(order) != sorted(classes):
-            raise self._part().refuse(
+            raise part.refuse(
                 f"must have each class once in classes_, got {short_value(order)}"
             )
         places = [order.index(name) for name in classes]
         if scores.ndim == 1:
             return scores if places[0] == 0 else -scores
         return scores[:, places]
-
-    def _outputs(self, method: str, X: Any) -> NDArray[Any]:
-        """Return what a method gives for rows: as many values as rows."""
-        part = self._part()
-        rows = self._check(X)
-        called = getattr(self.held, method)
-        outputs = part.call(lambda: np.asarray(called(rows)), f"failed in {method}()")
-        if outputs.shape[:1] != (len(rows),):
-            raise part.refuse(
-                f"must return a value for each of {len(rows)} rows from {method}(),"
-                f" got {short_value(outputs)}"
-            )
-        return outputs

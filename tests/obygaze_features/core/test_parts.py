@@ -200,11 +200,6 @@ class Mine(ClassifierMixin, BaseEstimator):
         ({"fitted": "None"}, "must return itself from fit(), got None (NoneType)"),
         ({"fitted": "1 / 0"}, "failed in fit(): ZeroDivisionError"),
         (
-            {"predicted": "['S'] * len(X)"},
-            "one class for each row from predict(), 0 or 1, got",
-        ),
-        ({"predicted": "np.zeros(1)"}, "must return a value for each of 4 rows"),
-        (
             {"scores": "np.full(len(X), np.nan)"},
             "must return finite numbers of the shape (4,) from decision_function()",
         ),
@@ -223,10 +218,8 @@ def test_what_a_model_returns_is_checked(
     X = np.arange(8.0).reshape(4, 2)
     with pytest.raises(FixInput) as caught:
         model = build("model.py:Mine").fit(X, np.array(["EN", "S", "EN", "S"]))
-        model.predict(X)
         model.decision_function(X)
-    message = caught.value.message.replace("must return one", "one")
-    assert f"model.py:Mine {told}" in message
+    assert f"model.py:Mine {told}" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -55,4 +55,4 @@ def test_bad_clips_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match="NaN"):
         FrameProbe().fit(np.where(X > 3, np.nan, X), y)
     with pytest.raises(ValueError, match="10 features"):
-        FrameProbe().fit(X, y).predict(X[:, :, :9])
+        FrameProbe().fit(X, y).predict_proba(X[:, :, :9])

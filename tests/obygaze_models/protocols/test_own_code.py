@@ -131,7 +131,7 @@ def test_a_model_that_cannot_work_is_refused_before_the_first_fit(
     monkeypatch.setattr(runner, "tests_of_models", fits)
     broken = FILE.replace("return far - near", "return (far - near)[:3]")
     (here / "own.py").write_text(broken, encoding="utf-8")
-    with pytest.raises(FixInput, match="must return a value for each of"):
+    with pytest.raises(FixInput, match="must return finite numbers of the shape"):
         own_run("NearestMean")
 
 
