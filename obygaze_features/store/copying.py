@@ -1,58 +1,50 @@
 """Copy whole stores: pull one from anywhere, push one to a folder, a bucket or the hub.
 
-A file that is there, with its length and its SHA-256, is not copied again. `store.json` is written
-last, so that half a copy is no store. No command replaces another store.
+Models are copied by the same two functions, `fetch` and `send`. A file that is there, with its
+length and its SHA-256, is not copied again. The document that lists the others is written last, so
+that half a copy is no store. No command replaces another store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from obygaze_features.core.console import Progress, Quiet, human
+from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Stopped
-from obygaze_features.core.files import sha256_bytes, write_atomic
+from obygaze_features.core.files import canonical_json, sha256_bytes, write_atomic
 from obygaze_features.core.leftovers import (
     PULL,
-    Leftover,
-    hidden_name,
     hidden_of,
     pulled_name,
-    read_hidden,
     remove_leftovers,
 )
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, last_part
-from obygaze_features.store.card import (
-    Terms,
-    card_of_store,
-    with_terms,
-)
+from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.exporting import refuse_pictures
-from obygaze_features.store.files import MOST_DOCUMENT_BYTES, FolderFiles
+from obygaze_features.store.files import (
+    MOST_DOCUMENT_BYTES,
+    FolderFiles,
+    ListedFiles,
+    replaced_while_read,
+)
 from obygaze_features.store.layout import CARD, CLAIM, STORE_JSON, check_store_name
 from obygaze_features.store.making import check_free, check_outside, name_taken
 from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.placing import (
+    before_of,
+    has_file,
     remove_tree,
     seal_at,
     sync_tree,
     take_name,
+    write_pieces,
 )
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import FileMark, seal_of
-from obygaze_features.store.rows import RowColumns
-from obygaze_features.store.targets import (
-    OWN_PLACE,
-    Target,
-    has_file,
-    open_target,
-    write_pieces,
-)
+from obygaze_features.store.targets import OWN_PLACE, Target, open_target
 from obygaze_features.store.verifying import verify
 
 _ATTEMPTS = 5
@@ -60,20 +52,18 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Copied:
-    """A copy of a store.
+    """A copy of a store or of a model.
 
     Args:
         place: The folder or URL of the copy.
-        seal: The seal of the store.
+        seal: Its seal.
         n_sent: How many files were copied; the others were there.
-        n_bytes_transferred: How long these are together.
         notes: What its user should know.
     """
 
     place: str
     seal: str
-    n_sent: int = 0
-    n_bytes_transferred: int = 0
+    n_sent: int
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -81,10 +71,12 @@ class Copied:
         return vars(self)
 
     def __str__(self) -> str:
-        sent = f"{human(self.n_bytes_transferred)} copied"
         if not self.n_sent:
-            sent = "all files were there, and are those of this store"
-        return f"{self.place}: {sent}"
+            return f"{self.place}: all files were there"
+        return f"{self.place}: {count(self.n_sent, 'file')} copied"
+
+
+# --- Pull ---
 
 
 def pull(
@@ -122,128 +114,86 @@ def pull(
     target = here.new_store(last_part(store.location) if path is None else path)
     check_store_name(target.name, str(target))
     check_outside(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(target)
     n_sent = 0
-    n_bytes = 0
     if seal_at(target) == store.seal:
-        _check_copy(target, progress)
-    else:
-        n_sent, n_bytes = _pull(store, target, progress)
-    _remove_copies(target)
-    return Copied(str(target), store.seal, n_sent, n_bytes)
-
-
-def _check_copy(target: Path, progress: Progress) -> None:
-    """Raise an error for a copy that is there and damaged."""
-    try:
         verify(target, hashes=True, progress=progress).require_ok()
-    except Corrupt as error:
-        error.hint = f"rm -r {shell_word(target)}, then the same command again"
-        raise
-
-
-def _remove_copies(target: Path, seal: str = "") -> None:
-    """Remove what interrupted copies have left, except the one of this seal."""
-    wanted = pulled_name(target, seal)
-    for hidden in hidden_of(target):
-        is_built = hidden.word == PULL and hidden.state == "unknown"
-        if is_built and hidden.path != wanted:
-            remove_tree(hidden.path)
-
-
-def _pull(store: Store, target: Path, progress: Progress) -> tuple[int, int]:
-    """Build the copy, then give it its name; return how many files and bytes were copied.
-
-    Other processes may build the same copy in the same folder. Each of them finishes it, or finds
-    that it is finished.
-    """
     for attempt in range(_ATTEMPTS):
+        if seal_at(target) == store.seal:
+            break
         try:
-            return _pull_once(store, target, progress)
-        except Unreachable as error:
-            raise Stopped(
-                f"the copy was interrupted: {error.message}",
-                where=error.where,
-                hint="the same command again; it goes on where it was stopped",
-            ) from error
-        except Corrupt as error:
-            begun = pulled_name(target, store.seal)
-            if begun.is_dir() and error.hint is None:
-                error.hint = (
-                    "the same command again, when the source is whole; or remove what was copied:"
-                    f" rm -r {shell_word(begun)}"
-                )
-            raise
-        except (FileNotFoundError, FileExistsError, AlreadyThere) as error:
-            if seal_at(target) == store.seal:
-                break
-            # The folder in which the copy is built was renamed, and not to its name: again.
-            is_moved = isinstance(error, OSError)
-            if not is_moved or attempt == _ATTEMPTS - 1:
+            check_free(target)
+            n_sent = _pull(store, target, progress)
+        except (FileNotFoundError, AlreadyThere):
+            # Another process may have finished this copy.
+            if seal_at(target) != store.seal and attempt == _ATTEMPTS - 1:
                 raise
-    return (0, 0)
+    remove_leftovers(target)
+    for hidden in hidden_of(target):
+        if hidden.word == PULL:
+            remove_tree(hidden.path)
+    return Copied(str(target), store.seal, n_sent)
 
 
-def _pull_once(store: Store, target: Path, progress: Progress) -> tuple[int, int]:
-    """Build the copy, then give it its name; see `_pull`."""
+def _pull(store: Store, target: Path, progress: Progress) -> int:
+    """Build a copy in the folder of its seal, then give it its name; return how many were copied.
+
+    Other processes may build the same copy there. Each of them finishes it, or finds that the
+    folder is gone.
+    """
     hidden = pulled_name(target, store.seal)
-    # Each file is written in a folder of this process first.
-    parts = hidden_name(target)
-    check_free(target)
-    _remove_copies(target, store.seal)
+    documents = {CARD: store.card, STORE_JSON: store.store_json()}
+    # All folders are made here: a late process must not bring back a folder that has its name.
+    for name in store.record.files:
+        (hidden / name).parent.mkdir(parents=True, exist_ok=True)
     try:
-        parts.mkdir()
-        # All folders are made here: a late process must not bring back a folder that has its name.
-        hidden.mkdir(exist_ok=True)
-        for name in store.record.files:
-            (hidden / name).parent.mkdir(parents=True, exist_ok=True)
-        sent = _fetch_all(store, hidden, parts, progress)
-        card = store.card
-        if card:
-            part = hidden_name(parts / CARD)
-            part.write_bytes(card)
-            part.replace(hidden / CARD)
-        # The file that makes a copy a store comes after all others.
-        data = store.store_json()
-        mark = FileMark(len(data), seal_of(data))
-        write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
-        sync_tree(hidden)
-        if not take_name(hidden, target):
-            raise name_taken(target)
-    finally:
-        remove_tree(parts)
-    return sent
+        n_sent = fetch(store.listed, documents, hidden, target, progress)
+    except Unreachable as error:
+        raise Stopped(
+            f"the copy was interrupted: {error.message}", where=error.where, hint=AGAIN
+        ) from error
+    sync_tree(hidden)
+    if not take_name(hidden, target):
+        raise name_taken(target)
+    return n_sent
 
 
-def _fetch_all(
-    store: Store, hidden: Path, parts: Path, progress: Progress
-) -> tuple[int, int]:
-    """Bring all listed files into a folder; return how many files and bytes were copied.
+def fetch(
+    listed: ListedFiles,
+    documents: Mapping[str, bytes],
+    folder: Path,
+    beside: Path,
+    progress: Progress,
+) -> int:
+    """Bring files into a folder, unless they are there; return how many were copied.
 
     A file that is there is never removed before another one takes its place: another process may
     have put it there, and be about to give the folder its name.
+
+    Args:
+        listed: The files, which are compared with their lengths and SHA-256.
+        documents: What is not listed, if it is not empty; what lists the files comes last.
+        folder: The folder.
+        beside: A file has a hidden name beside this path until it is whole.
+        progress: Counts bytes.
     """
-    marks = store.record.files
-    progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
+    progress.expect(sum(mark.n_bytes for mark in listed.marks.values()), "B")
     n_sent = 0
-    n_bytes = 0
-    for name, mark in marks.items():
-        path = hidden / name
+    for name, mark in listed.marks.items():
+        path = folder / name
         if not has_file(path, mark):
             try:
-                pieces = store.listed.pieces(name)
-                write_pieces(pieces, path, mark, store.location, parts)
+                pieces = listed.pieces(name)
+                write_pieces(pieces, path, mark, listed.location, beside)
             except Corrupt as error:
-                raise store.listed.damaged(name, error.message) from error
+                raise listed.damaged(name, error.message) from error
             n_sent += 1
-            n_bytes += mark.n_bytes
         progress.advance(mark.n_bytes)
-    known = {*marks, CARD, STORE_JSON}
-    for name in FolderFiles(hidden).names() or []:
-        if name not in known:
-            (hidden / name).unlink()
-    return n_sent, n_bytes
+    for name, data in documents.items():
+        if data:
+            mark = FileMark(len(data), sha256_bytes(data))
+            pieces = iter([memoryview(data)])
+            write_pieces(pieces, folder / name, mark, listed.location, beside)
+    return n_sent
 
 
 # --- Push ---
@@ -291,151 +241,118 @@ def push(
             hint="obygaze store pull --help",
         )
     refuse_pictures(opened)
-    notes = []
-    if licence or citation:
-        _state_terms(opened, Terms(licence, citation))
-        notes.append(f"README.md of {opened.location} states these terms, too")
-    if not (no_licence or opened.terms.licence):
+    terms = Terms(licence, citation)
+    terms.require_same(opened.terms, opened.location)
+    terms = opened.terms.or_else(terms)
+    if not (no_licence or terms.licence):
         raise FixUsage(
             "this store states no licence; without one nobody knows what they may do with the"
             " features",
             where=opened.location,
             hint="--licence CC-BY-4.0, or, where it is not published, --no-licence",
         )
+    root = Path(opened.files.address)
+    notes = []
+    if terms != opened.terms:
+        write_atomic(root / CARD, with_terms(opened.card, terms))
+        notes.append(f"README.md of {opened.location} states these terms, too")
     place = open_target(target)
-    documents = {CARD: _card_of(opened), STORE_JSON: opened.store_json()}
-    parcel = Parcel("store", Path(opened.files.address), opened.record.files, documents)
-
-    def require_unchanged() -> None:
-        try:
-            opened.store_json()
-        except Stopped as error:
-            error.hint = (
-                f"remove what was sent to {place.location}, then the same command again"
-            )
+    marks = dict(opened.record.files)
+    if opened.card:
+        marks[CARD] = FileMark(len(opened.card), sha256_bytes(opened.card))
+    marks[STORE_JSON] = FileMark(len(opened.store_json()), opened.seal)
+    parcel = Parcel("store", root, marks)
+    progress = progress or Quiet()
+    try:
+        n_sent = send(parcel, place, progress)
+    except Stopped:
+        before = before_of(root, parcel.seal)
+        if seal_at(before) != parcel.seal:
             raise
-
-    sent = send(parcel, place, progress or Quiet(), require_unchanged)
-    if CARD in sent.replaced:
-        notes.append("README.md there was another one; it was replaced")
-    return Copied(place.location, opened.seal, sent.n_files, sent.n_bytes, notes)
-
-
-def _state_terms(store: Store, terms: Terms) -> None:
-    """Write licence and citation into the card of a store; others that are there are an error."""
-    stated = store.terms
-    terms.require_same(stated, store.location)
-    new_terms = stated.or_else(terms)
-    if new_terms != stated:
-        path = Path(store.files.address) / CARD
-        write_atomic(path, with_terms(_card_of(store), new_terms))
+        # A later store has taken its place, and it was kept.
+        n_sent = send(Parcel("store", before, marks), place, progress)
+        notes.append(f"{opened.location} was replaced; the store before it was sent")
+    return Copied(place.location, opened.seal, n_sent, notes)
 
 
-def _card_of(store: Store) -> bytes:
-    """Return README.md of a store, made anew if it is not there."""
-    if store.card:
-        return store.card
-    rows = RowColumns.of(store.rows)
-    return card_of_store(store.record, rows, store.terms, store.seal).encode()
-
-
-class OtherSeal(AlreadyThere):
-    """A place belongs to another store or model: choose another place."""
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """Files that are sent together.
+class Parcel(NamedTuple):
+    """Files of a folder that are sent together.
 
     Args:
         kind: What they are: a store, or a model.
-        root: The folder of the listed files.
-        marks: The listed files.
-        documents: The others, in the order to send them. The last one lists the files and decides
-            the seal; before it is there, nobody reads a store or a model.
+        root: The folder.
+        marks: The files, in the order to send them. The last one lists the others and decides the
+            seal; before it is there, nobody reads a store or a model.
     """
 
     kind: str
     root: Path
     marks: Mapping[str, FileMark]
-    documents: Mapping[str, bytes]
 
     @property
     def last(self) -> str:
         """The name of the document that lists the files."""
-        return [*self.documents][-1]
+        return [*self.marks][-1]
 
     @property
     def seal(self) -> str:
         """The SHA-256 of the document that lists the files."""
-        return seal_of(self.documents[self.last])
+        return self.marks[self.last].sha256
 
-    def another(self, state: str, where: str) -> OtherSeal:
+    def require(self, name: str) -> None:
+        """Raise an error unless a file is here, as it is listed."""
+        if has_file(self.root / name, self.marks[name]):
+            return
+        if not has_file(self.root / self.last, self.marks[self.last]):
+            raise replaced_while_read(str(self.root))
+        raise Corrupt(
+            f"{name} is damaged: it does not have its SHA-256", where=str(self.root)
+        )
+
+    def another(self, state: str, where: str) -> AlreadyThere:
         """Return the error that a place belongs to another seal."""
-        return OtherSeal(
+        return AlreadyThere(
             f"another {self.kind} {state}",
             where=where,
             hint="another target; or remove what is there first",
         )
 
 
-class Sent(NamedTuple):
-    """How many files and bytes were sent, and which documents others had the names of."""
-
-    n_files: int
-    n_bytes: int
-    replaced: Sequence[str]
-
-
-def send(
-    parcel: Parcel,
-    target: Target,
-    progress: Progress,
-    check: Callable[[], object] = lambda: None,
-) -> Sent:
-    """Send files to a place, which belongs to the first seal that comes.
+def send(parcel: Parcel, target: Target, progress: Progress) -> int:
+    """Send files to a place, which belongs to the first seal that comes; return how many were sent.
 
     First a document is put that names the seal, and only where none is. So whoever sends another
     store is refused, and whoever sends the same one puts the same bytes. Files that are there are
-    not sent again. The document that lists the files comes last; `check` may refuse it.
+    not sent again. The document that lists the files comes last.
     """
-    marks = dict(parcel.marks)
-    n_sent = 0
-    n_bytes = 0
-    replaced = []
-    with _explained_interruption(target, parcel.kind), TemporaryDirectory() as folder:
-        for name, data in parcel.documents.items():
-            Path(folder, name).write_bytes(data)
-            marks[name] = FileMark(len(data), sha256_bytes(data))
-        names_there = _take_place(parcel, target)
-        progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
-        for name, mark in marks.items():
-            root = folder if name in parcel.documents else parcel.root
-            path = Path(root, name)
-            if name == parcel.last:
-                check()
-            if not target.has(name, path, mark):
-                if not has_file(path, mark):
-                    check()
-                    raise Corrupt(
-                        f"{name} is damaged: it does not have its SHA-256",
-                        where=str(parcel.root),
-                    )
-                if name in parcel.documents and name in names_there:
-                    replaced.append(name)
-                target.put(name, path, mark)
-                n_sent += 1
-                n_bytes += mark.n_bytes
+    # A damaged store claims no place.
+    for name in parcel.marks:
+        parcel.require(name)
+    try:
+        names = _take_place(parcel, target)
+        progress.expect(sum(mark.n_bytes for mark in parcel.marks.values()), "B")
+        n_sent = 0
+        for name, mark in parcel.marks.items():
+            path = parcel.root / name
+            try:
+                if not target.has(name, path, mark):
+                    target.put(name, path, mark)
+                    n_sent += 1
+            except (Corrupt, FileNotFoundError):
+                parcel.require(name)
+                raise
             progress.advance(mark.n_bytes)
-        for name in target.names():
-            hidden = _hidden_in(name)
-            # Another process may be sending the same files.
-            if hidden is not None and hidden.state == "ended":
-                target.remove(str(hidden.path))
-            elif name == CLAIM:
-                target.remove(name)
+        if parcel.last not in names or CLAIM in names:
+            target.remove_claim()
         target.finish(f"The {parcel.kind} {parcel.seal[:16]}")
-    return Sent(n_sent, n_bytes, replaced)
+    except Unreachable as error:
+        raise Stopped(
+            f"the push was interrupted: {error.message}; until it is finished, nobody can read a"
+            f" {parcel.kind} at the target",
+            where=target.location,
+            hint=AGAIN,
+        ) from error
+    return n_sent
 
 
 def _take_place(parcel: Parcel, target: Target) -> list[str]:
@@ -443,18 +360,19 @@ def _take_place(parcel: Parcel, target: Target) -> list[str]:
     names = _names_at(parcel, target)
     if parcel.last in names:
         return names
+    claim = canonical_json({"format": "obygaze-claim", "seal": parcel.seal})
     try:
-        owner = target.claim(parcel.seal)
+        owner = target.claim(claim)
     except FileNotFoundError:
         # Who had claimed the place has finished.
         return _take_place(parcel, target)
-    if owner != parcel.seal:
+    if owner != claim:
         raise parcel.another("is being sent there, or was begun", target.location)
     try:
         # Another process may have finished here, or begun in a folder above or below.
         return _names_at(parcel, target)
-    except OtherSeal:
-        target.remove(CLAIM)
+    except AlreadyThere:
+        target.remove_claim()
         target.finish(f"Not the {parcel.kind} {parcel.seal[:16]}")
         raise
 
@@ -464,45 +382,16 @@ def _names_at(parcel: Parcel, target: Target) -> list[str]:
     target.check_above()
     names = target.names()
     if parcel.last in names:
-        there = target.files().read(parcel.last, MOST_DOCUMENT_BYTES).tobytes()
+        there = target.files.read(parcel.last, MOST_DOCUMENT_BYTES).tobytes()
         if seal_of(there) != parcel.seal:
             raise parcel.another("is there", target.location)
-    known: set[str] = set()
-    if parcel.last in names or CLAIM in names:
-        known = {*parcel.marks, *parcel.documents, CLAIM}
+    is_claimed = parcel.last in names or CLAIM in names
+    known = {*parcel.marks, CLAIM} if is_claimed else set()
     for name in names:
-        if name not in known and _hidden_in(name) is None:
+        if name not in known:
             raise AlreadyThere(
                 f"{name} does not belong to this {parcel.kind}",
                 where=target.location,
                 hint=OWN_PLACE,
             )
     return names
-
-
-def _hidden_in(name: str) -> Leftover | None:
-    """Return what the hidden part of a name says; None if no part is hidden."""
-    path = Path(name)
-    for part in (*reversed(path.parents), path):
-        hidden = read_hidden(part)
-        if hidden is not None:
-            return hidden
-    return None
-
-
-@contextmanager
-def _explained_interruption(target: Target, kind: str) -> Iterator[None]:
-    """Say of an interruption what is at a target until the push is repeated."""
-    state = f"until the push is finished, nobody can read a {kind} at the target"
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        error.add_note(state)
-        error.add_note(AGAIN)
-        raise
-    except Unreachable as error:
-        raise Stopped(
-            f"the push was interrupted: {error.message}; {state}",
-            where=target.location,
-            hint=AGAIN,
-        ) from error

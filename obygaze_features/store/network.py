@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -38,7 +38,16 @@ KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true 
 DENIED = ("PermissionDeniedError", "UnauthenticatedError")
 AGAIN = "the same command again; it goes on where it was stopped"
 CHECK = "check the address and the network, then the same command again"
-_STATUS = re.compile(r"non-2xx status code: (\d+[^:]*)")
+_LOGIN = "hf auth login"
+_CHANGED = "another process changed this data set while files were sent"
+# What the statuses of the hub mean; with any other one it is tried again later.
+_HUB_ERRORS: dict[int | None, tuple[type[ObygazeError], str, str]] = {
+    401: (FixInput, "the hub denied access", _LOGIN),
+    403: (FixInput, "the hub denied access", _LOGIN),
+    404: (NotFound, "no such data set on the hub", _LOGIN),
+    409: (Stopped, _CHANGED, AGAIN),
+    412: (Stopped, _CHANGED, AGAIN),
+}
 # The address of an open store names the commit, so that it stays the same store.
 _HUB_URL = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([0-9a-f]{40}))?")
 
@@ -98,6 +107,15 @@ def network_error() -> type[Exception]:
     return base
 
 
+@contextmanager
+def network_errors(where: str) -> Iterator[None]:
+    """Convert errors of obstore, but not that of a missing file."""
+    try:
+        yield
+    except network_error() as error:
+        raise explained(error, where) from error
+
+
 def explained(error: Exception, where: str) -> ObygazeError:
     """Return the ObygazeError for an error of obstore."""
     kind = type(error).__name__
@@ -112,11 +130,6 @@ def explained(error: Exception, where: str) -> ObygazeError:
         )
     if KEY_SERVER in line:
         return FixInput("no keys for this bucket", where=where, hint=KEYS)
-    status = _STATUS.search(line)
-    if status:
-        return Unreachable(
-            f"the server reports an error: {status[1]}", where=where, hint=CHECK
-        )
     return Unreachable(f"the connection failed: {line}", where=where, hint=CHECK)
 
 
@@ -141,82 +154,57 @@ class ObjectFiles:
 
     def read(self, name: str, most_bytes: int) -> Bytes:
         """Return a whole file; raise FileNotFoundError if it is absent."""
-        data = self._get(name, {}, most_bytes)
+        data = self._bytes(name, {}, most_bytes)
         if name == STORE_JSON and data[:1].tobytes() != b"{":
             # Some servers answer with a page of HTML for every name.
             raise FileNotFoundError(f"{self.location}/{name}")
         return data
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files; several are requested at once."""
-        if len(ranges) == 1:
-            yield self._range(ranges[0])
-            return
+        """Yield parts of files; a few are requested, and in memory, at once."""
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            yield from _in_order(pool, self._range, ranges)
+            for first in range(0, len(ranges), REQUESTS_AT_ONCE):
+                yield from pool.map(
+                    self._range, ranges[first : first + REQUESTS_AT_ONCE]
+                )
 
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
         try:
             # Not a HEAD: some servers do not answer it.
-            answer = self._answer(name, {"range": (0, 1)})
+            answer = self.answer(name, {"range": (0, 1)})
         except NoRanges:
             # The whole file, of which nothing is read.
-            answer = self._answer(name, {})
+            answer = self.answer(name, {})
         return int(answer.meta["size"])
-
-    def _answer(self, name: str, options: Mapping[str, Any]) -> Any:
-        """Return the answer to a request, of which the bytes are not read yet."""
-        try:
-            return self.obstore.get(self.store, name, options=options)
-        except network_error() as error:
-            raise explained(error, f"{self.location}/{name}") from error
 
     def names(self) -> list[str] | None:
         """Return None: web servers cannot list their files."""
         return None
 
+    def answer(self, name: str, options: Mapping[str, Any]) -> Any:
+        """Return the answer to a request, of which the bytes are not read yet."""
+        with network_errors(f"{self.location}/{name}"):
+            return self.obstore.get(self.store, name, options=options)
+
     def _range(self, wanted: Range) -> Bytes:
-        n_bytes = wanted.stop - wanted.start
         options = {"range": (wanted.start, wanted.stop)}
-        return self._get(wanted.name, options, n_bytes)
+        return self._bytes(wanted.name, options, wanted.stop - wanted.start)
 
-    def _get(self, name: str, options: Mapping[str, Any], most_bytes: int) -> Bytes:
+    def _bytes(self, name: str, options: Mapping[str, Any], most_bytes: int) -> Bytes:
         where = f"{self.location}/{name}"
-        try:
-            answer = self.obstore.get(self.store, name, options=options)
-            _check_encoding(answer.attributes, where)
-            first, after = answer.range
-            check_length(name, after - first, most_bytes, self.location)
+        answer = self.answer(name, options)
+        for key, value in answer.attributes.items():
+            # The bytes are not those of the file then.
+            if key.lower() == "content-encoding" and value.lower() != "identity":
+                raise FixInput(
+                    f"this server sends the file compressed (Content-Encoding: {value})",
+                    where=where,
+                )
+        first, after = answer.range
+        check_length(name, after - first, most_bytes, self.location)
+        with network_errors(where):
             return np.frombuffer(memoryview(answer.bytes()), np.uint8)
-        except network_error() as error:
-            raise explained(error, where) from error
-
-
-def _in_order(
-    pool: ThreadPoolExecutor,
-    read: Callable[[Range], Bytes],
-    ranges: Sequence[Range],
-) -> Iterator[Bytes]:
-    """Yield parts in their order. Only a few are held at once, however slow the reader of them."""
-    waiting: list[Future[Bytes]] = []
-    for wanted in ranges:
-        if len(waiting) == REQUESTS_AT_ONCE:
-            yield waiting.pop(0).result()
-        waiting.append(pool.submit(read, wanted))
-    for future in waiting:
-        yield future.result()
-
-
-def _check_encoding(attributes: Mapping[str, Any], where: str) -> None:
-    """Raise an error for an answer that the server has compressed: its bytes are not the file's."""
-    encodings = {str(key).lower(): str(value) for key, value in attributes.items()}
-    encoding = encodings.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise FixInput(
-            f"this server sends the file compressed (Content-Encoding: {encoding})",
-            where=where,
-        )
 
 
 def _open_hub(url: str) -> Files:
@@ -262,26 +250,14 @@ def hub_errors(package: Any, where: str) -> Iterator[None]:
 
 def _hub_error(package: Any, error: Exception, where: str) -> ObygazeError | None:
     """Return the ObygazeError for an error of huggingface_hub; None for any other error."""
-    library = type(error).__module__.partition(".")[0]
+    line = first_line(error)
     if isinstance(error, package.errors.HFValidationError):
-        return FixUsage(first_line(error), where=where, hint="hf://OWNER/NAME")
+        return FixUsage(line, where=where, hint="hf://OWNER/NAME")
+    library = type(error).__module__.partition(".")[0]
     is_of_hub = isinstance(error, package.errors.HfHubHTTPError | OSError)
     if not is_of_hub and library not in HTTP_LIBRARIES:
         return None
-    line = first_line(error)
     status = getattr(getattr(error, "response", None), "status_code", None)
-    if status == 404:
-        return NotFound(
-            "no such data set on the hub", where=where, hint="hf auth login"
-        )
-    if status in (401, 403):
-        return FixInput("the hub denied access", where=where, hint="hf auth login")
-    if status in (409, 412):
-        return Stopped(
-            "another process changed this data set while files were sent",
-            where=where,
-            hint=AGAIN,
-        )
-    if status is not None and 400 <= status < 500 and status not in (408, 429):
-        return FixInput(f"the hub rejected the request: {line}", where=where)
-    return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=CHECK)
+    unknown = (Unreachable, f"the hub cannot be reached: {line}", CHECK)
+    kind, message, hint = _HUB_ERRORS.get(status, unknown)
+    return kind(message, where=where, hint=hint)

@@ -16,23 +16,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound
-from obygaze_features.core.files import is_listed, name_in_errors, sync_dir
+from obygaze_features.core.errors import AlreadyThere, Corrupt
+from obygaze_features.core.files import (
+    is_listed,
+    name_in_errors,
+    sha256_file,
+    sync_dir,
+)
 from obygaze_features.core.leftovers import (
     hidden_name,
     named_beside,
     remove_hidden,
 )
-from obygaze_features.core.shell import shell_word
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.layout import CLAIM, NEXT, STORE_JSON, before_name
-from obygaze_features.store.records import STORE_FORMAT, FileMark, seal_of
+from obygaze_features.store.records import FileMark, seal_of
 
 _COPY_BYTES = 2**22
-_HEAD_BYTES = 4096
 # What is written at once lies together in the memory of the system, and is read faster from there.
 _WRITTEN_BYTES = 2**21
 _NAME_IS_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
@@ -65,13 +68,46 @@ def write_file(path: Path, data: bytes) -> FileMark:
     return hashed.mark()
 
 
-def link_file(source: Path, path: Path, mark: FileMark) -> None:
-    """Give a finished file a second name, or copy it where the disk has no links.
+def has_file(path: Path, mark: FileMark) -> bool:
+    """Return whether a file of this machine, and no link, has a length and a SHA-256."""
+    try:
+        if path.is_symlink() or path.stat().st_size != mark.n_bytes:
+            return False
+        return sha256_file(path) == mark.sha256
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
 
-    A copy is compared with the length and hash of the file; of a link, only the length is.
+
+def write_pieces(
+    pieces: Iterator[Any], target: Path, mark: FileMark, where: str, beside: Path
+) -> None:
+    """Write a file of pieces; it gets its name if it has the length and the SHA-256.
+
+    Until then it has a hidden name beside a path.
     """
-    if source.stat().st_size != mark.n_bytes:
-        raise _damaged(source)
+    part = hidden_name(beside)
+    try:
+        with name_in_errors(target), new_file(part) as stream:
+            hashed = HashedStream(stream)
+            for piece in pieces:
+                hashed.write(piece)
+        if hashed.mark() != mark:
+            raise Corrupt(f"{target.name} is not the file that is listed", where=where)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_dir(target.parent)
+
+
+def copy_file(source: Path, path: Path, mark: FileMark) -> None:
+    """Copy a file that has a length and a SHA-256."""
+    with source.open("rb") as stream:
+        pieces = iter(lambda: stream.read(_COPY_BYTES), b"")
+        write_pieces(pieces, path, mark, str(source), path)
+
+
+def link_file(source: Path, path: Path, mark: FileMark) -> None:
+    """Give a finished file a second name, or copy it where the disk has no links."""
     try:
         os.link(source, path)
     except FileExistsError:
@@ -80,20 +116,7 @@ def link_file(source: Path, path: Path, mark: FileMark) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        _copy(source, path, mark)
-
-
-def _copy(source: Path, path: Path, mark: FileMark) -> None:
-    with source.open("rb") as original, new_file(path) as stream:
-        copy = HashedStream(stream)
-        while data := original.read(_COPY_BYTES):
-            copy.write(data)
-    if copy.mark() != mark:
-        raise _damaged(source)
-
-
-def _damaged(path: Path) -> Corrupt:
-    return Corrupt("this file does not have its checksum", where=str(path))
+        copy_file(source, path, mark)
 
 
 # --- Folders ---
@@ -102,14 +125,7 @@ def _damaged(path: Path) -> Corrupt:
 def make_hidden(target: Path, tag: str = "") -> Path:
     """Make a hidden folder beside a target, in which the target is built."""
     hidden = hidden_name(target, tag)
-    try:
-        make_folder(hidden)
-    except FileNotFoundError as error:
-        raise NotFound(
-            "no such folder",
-            where=str(target.parent),
-            hint=f"mkdir {shell_word(target.parent)}",
-        ) from error
+    make_folder(hidden)
     return hidden
 
 
@@ -166,12 +182,10 @@ def remove_tree(folder: Path) -> None:
 def store_above(path: Path) -> Path | None:
     """Return the folder above a path that is a store, or becomes one; None if there is none."""
     for folder in Path(os.path.realpath(path)).parents:
-        if (folder / CLAIM).is_file():
-            return folder
-        with suppress(OSError), (folder / STORE_JSON).open("rb") as stream:
-            # It is the first key of the document.
-            if STORE_FORMAT.encode() in stream.read(_HEAD_BYTES):
-                return folder
+        for name in (STORE_JSON, CLAIM):
+            with suppress(OSError):
+                if (folder / name).is_file():
+                    return folder
     return None
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.store.card import Terms
 from obygaze_features.store.encoding import Values
-from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
@@ -113,20 +112,14 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
     """Return the records of the finished blocks; an error if blocks are missing."""
     done, _ = filling.listed()
     blocks: dict[int, BlockRecord] = {}
-    n_damaged = 0
-    for block in filling.needed:
-        if block in done:
-            record = filling.read_block(block, hashes=True)
-            if record is None:
-                n_damaged += 1
-            else:
-                blocks[block] = record
-    n_needed = len(filling.needed)
-    n_missing = n_needed - len(blocks)
+    for block in sorted(done.intersection(filling.needed)):
+        record = filling.read_block(block, hashes=True)
+        if record is not None:
+            blocks[block] = record
+    n_missing = len(filling.needed) - len(blocks)
     if n_missing and not (seal_now and blocks):
-        damaged = f", {n_damaged} of them damaged" if n_damaged else ""
         raise FixInput(
-            f"{n_missing} of {n_needed} blocks are missing{damaged}",
+            f"{n_missing} of {len(filling.needed)} blocks are missing or damaged",
             where=str(filling.folder),
             hint="the same extraction again, which continues it",
         )
@@ -181,23 +174,16 @@ class _Blocks:
 
     def _file_before(self, array: Array, number: int) -> FinishedFile | None:
         """Return a file of the store before; None where the new one has more rows in it."""
-        first = number * array.file_rows
-        after = min(first + array.file_rows, len(self.filling.rows))
-        if self.before is None or after > len(self.before):
+        before = self.before
+        after = min((number + 1) * array.file_rows, len(self.filling.rows))
+        if before is None or after > len(before) or array not in before.record.arrays:
             return None
-        return file_of_store(self.before, array, number)
-
-
-def file_of_store(store: Store, array: Array, number: int) -> FinishedFile | None:
-    """Return a file of a store in a folder, for a link; None if it has other files."""
-    is_in_folder = isinstance(store.files, FolderFiles)
-    if not is_in_folder or store.record.array(array.name) != array:
-        return None
-    name = array.file_name(number)
-    # A link in a store, or a file of another length, is refused here.
-    store.listed.check_length(name)
-    first_chunk = number * array.chunks_of_a_file
-    after_chunk = first_chunk + array.chunks_of_a_file
-    checks = store.arrays.checks[array.name][first_chunk:after_chunk]
-    path = Path(store.files.address) / name
-    return FinishedFile(path, store.record.files[name], checks.astype("<u4").tobytes())
+        name = array.file_name(number)
+        # A link in a store, or a file of another length, is refused here.
+        before.listed.check_length(name)
+        first_chunk = number * array.chunks_of_a_file
+        after_chunk = first_chunk + array.chunks_of_a_file
+        checks = before.arrays.checks[array.name][first_chunk:after_chunk]
+        path = Path(before.files.address) / name
+        mark = before.record.files[name]
+        return FinishedFile(path, mark, checks.astype("<u4").tobytes())

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few, human
-from obygaze_features.core.errors import Corrupt, ObygazeError
+from obygaze_features.core.errors import Corrupt, ObygazeError, first_line
 from obygaze_features.core.workspace import EXPECTED, PathLike
 from obygaze_features.store.decoding import DAMAGE
 from obygaze_features.store.encoding import array_document, group_document
@@ -21,30 +20,21 @@ from obygaze_features.store.layout import (
     CARD,
     GROUP_JSON,
     STORE_JSON,
-    Array,
 )
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.rows import words_of_status
 
 LENGTHS = "lengths"
 HASHES = "hashes"
-# Values of so many bytes are checked at a time.
-CHECKED_BYTES = 2**25
 # What other readers must know of an array or of the group; other attributes are remarks.
 _ATTRIBUTES = ("coordinates", "flag_values", "flag_meanings")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A file that is not as store.json lists it."""
-
-    name: str
-    message: str
-
-    def __str__(self) -> str:
-        """Return one line."""
-        return f"{self.name}: {self.message}"
+# What a document of Zarr may leave out, as it may what is empty.
+_DEFAULTS = (
+    ("endian", "little"),
+    ("index_location", "end"),
+    ("kind", "inline"),
+    ("must_understand", False),
+)
 
 
 @dataclass
@@ -59,13 +49,13 @@ class VerifyReport:
     is_expected: bool = False
     n_bytes: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    # The name of each file that is not as store.json lists it, and what is wrong.
+    problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    is_extracted: bool = True
 
     def add(self, name: str, problem: str) -> None:
         """Add a problem."""
-        self.problems.append(Problem(name, problem))
+        self.problems.append(f"{name}: {problem.removeprefix(name).strip()}")
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
@@ -77,53 +67,34 @@ class VerifyReport:
             yield
         except (Unreachable, NoRanges):
             raise
-        except ObygazeError as error:
-            self.add(name, error.message)
-        except FileNotFoundError:
-            self.add(name, "it is missing")
-        except OSError as error:
-            self.add(name, f"it cannot be read: {error.strerror}")
-        except DAMAGE as error:
-            self.add(name, f"it is damaged: {str(error)[:200]}")
+        except (ObygazeError, OSError, *DAMAGE) as error:
+            self.add(name, first_line(error))
 
     def to_json(self) -> dict[str, Any]:
         """Return all that was found, and whether the store is whole."""
-        return {**asdict(self), "whole": not self.problems}
+        return {**vars(self), "whole": not self.problems}
 
     def __str__(self) -> str:
         if self.problems:
             return ""
-        parts = []
-        for status, number in self.counts.items():
-            words = words_of_status(status, is_extracted=self.is_extracted)
-            parts.append(f"{number} {words}")
-        extent = "whole" if self.how == HASHES else "complete"
-        size = human(self.n_bytes)
-        lines = [f"{extent}: {size} ({self.how}); rows: {', '.join(parts)}"]
+        rows = ", ".join(f"{n} {status}" for status, n in self.counts.items())
+        extent = "whole"
         if self.how == LENGTHS:
-            lines.append(
-                "every file is there and has its length; its bytes were not compared (--hash)"
-            )
-        if self.is_expected:
-            lines.append(f"the expected store: its seal is {self.seal_sha256}")
-        else:
-            lines.append("who its publisher is was not checked (--expect)")
-            lines.append(f"seal: {self.seal_sha256}")
-        return "\n".join(lines)
+            extent = "complete, the bytes were not compared (--hash)"
+        seal = "the expected seal"
+        if not self.is_expected:
+            seal = "who its publisher is was not checked (--expect)\nseal"
+        size = human(self.n_bytes)
+        return f"{extent}: {size}; rows: {rows}\n{seal}: {self.seal_sha256}"
 
     def require_ok(self) -> None:
         """Raise an error (exit 4) that names each file with a problem."""
         if not self.problems:
             return
         first, *others = self.problems
-        message = str(first)
         if others:
-            message += f"; {count(len(others), 'other problem')}"
-        raise Corrupt(
-            message,
-            where=self.location,
-            details=[str(problem) for problem in others],
-        )
+            first += f"; {count(len(others), 'other problem')}"
+        raise Corrupt(first, where=self.location, details=others)
 
 
 def verify(
@@ -145,7 +116,7 @@ def verify(
 
     Args:
         store: The store.
-        hashes: Read every byte; compare the SHA-256 of each file, each chunk, and all tables.
+        hashes: Read every byte, and compare the SHA-256 of each file.
         expect: The seal of the store, from its publisher.
         progress: Counts the bytes of the files that were checked.
         workspace: The workspace, if it is not the current one.
@@ -155,7 +126,7 @@ def verify(
         obygaze store verify obygaze12-xclip --hash --expect 5f0c...
     """
     opened = open_store(store, workspace=workspace, expect=expect)
-    files = opened.record.files
+    marks = opened.record.files
     is_in_address = isinstance(store, str) and EXPECTED in store
     report = VerifyReport(
         location=opened.location,
@@ -163,22 +134,23 @@ def verify(
         how=HASHES if hashes else LENGTHS,
         is_expected=expect is not None or is_in_address,
         n_bytes=opened.record.n_bytes,
-        is_extracted=opened.recipe.is_extracted,
+        counts=opened.record.rows.by_status,
     )
     progress = progress or Quiet()
     progress.expect(report.n_bytes, "B")
-    for name in files:
+    for name, mark in marks.items():
         with report.collecting(name):
-            _check_file(opened, name, report, hashes)
-        progress.advance(files[name].n_bytes)
-    _warn_of_extra(opened, report)
-    report.counts = opened.record.rows.by_status
+            opened.listed.check_length(name)
+            if hashes:
+                _check_hash(opened, name)
+        progress.advance(mark.n_bytes)
+    names = opened.files.names() or []
+    extra = [name for name in names if name not in {*marks, STORE_JSON, CARD}]
+    if extra:
+        report.warnings.append(f"not part of the store: {few(extra)}")
     if hashes and not report.problems:
         _check_documents(opened, report)
-        _check_table(opened, report)
-    if hashes and not report.problems:
-        for array in opened.record.arrays:
-            _check_array(opened, array, report)
+        _check_indexes(opened, report)
     if report.problems:
         # They are none of this store if another one has taken its place meanwhile.
         with suppress(FileNotFoundError):
@@ -186,117 +158,50 @@ def verify(
     return report
 
 
-def _check_file(store: Store, name: str, report: VerifyReport, hashes: bool) -> None:
-    """Compare a file with its length, and with its SHA-256 if this is asked for."""
-    mark = store.record.files[name]
-    n_bytes = store.files.length(name)
-    if n_bytes != mark.n_bytes:
-        report.add(name, f"it has {n_bytes} bytes, expected {mark.n_bytes}")
-        return
-    if not hashes:
-        return
+def _check_hash(store: Store, name: str) -> None:
+    """Raise an error unless a file has its SHA-256."""
     digest = hashlib.sha256()
     for data in store.listed.pieces(name):
         digest.update(data)
-    if digest.hexdigest() != mark.sha256:
-        report.add(name, "it does not have the SHA-256 that store.json lists")
-
-
-def _warn_of_extra(store: Store, report: VerifyReport) -> None:
-    """Warn of files that no store has."""
-    names = store.files.names()
-    if names is None:
-        return
-    known = {*store.record.files, STORE_JSON, CARD}
-    extra = [name for name in names if name not in known]
-    if extra:
-        verb = "is" if len(extra) == 1 else "are"
-        report.warnings.append(f"{few(extra)} {verb} not part of the store")
-
-
-# The documents for other readers of Zarr.
+    if digest.hexdigest() != store.record.files[name].sha256:
+        raise store.listed.damaged(name, "it does not have its SHA-256")
 
 
 def _check_documents(store: Store, report: VerifyReport) -> None:
-    """Compare the documents of data.zarr with what store.json says."""
-    n_rows = store.record.rows.total
+    """Compare the documents of data.zarr, for other readers, with what store.json says."""
+    expected = {}
     documents = []
     for array in (*store.record.columns, *store.record.arrays):
-        expected = array_document(array, n_rows)
-        documents.append((array.name, expected))
-        _check_document(store, array.zarr_json, expected, report)
-    _check_document(store, GROUP_JSON, group_document(documents), report)
-
-
-def _check_document(
-    store: Store, name: str, expected: bytes, report: VerifyReport
-) -> None:
-    with report.collecting(name):
-        found = msgspec.json.decode(store.listed.whole(name).tobytes())
-        if _meaning(found) != _meaning(msgspec.json.decode(expected)):
-            report.add(name, "it does not say the same as store.json")
-
-
-def _meaning(document: Any) -> Any:
-    """Return a document of Zarr without what may differ between two programs."""
-    meaning = {"storage_transformers": [], **document}
-    attributes = document.get("attributes", {})
-    meaning["attributes"] = {name: attributes.get(name) for name in _ATTRIBUTES}
-    meaning["codecs"] = [_codec(codec) for codec in document.get("codecs", [])]
-    consolidated = document.get("consolidated_metadata") or {}
-    parts = consolidated.get("metadata", {})
-    meaning["consolidated_metadata"] = {
-        name: _meaning(part) for name, part in parts.items()
-    }
-    return meaning
-
-
-def _codec(codec: Any) -> Any:
-    name = codec["name"]
-    settings = codec.get("configuration", {})
-    if name == "bytes":
-        return (name, settings.get("endian", "little"))
-    if name == "sharding_indexed":
-        codecs = [_codec(inner) for inner in settings["codecs"]]
-        index_codecs = [_codec(inner) for inner in settings["index_codecs"]]
-        index_location = settings.get("index_location", "end")
-        return (name, settings["chunk_shape"], codecs, index_codecs, index_location)
-    return (name,)
-
-
-def _check_array(store: Store, array: Array, report: VerifyReport) -> None:
-    """Check each chunk as a reader does, the rows without features, and the index of each file."""
-    is_ok = store.table.is_ok
-    step = array.chunk_rows * max(1, CHECKED_BYTES // array.chunk_bytes)
-    for number in range(array.n_files(len(store))):
-        name = array.file_name(number)
-        first = number * array.file_rows
-        after = min(first + array.file_rows, len(store))
+        document = array_document(array, store.record.rows.total)
+        documents.append((array.name, document))
+        expected[array.zarr_json] = document
+    expected[GROUP_JSON] = group_document(documents)
+    for name, document in expected.items():
         with report.collecting(name):
-            # Readers of Zarr need it, where this program does not.
-            store.arrays.check_index(array, number)
-            for start in range(first, after, step):
-                rows = np.arange(start, min(start + step, after))
-                absent = store.read(array, rows)[~is_ok[rows]]
-                is_filled = np.isnan(absent) if array.is_float else absent == 0
-                if not is_filled.all():
-                    report.add(name, "a row without features has numbers")
-                    break
+            found = msgspec.json.decode(store.listed.whole(name).tobytes())
+            if _meaning(found) != _meaning(msgspec.json.decode(document)):
+                report.add(name, "it does not say the same as store.json")
 
 
-def _check_table(store: Store, report: VerifyReport) -> None:
-    """Read each column of the table of rows as a reader does, and the index of its files."""
-    all_rows = np.arange(len(store))
-    for column in store.record.columns:
-        with report.collecting(column.file_name(0)):
-            if column.is_text:
-                store.table.texts(column.name, all_rows)
-            else:
-                store.table.numbers(column.name, all_rows)
-                for number in range(column.n_files(len(store))):
-                    store.arrays.check_index(column, number)
-            if column.name == "clip_id":
-                # As many as there are, so that each is looked up among all.
-                store.table.find(store.clip_ids.tolist())
-            if column.name == "status":
-                _ = store.table.codes
+def _meaning(value: Any) -> Any:
+    """Return a part of a document of Zarr without remarks, and what may be left out."""
+    if isinstance(value, list):
+        return list(map(_meaning, value))
+    if not isinstance(value, dict):
+        return value
+    kept = {}
+    for key, item in value.items():
+        if key == "attributes":
+            item = {name: item[name] for name in _ATTRIBUTES if name in item}
+        meaning = _meaning(item)
+        if meaning not in ({}, []) and (key, meaning) not in _DEFAULTS:
+            kept[key] = meaning
+    return kept
+
+
+def _check_indexes(store: Store, report: VerifyReport) -> None:
+    """Check what readers of Zarr need, where this program does not: where chunks are in files."""
+    for array in (*store.record.columns, *store.record.arrays):
+        for number in range(0 if array.is_text else array.n_files(len(store))):
+            with report.collecting(array.file_name(number)):
+                store.arrays.check_index(array, number)

@@ -314,12 +314,6 @@ def read_document(folder: Path) -> ModelDocument:
     return structs.replace(document, name=folder.absolute().name)
 
 
-def files_of(folder: Path) -> tuple[str, ...]:
-    """Return the files of a model in the order to write them; model.json is the last."""
-    listed = {*read_document(folder).files, MODEL_FILE}
-    return tuple(name for name in MAX_BYTES if name in listed)
-
-
 def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
     """Return the names of a model's score columns: classes, then the margins of concepts."""
     kind = "p" if hasattr(estimator, "predict_proba") else "score"

@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.console import Quiet, human
+from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import Corrupt, NotFound, ObygazeError
-from obygaze_features.core.files import (
-    parse_json,
-    sha256_file,
-    write_atomic,
-    write_then_rename,
-)
+from obygaze_features.core.files import parse_json, sha256_bytes, write_then_rename
 from obygaze_features.core.own_results import MODEL, check_folder
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
-from obygaze_features.store.copying import Parcel, send
-from obygaze_features.store.files import Files, FolderFiles
+from obygaze_features.store.copying import Copied, Parcel, fetch, send
+from obygaze_features.store.files import (
+    Files,
+    FolderFiles,
+    ListedFiles,
+    check_length,
+)
 from obygaze_features.store.network import open_remote
 from obygaze_features.store.reading import another_seal, split_expected
-from obygaze_features.store.targets import (
-    open_target,
-)
+from obygaze_features.store.records import FileMark
+from obygaze_features.store.targets import open_target
 from obygaze_models.zoo.info import (
     ModelInfo,
     TrainingClips,
     model_card_text,
+    parse_document,
 )
 from obygaze_models.zoo.saving import (
     ARRAYS_FILE,
@@ -35,7 +35,6 @@ from obygaze_models.zoo.saving import (
     MAX_BYTES,
     MODEL_FILE,
     SavedModel,
-    files_of,
     load_folder,
     read_checked,
     read_document,
@@ -86,38 +85,12 @@ def show_model(
     return ModelCard(folder, document.info, training_clips_in(folder, document))
 
 
-@dataclass(frozen=True)
-class PushedModel:
-    """A model that was copied to a target."""
-
-    model: str
-    target: str
-    n_bytes: int
-    info: ModelInfo
-
-    def __str__(self) -> str:
-        return f"{self.model} is at {self.target} ({human(self.n_bytes)})"
-
-    @property
-    def notes(self) -> list[str]:
-        """The licences of what trained it."""
-        of_labels = self.info.training.licence or "not stated"
-        of_features = self.info.features.licence or "not stated"
-        return [
-            f"licence of the annotations: {of_labels}; of the features: {of_features}"
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the model, the target, and the size in bytes."""
-        return {"model": self.model, "target": self.target, "bytes": self.n_bytes}
-
-
 def push_model(
     model: PathLike,
     target: PathLike,
     *,
     workspace: PathLike | None = None,
-) -> PushedModel:
+) -> Copied:
     """Copy a model to a folder, a bucket or the hub.
 
     It is checked first. Where another model is, nothing is sent.
@@ -135,17 +108,19 @@ def push_model(
         obygaze models push films-pcbm hf://lab/films-pcbm
     """
     folder = Workspace.of(workspace).existing("models", model)
-    try:
-        loaded = _checked(folder)
-    except Corrupt as error:
-        error.hint = error.hint or "a model is sent as it was saved: restore this file"
-        raise
-    document = {MODEL_FILE: (folder / MODEL_FILE).read_bytes()}
-    parcel = Parcel("model", folder, read_document(folder).files, document)
-    send(parcel, open_target(target), Quiet())
-    n_bytes = sum(mark.n_bytes for mark in parcel.marks.values())
-    n_bytes += len(document[MODEL_FILE])
-    return PushedModel(os.fspath(model), str(target), n_bytes, loaded.info)
+    # What cannot be loaded could not be pulled.
+    info = load_folder(folder).info
+    model_json = (folder / MODEL_FILE).read_bytes()
+    mark = FileMark(len(model_json), sha256_bytes(model_json))
+    marks = _listed(model_json, str(folder)) | {MODEL_FILE: mark}
+    place = open_target(target)
+    parcel = Parcel("model", folder, marks)
+    n_sent = send(parcel, place, Quiet())
+    licences = (
+        f"licence of the annotations: {info.training.licence or 'not stated'}; of the features:"
+        f" {info.features.licence or 'not stated'}"
+    )
+    return Copied(place.location, parcel.seal, n_sent, [licences])
 
 
 def pull_model(
@@ -179,38 +154,39 @@ def pull_model(
     def check() -> None:
         check_folder(folder, MODEL, force=force)
 
+    files: Files = FolderFiles(Path(address))
+    if is_url(address):
+        files = open_remote(address)
     with write_then_rename(folder, check) as draft:
         draft.mkdir()
-        files: Files = FolderFiles(Path(address))
-        if is_url(address):
-            files = open_remote(address)
         try:
-            _fetch(files, MODEL_FILE, draft)  # it lists the other files
-            seal = sha256_file(draft / MODEL_FILE)
-            if expected and seal != expected:
-                raise another_seal(seal, expected, files.location, "model")
-            for file in files_of(draft)[:-1]:
-                _fetch(files, file, draft)
-            _checked(draft)
+            model_json = files.read(MODEL_FILE, MAX_BYTES[MODEL_FILE]).tobytes()
+        except FileNotFoundError as error:
+            raise NotFound(
+                f"no model here: no {MODEL_FILE}", where=files.location
+            ) from error
+        seal = sha256_bytes(model_json)
+        if expected and seal != expected:
+            raise another_seal(seal, expected, files.location, "model")
+        listed = ListedFiles(files, _listed(model_json, files.location))
+        fetch(listed, {MODEL_FILE: model_json}, draft, draft / MODEL_FILE, Quiet())
+        try:
+            load_folder(draft)
         except ObygazeError as error:
             # The draft is removed: the file of the sender is the damaged one.
-            if error.where:
-                error.where = error.where.replace(str(draft), files.location)
+            error.where = files.location
             raise
     return load_folder(folder)
 
 
-def _checked(folder: Path) -> SavedModel:
-    """Return a model; raise an error unless it loads, and all its files are unchanged."""
-    document = read_document(folder)
-    for name in {ARRAYS_FILE, CARD_FILE, *files_of(folder)} - {MODEL_FILE}:
-        read_checked(folder, name, document)
-    return load_folder(folder)
-
-
-def _fetch(files: Files, name: str, draft: Path) -> None:
-    try:
-        data = files.read(name, MAX_BYTES[name])
-    except FileNotFoundError as error:
-        raise NotFound(f"no model here: no {name}", where=files.location) from error
-    write_atomic(draft / name, data.data)
+def _listed(model_json: bytes, where: str) -> dict[str, FileMark]:
+    """Return the files that a model.json lists, of those that a model has; none is too large."""
+    listed = parse_document(model_json, where).files
+    if CARD_FILE not in listed:
+        raise Corrupt(f"{MODEL_FILE} does not list {CARD_FILE}", where=where)
+    marks = {}
+    for name, most_bytes in MAX_BYTES.items():
+        if name in listed:
+            check_length(name, listed[name].n_bytes, most_bytes, where)
+            marks[name] = listed[name]
+    return marks

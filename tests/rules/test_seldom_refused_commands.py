@@ -19,7 +19,6 @@ from obygaze_features.core.own_results import REPORT, check_file
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store.placing import make_hidden
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.pool import DecodePool
 from obygaze_models.models.linear_solvers import Gram
@@ -134,7 +133,6 @@ def run_without_store() -> object:
             lambda: check_file(Path(__file__).parent, REPORT),
             "expected a file, got a folder",
         ),
-        (lambda: make_hidden(Path("/nowhere/here/store")), "no such folder"),
     ],
 )
 def test_a_call_is_refused(call: Callable[[], object], sentence: str) -> None:

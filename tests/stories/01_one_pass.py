@@ -96,7 +96,7 @@ def test_a_clip_that_cannot_be_read_is_a_row_with_its_reason(ws: Workspace) -> N
         assert [row["clip_id"] for row in rows] == clip_ids()
         verified = ws(f"store verify {store} --hash").text
         assert "whole: " in verified
-        assert "30 with features, 10 could not be extracted" in verified
+        assert "30 ok, 10 failed" in verified
         assert "seal: " in verified
         for row in rows:
             if row["movie_id"] == "lake":

@@ -188,7 +188,7 @@ def test_half_a_store_is_looked_at_and_then_completed(ws: Workspace) -> None:
     assert "whole: " in verified
     assert "seal: " in verified
     half = og.open_store(ws.path(f"stores/{STORE}")).matrix("frames", missing="drop")
-    assert f"rows: {len(half)} with features" in verified
+    assert f"rows: {len(half)} ok" in verified
     assert len(half) in (BLOCK_CLIPS, N_CLIPS % BLOCK_CLIPS)
     np.testing.assert_array_equal(numbers_of(half), expected_numbers()[half.rows])
     ws(EXTRACT)

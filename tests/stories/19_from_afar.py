@@ -37,7 +37,7 @@ def make_store(ws: Workspace) -> Values:
     films = np.repeat(FILMS, PER_FILM)
     np.savez(ws.path("films.npz"), clip_id=ids, movie_id=films, **values)
     ws(
-        "store import films.npz --array clip=clip --array frames=frames -o films "
+        "store import films.npz --array frames=frames --array clip=clip -o films "
         "--licence CC-BY-4.0"
     )
     return values
@@ -170,7 +170,7 @@ def test_a_part_comes_from_a_bucket(ws: Workspace, far: Workspace) -> None:
         ws(f"store subset s3://lab/features/films {PART} -o part", env=environment)
         check_part(ws, "part", values)
         again = far("store push films s3://lab/features/films --json", env=environment)
-        assert again.json()["n_bytes_transferred"] < len(values["frames"].tobytes()) / 2
+        assert again.json()["n_sent"] == 0
 
 
 def test_a_part_comes_from_the_hub(

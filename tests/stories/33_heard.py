@@ -158,9 +158,8 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
     assert bytes_of_store(ws, f"{SEEN}.alone") == with_sound
     # The page of a store says what it is made of.
     page = ws(f"store info {HEARD}").text
-    assert "The sound of each clip has 16 parts" in page
-    assert "Samples were prepared with" in page
-    assert "16 frames of each clip were taken" in ws(f"store info {SEEN}").text
+    assert "medium: sound" in page
+    assert "Sampling: frames: 16" in ws(f"store info {SEEN}").text
     # There are no pictures to keep for a model of sound.
     refused = ws("extract run films -b frames:speech", code=2).text
     assert "frames: is for pictures alone, and speech is a model of sound" in refused

@@ -19,7 +19,7 @@ from obygaze_features.store.targets import BucketTarget
 from obygaze_models.zoo.sharing import push_model
 from support.kills import uses_disk
 
-REQUESTS = ("check_above", "names", "files", "claim", "has", "put", "remove")
+REQUESTS = ("check_above", "names", "claim", "has", "put", "remove_claim")
 
 
 class Steps:

@@ -64,7 +64,7 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         "features of clips of the manifest 'films', in 5 rows. Of the rows, 3 ok, 1 failed",
         "| `clip` | 8 | float32 | 160 B |",
         "| `frames` | 3 x 4 | float16 | 120 B |",
-        "- obygaze 1.0 on cuda (H100), tf32, av 18, torch 2.9",
+        "- obygaze 1.0, cuda, H100, tf32, av 18, torch 2.9",
         "| 1 | failed | clip holds NaN or infinity |",
         f"Fingerprint of the recipe: `{a_recipe().fingerprint}`",
         f"History: replaced the store with the seal {'ab' * 32}",

@@ -154,10 +154,8 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
         others = [row._replace(clip_id=f"new {row.clip_id}") for row in rows]
         others[40] = rows[40]._replace(status=status)
         path = write(tmp_path / f"with-{status}", others, values)
-        with pytest.raises(Mismatch, match="1 clip of this store are in") as error:
+        with pytest.raises(Mismatch, match=r"1 clip of this store .* too: clip 40"):
             merge([store, path], tmp_path / "both")
-        assert "too: clip 40" in error.value.message
-        assert error.value.hint.startswith(f"obygaze store subset {path} --without")
     with pytest.raises(AlreadyThere):
         merge([store, store], tmp_path / "recipe")
     with pytest.raises(FixUsage, match="at least two"):
@@ -234,7 +232,7 @@ def test_different_licences_are_refused_unless_one_is_given(tmp_path: Path) -> N
         pair.append(tmp_path / f"stated{number}")
         subset(half, pair[-1])
         (pair[-1] / "README.md").write_bytes(with_terms(b"", Terms("CC0-1.0")))
-    with pytest.raises(AlreadyThere, match=r"another licence .*CC0-1.0"):
+    with pytest.raises(AlreadyThere, match=r"stated already: CC0-1.0"):
         merge(pair, tmp_path / "stated", licence="MIT")
     merge(pair, tmp_path / "stated", licence="cc0-1.0")
 

@@ -116,7 +116,7 @@ def test_a_flipped_bit_is_refused_or_not_read(stores, tmp_path) -> None:
             continue
         n_refused += read_in_ways(path, values)
         report = verify(path, hashes=True)
-        assert [problem.name for problem in report.problems] == [name]
+        assert [problem.partition(":")[0] for problem in report.problems] == [name]
     assert n_refused > count / 10
 
 
@@ -174,7 +174,10 @@ def test_any_two_exchanged_files_are_refused(stores, tmp_path) -> None:
                 open_store(path)
         else:
             read_in_ways(path, values)
-            problems = {problem.name for problem in verify(path, hashes=True).problems}
+            problems = {
+                problem.partition(":")[0]
+                for problem in verify(path, hashes=True).problems
+            }
             assert problems == {one, other}
         first.write_bytes(data)
         second.write_bytes(other_data)
@@ -198,7 +201,7 @@ def test_half_a_copy_over_another_store(stores, tmp_path, seed) -> None:
         if (path / name).read_bytes() == (stores / f"s{whose}" / name).read_bytes()
     ]
     report = verify(path, hashes=True)
-    found = {problem.name for problem in report.problems}
+    found = {problem.partition(":")[0] for problem in report.problems}
     assert found == set(files_of(path)) - set(same) - {"store.json"}
     assert bool(found) == was_refused
 
@@ -218,7 +221,7 @@ def test_each_cut_file_is_refused(stores, tmp_path) -> None:
                 continue
             read_in_ways(path, values)
             problems = verify(path).problems
-            assert [problem.name for problem in problems] == [name]
+            assert [problem.partition(":")[0] for problem in problems] == [name]
         (path / name).write_bytes(data)
 
 
@@ -231,5 +234,5 @@ def test_each_absent_file_is_refused(stores, tmp_path) -> None:
         if name != "store.json":
             read_in_ways(path, values)
             problems = verify(path).problems
-            assert [str(problem) for problem in problems] == [f"{name}: it is missing"]
+            assert problems == [f"{name}: is missing"]
         (tmp_path / "away").rename(path / name)

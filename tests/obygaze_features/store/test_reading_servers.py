@@ -210,7 +210,7 @@ ZIPPED = gzip.compress(b"{}", mtime=0)
         (
             {"status": 500, "body": b"Expired InvalidCertificate"},
             Unreachable,
-            "reports an error: 500 Internal",
+            "the connection failed",
         ),
         ({"status": 401}, FixInput, "access denied"),
         ({"n_bytes": 4_000_000_000}, Corrupt, r"store\.json has 4(\.0)? GB"),

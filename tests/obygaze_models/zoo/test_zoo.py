@@ -401,10 +401,17 @@ def test_a_card_of_gigabytes_does_not_come_with_a_model(
     shutil.copytree(saved, tmp_path / "theirs")
     with (tmp_path / "theirs/README.md").open("r+b") as stream:
         stream.truncate(4_000_000_000)
+    pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
+    # Only its bytes that are listed are read.
+    assert _tree(tmp_path / "ours") == _tree(saved)
+    card = tmp_path / "theirs/README.md"
+    document = json.loads((saved / "model.json").read_bytes())
+    document["files"]["README.md"][0] = card.stat().st_size
+    write_model_json(tmp_path / "theirs", document)
     with pytest.raises(
         Corrupt, match=r"README\.md has 4\.0 GB, expected at most 10\.0 MB"
     ):
-        pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
+        pull_model(str(tmp_path / "theirs"), tmp_path / "more")
 
 
 def test_a_model_too_large_to_be_read_is_not_saved_and_says_its_size(
@@ -508,8 +515,10 @@ def test_pull_replaces_nothing_but_a_model(
 
 
 def test_push_writes_into_no_folder_of_somebody_else(
-    saved: Path, tmp_path: Path
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # "." and ".." are looked through.
+    monkeypatch.chdir(tmp_path / "models")
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "README.md").write_text("years")
@@ -535,7 +544,6 @@ def test_what_nobody_could_pull_is_not_pushed(
         file.unlink()
     done = call_obygaze("models", "push", saved, tmp_path / "there")
     assert (done.code, name in done.stderr) == (4, True), done.stderr
-    assert "a model is sent as it was saved: restore this file" in done.stderr
     assert not (tmp_path / "there").exists()
 
 
