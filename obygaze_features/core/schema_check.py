@@ -13,8 +13,8 @@
     document.require_schema("obygaze-film/1", "film")
     film = record_of(document, Film, "the film is not valid")
 
-The error lists one line a violation, such as `film.toml:3: year: must be int >= 1888, got 3` or
-`film.toml:4: titel: unknown key 'titel' (did you mean 'title'?)`. A description in
+The error lists one line a violation, such as `film.toml: year: must be int >= 1888, got 3` or
+`film.toml: titel: unknown key 'titel' (did you mean 'title'?)`. A description in
 `Meta(description=...)` says what a value must be; without one, msgspec does. Checks that need
 several keys come between:
 
@@ -163,18 +163,11 @@ class Document:
     maps key paths whose value is not from the file to where it is from, such as an option.
     """
 
-    def __init__(
-        self,
-        tree: Mapping[str, Any],
-        where: str,
-        *,
-        lines: Mapping[str, int] | None = None,
-    ) -> None:
+    def __init__(self, tree: Mapping[str, Any], where: str) -> None:
         self.tree = dict(tree)
         self.where = where
         self.violations = Violations(where)
         self.raise_if_any = self.violations.raise_if_any
-        self.lines = lines or {}
         self.overrides: Mapping[str, str] = {}
         self.unknown_keys: list[str] = []
 
@@ -203,7 +196,7 @@ class Document:
             if key_path == key or key.startswith(f"{key_path}."):
                 self.violations.add(None, None, message, source)
                 return
-        self.violations.add(self._line_of(key_path), None, f"{key_path}: {message}")
+        self.violations.add(None, None, f"{key_path}: {message}")
 
     def check(self, kind: type[T]) -> T | None:
         """Return the record of the file; None if it has violations, which are added."""
@@ -265,12 +258,6 @@ class Document:
             if problem:
                 self.add(key_path, f"{problem}, got {value!r}")
 
-    def _line_of(self, key_path: str) -> int | None:
-        """Return the line of the key, or of the innermost table around it that has one."""
-        while key_path and key_path not in self.lines:
-            key_path = key_path[: max(key_path.rfind("."), key_path.rfind("["), 0)]
-        return self.lines.get(key_path)
-
 
 def refuse_newer(tree: Any, kind: type, where: str) -> None:
     """Raise an error for a document that obygaze made if it has a field that `kind` lacks.
@@ -314,7 +301,7 @@ def read_toml(
         raise FixInput(f"not valid TOML: {error}", where=where, hint=hint) from error
     except RecursionError as error:
         raise FixInput("not valid TOML: nested too deeply", where=where) from error
-    return Document(tree, where, lines=line_numbers(toml))
+    return Document(tree, where)
 
 
 def read_json(data: bytes, where: str) -> Document:
@@ -328,28 +315,6 @@ def read_json(data: bytes, where: str) -> Document:
     if not isinstance(tree, dict):
         raise Corrupt(message, where=where)
     return Document(tree, where)
-
-
-def line_numbers(toml: str) -> dict[str, int]:
-    """Return the line of each table and key of a TOML file, by its key path."""
-    line_of: dict[str, int] = {}
-    rows: dict[str, int] = {}
-    section = ""
-    for line_number, line in enumerate(toml.splitlines(), start=1):
-        header = re.match(r"\s*(\[+)\s*([^\]]+?)\s*\]+", line)
-        key = re.match(r"\s*(\"[^\"]+\"|'[^']+'|[A-Za-z0-9_.-]+)\s*=", line)
-        if header:
-            section = re.sub(r"[\"']", "", header[2])
-            line_of.setdefault(section, line_number)
-            if header[1] == "[[":
-                rows[section] = rows.get(section, -1) + 1
-                section = f"{section}[{rows[section]}]"
-                line_of[section] = line_number
-        elif key:
-            name = re.sub(r"[\"']", "", key[1])
-            path = f"{section}.{name}" if section else name
-            line_of.setdefault(path, line_number)
-    return line_of
 
 
 def one_of(words: Iterable[str]) -> Meta:

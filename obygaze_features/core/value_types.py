@@ -1,6 +1,6 @@
 """The types of values on the command line: numbers, words from a list, several items in one word.
 
-An error says what the value must be: `must be a whole number from 1 to 1024, got 0`.
+An error says what the value must be: `must be a whole number, at least 1, got 0`.
 `usage_errors` puts the name of the option before it.
 """
 
@@ -36,16 +36,12 @@ class Number(click.ParamType[float]):
 
     @property
     def range(self) -> str:
-        """The range in words: `from 0 to 1`, `more than 0`, or "" for every number."""
-        has_least = self.least > -math.inf
-        has_most = self.most < math.inf
-        if has_least and has_most and not self.is_above:
-            return f"from {self.least:g} to {self.most:g}"
+        """The range in words: `at least 1, at most 64`, or "" for every number."""
         limits = []
-        if has_least:
+        if self.least > -math.inf:
             than = "more than" if self.is_above else "at least"
             limits.append(f"{than} {self.least:g}")
-        if has_most:
+        if self.most < math.inf:
             limits.append(f"at most {self.most:g}")
         return ", ".join(limits)
 
@@ -62,11 +58,9 @@ class Number(click.ParamType[float]):
         if is_within and math.isfinite(number):
             return number
         noun = "a whole number" if self.kind is int else "a number"
-        form = f" {self.range}" if self.range.startswith("from") else ""
-        if self.range and not form:
-            form = f", {self.range}"
+        expected = ", ".join(filter(None, (noun, self.range)))
         shown = repr(value) if math.isnan(number) else value
-        self.fail(f"must be {noun}{form}, got {shown}", param, ctx)
+        self.fail(f"must be {expected}, got {shown}", param, ctx)
 
 
 class OneOf(click.Choice[Any]):

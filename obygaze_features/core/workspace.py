@@ -10,7 +10,6 @@ from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, near, without_secrets
 from obygaze_features.core.file_names import check_new_name
-from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
 from obygaze_features.core.shell import shell_word
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -220,25 +219,10 @@ class Workspace:
         # A store that another one replaced is found by its path only.
         names = [one for one in self.names(kind) if ".before-" not in one]
         noun = kind.removesuffix("s")
+        hint = f"one of {few(names)}" if names else "obygaze ls, or -C WORKSPACE"
+        if kind == "manifests" and Path(name).exists():
+            hint = f"obygaze manifest import {shell_word(name)}"
         message = f"no {noun} called {name!r}{near(name, names)}"
-        hint = "obygaze ls, or -C WORKSPACE"
-        given = Path(name)
-        if kind == "manifests" and given.exists():
-            is_video = given.suffix.lower() in VIDEO_SUFFIXES
-            place = given.parent if is_video else given
-            hint = f"obygaze manifest import {shell_word(place)}"
-        elif (
-            kind == "manifests" and (self.folder("segments") / f"{name}.csv").is_file()
-        ):
-            message = f"{name} is a table of marks, not a manifest"
-            hint = (
-                f"obygaze manifest project {shell_word(name)} --clips MANIFEST -o NAME"
-            )
-        elif kind == "stores" and given.is_file():
-            message = f"{name} is a file, not a store"
-            hint = import_of_features(given) or "unpack it, if it is an archive"
-        elif names:
-            hint = f"one of {few(names)}"
         return NotFound(message, where=str(path), hint=hint)
 
     @staticmethod

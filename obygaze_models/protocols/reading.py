@@ -17,7 +17,6 @@ from obygaze_features.core.schema_check import Document, read_toml
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
     BadExpression,
-    compared_names,
     parse,
 )
 from obygaze_features.manifest.model import LEVELS
@@ -252,10 +251,9 @@ def _check_expression(document: Document, text: str, key_path: str) -> None:
     if not text:
         return
     try:
-        # What else is a column is known beside the manifest.
-        parse(text, columns=compared_names(text))
+        parse(text)
     except BadExpression as error:
-        reason = error.message.removeprefix("label expression, ")
+        reason = error.message.removeprefix("label expression: ")
         document.add(key_path, f"{reason}: {text}")
 
 

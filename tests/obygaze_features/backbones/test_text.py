@@ -140,7 +140,7 @@ def test_a_tower_that_does_not_find_the_end_of_texts_is_refused(tmp_path: Path) 
     ("text", "words"),
     [
         ("x =", "not valid TOML"),
-        (PROMPTS.replace("name", "title"), "here:3: title: unknown key"),
+        (PROMPTS.replace("name", "title"), "here: title: unknown key"),
         (
             PROMPTS.replace("a {} man", "a man"),
             "templates[0]: must be a text with one {}",

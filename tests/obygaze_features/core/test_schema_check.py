@@ -15,7 +15,6 @@ from obygaze_features.core.schema_check import (
     Document,
     Record,
     Sha256,
-    line_numbers,
     one_of,
     read_json,
     read_toml,
@@ -96,36 +95,36 @@ def test_a_whole_file_is_read() -> None:
         (
             "year =",
             "yaer =",
-            "f.toml:2: yaer: unknown key 'yaer' (did you mean 'year'?)",
+            "f.toml: yaer: unknown key 'yaer' (did you mean 'year'?)",
         ),
         (
             "1979",
             "1812",
-            "f.toml:2: year: must be int >= 1888, got 1812",
+            "f.toml: year: must be int >= 1888, got 1812",
         ),
-        ('"colour"', '"gray"', "f.toml:3: colour: must be one of grey, colour (did"),
-        ('["a", "b"]', '"a"', "f.toml:6: tags: must be array, got 'a'"),
+        ('"colour"', '"gray"', "f.toml: colour: must be one of grey, colour (did"),
+        ('["a", "b"]', '"a"', "f.toml: tags: must be array, got 'a'"),
         (
             'file = "a.csv"',
             'file = "a.csv"\nsha256 = "ab"',
-            "f.toml:10: sources[0].sha256: must be 64 hexadecimal digits, got 'ab'",
+            "f.toml: sources[0].sha256: must be 64 hexadecimal digits, got 'ab'",
         ),
         (
             "[[sources]]",
             "[sources]",
-            "f.toml:8: sources: must be array, got {",
+            "f.toml: sources: must be array, got {",
         ),
         (
             "Ripley",
             "ripley",
-            "f.toml:10: cast.ripley: must be str matching regex '^[A-Z]', got",
+            "f.toml: cast.ripley: must be str matching regex '^[A-Z]', got",
         ),
-        ("fps = 24", "fps = -1", "f.toml:13: rate.fps: must be float >= 0.0"),
-        ("fps = 24", f"fps = {10**400}", "f.toml:13: rate.fps: Number out of range"),
+        ("fps = 24", "fps = -1", "f.toml: rate.fps: must be float >= 0.0"),
+        ("fps = 24", f"fps = {10**400}", "f.toml: rate.fps: Number out of range"),
         (
             "lost = true",
             'kind = "shrt"',
-            "f.toml:7: kind: must be one of short, feature (did you mean 'short'?)",
+            "f.toml: kind: must be one of short, feature (did you mean 'short'?)",
         ),
     ],
 )
@@ -185,22 +184,6 @@ def test_the_schema_key_tells_other_files_from_other_versions() -> None:
 def test_what_is_not_toml(data: bytes, message: str) -> None:
     with pytest.raises(FixInput, match=message):
         read_toml(data, "f.toml")
-
-
-def test_line_numbers_follow_sections_rows_and_quoted_keys() -> None:
-    toml = "a = 1\n[b]\n'c d' = 2\n[[e]]\nf = 1\n[[e]]\nf = 2\n"
-    assert line_numbers(toml) == {
-        **{
-            "a": 1,
-            "b": 2,
-            "b.c d": 3,
-            "e": 4,
-            "e[0]": 4,
-            "e[0].f": 5,
-            "e[1]": 6,
-            "e[1].f": 7,
-        }
-    }
 
 
 def test_checks_of_several_keys_come_after_those_of_each_key() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.workspace import Workspace, is_url, last_part
 
 
@@ -124,11 +124,3 @@ def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(
         with pytest.raises(AlreadyThere, match=r"'films(\.toml)?' is there"):
             new("Films")
         assert new("films").stem == "films"
-
-
-def test_marks_that_are_named_as_a_manifest_are_called_what_they_are(workspace):
-    (workspace / "segments").mkdir()
-    (workspace / "segments" / "gaze.csv").touch()
-    with pytest.raises(NotFound, match="gaze is a table of marks") as caught:
-        Workspace(workspace).existing_manifest("gaze")
-    assert caught.value.hint == "obygaze manifest project gaze --clips MANIFEST -o NAME"
