@@ -224,9 +224,7 @@ def _expression(of: str, drawn: Manifest) -> Expression:
     for clip in drawn:
         concepts |= dict.fromkeys(clip.concepts)
     concepts = concepts or dict.fromkeys(concepts_of_papers())
-    expression = parse(
-        of, columns=drawn.columns, vocabulary=concepts, where=of, of_empty=None
-    )
+    expression = parse(of, vocabulary=concepts, where=of, of_empty=None)
     # Without levels, a clip without the concept looks like one that nobody judged.
     if expression.concepts and not any(is_labelled("level", c.values) for c in drawn):
         raise FixInput(

@@ -82,17 +82,13 @@ def video_path(clip: Clip | CutFilm, folder: str) -> str:
 
 
 def _windows_of(windows: Windows, folder: str) -> list[PlannedClip]:
-    video_of = {film.movie_id: video_path(film, folder) for film in windows.films}
+    rows = iter(windows)
     clips = []
-    for film, window in windows.numbered():
-        clip = PlannedClip(
-            windows.id_of(film, window),
-            film.movie_id,
-            video_of[film.movie_id],
-            window=window,
-            film=film,
-        )
-        clips.append(clip)
+    for film in windows.films:
+        video = video_path(film, folder)
+        for window in range(windows.grid.n_windows(film)):
+            ids = (next(rows).clip_id, film.movie_id)
+            clips.append(PlannedClip(*ids, video, window=window, film=film))
     return clips
 
 

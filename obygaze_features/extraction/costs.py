@@ -41,7 +41,6 @@ from obygaze_features.extraction.planning import (
 )
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clock
-from obygaze_features.manifest.times import long_clips
 from obygaze_features.video.pool import DecodePool
 
 # One clip is decoded for `plan`; so many are tried, in case some cannot be read.
@@ -247,9 +246,6 @@ def plan_extraction(
         )
         costs.append(cost)
     warnings = list(plan.notes)
-    long = long_clips(clips)
-    if long:
-        warnings.append(long)
     return Cost(
         manifest=plan.manifest,
         clips=len(plan.clips),

@@ -52,28 +52,12 @@ class WrittenWindows:
     def warnings(self) -> list[str]:
         """The films that have no window."""
         clips = self.manifest.clips
-        films = clips.films_without if isinstance(clips, Windows) else []
-        if not films:
+        films = clips.films if isinstance(clips, Windows) else ()
+        without = [one.movie_id for one in films if not self.grid.n_windows(one)]
+        if not without:
             return []
-        return [f"{count(len(films), 'film')} too short for a window: {few(films)}"]
-
-    @property
-    def notes(self) -> list[str]:
-        """The ends of films that are in no window, and beginnings without a picture."""
-        clips = self.manifest.clips
-        if not isinstance(clips, Windows):
-            return []
-        notes = []
-        for place, seconds in (
-            ("at the beginning, without a picture", clips.seconds_before),
-            ("at the end", clips.seconds_without),
-        ):
-            if seconds:
-                films = [
-                    f"{left_s:.3g} s of {film}" for film, left_s in seconds.items()
-                ]
-                notes.append(f"in no window, {place}: {few(films)}")
-        return notes
+        n_films = count(len(without), "film")
+        return [f"{n_films} too short for a window: {few(without)}"]
 
     def __str__(self) -> str:
         films = count(len(self.manifest.films), "film")

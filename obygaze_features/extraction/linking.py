@@ -23,7 +23,6 @@ def link_manifest(
     manifest: PathLike,
     folder: str | Path,
     *,
-    table: str | Path | None = None,
     workspace: PathLike | None = None,
 ) -> LinkReport:
     """Find the video of each clip under a folder.
@@ -40,25 +39,21 @@ def link_manifest(
     Args:
         manifest: The manifest, which is written anew with the videos.
         folder: The folder with the videos, in any structure.
-        table: A table with the file of each film whose file is named otherwise: columns movie_id
-            and video, a path in the folder.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest link obygaze12 /data/moviegraphs/clips
-        obygaze manifest link obygaze12 /data/films --table files.csv
         obygaze manifest link obygaze12 /data/films --json
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    report = link(before, Path(folder), table)
+    report = link(before, Path(folder))
     if not (report.by_name or report.by_time or report.ambiguous):
         raise NotFound(
             "no file matches a clip",
             where=str(folder),
-            hint="give the folder of the videos, named as the films or the clips are, or --table"
-            " FILE with the files of films; clips that are parts of films also need times, the"
-            " columns start_s and end_s",
+            hint="give the folder of the videos, named as the films or the clips are; clips that"
+            " are parts of films also need times, the columns start_s and end_s",
             details=[
                 f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
                 f"films: {few(before.films, SHOWN_CLIPS) or 'not stated'}",

@@ -40,10 +40,10 @@ from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.io import (
     MERGED,
     WRITTEN_SECONDS,
+    as_clips,
     as_id,
     ids_of_names,
 )
-from obygaze_features.manifest.listing import as_clips
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,

@@ -14,7 +14,7 @@ after.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from msgspec import structs
@@ -79,11 +79,6 @@ def annotations_of(
     return tuple(annotations)
 
 
-def _of_one(clip: Clip, person: str) -> Clip:
-    """Return a clip with the name of the person whose label it has."""
-    return replace(clip, extra={**clip.extra, "annotator": person})
-
-
 def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the words of each column with an order, from `weak,strong`."""
     orders = {}
@@ -110,17 +105,29 @@ def labelled(
         rule: The rule. Without one, people who differ are an error that names the rules.
         orders: The words of columns with an order, from the lowest, for `highest`.
     """
+    people = manifest.annotators
+    known = [AGREED, MAJORITY, HIGHEST, MEAN, *(BY + name for name in people)]
     chosen = rule or AGREED
-    _check_rule(chosen, manifest)
-    if not manifest.annotations:
+    if chosen not in known:
+        raise FixUsage(
+            f"unknown rule {chosen!r}{near(chosen, known)}",
+            where=manifest.name,
+            hint=f"one of {', '.join(known)}",
+        )
+    if not people:
         return manifest
     manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
     columns = columns_of_people(manifest)
-    _check_names(columns, manifest)
-    spelled = spelled_orders(orders or {}, manifest)
-    made = (*columns, DIFFERS)
-    of_clip = manifest.annotations_by_clip
-    clips = _clips_by_rule(manifest, chosen, spelled)
+    given = {name for one in manifest.annotations for name in one.concepts}
+    refuse_if(
+        [name for name in columns if name in given or "|" in name],
+        FixInput,
+        f"columns of annotators with a | or with the name of a concept that they gave: the column"
+        f" {DIFFERS} could not name it",
+        where=manifest.name,
+        hint="rename the column in the table",
+    )
+    clips = _by_rule(manifest, chosen, spelled_orders(orders or {}, manifest))
     differing = [clip for clip in clips if disputed(clip)]
     if differing and rule is None:
         raise FixInput(
@@ -128,54 +135,66 @@ def labelled(
             where=manifest.name,
             hint=WAYS_OF_RULES,
         )
-    kept = [name for name in manifest.columns if name not in made]
-    kept += [*columns, DIFFERS] if differing else columns
-    with_kept = []
-    for clip in clips:
-        cells = {name: clip.extra.get(name, "") for name in kept}
-        with_kept.append(replace(clip, extra=cells))
-    names = manifest.annotators
+    made = [*columns, DIFFERS] if differing else [*columns]
+    others = (*columns, DIFFERS)
+    kept = [name for name in manifest.columns if name not in others] + made
     annotations = manifest.annotations
-    if len(names) == 1:
+    if len(people) == 1:
         # What one person alone says is the label, which is hers.
         annotations = ()
         kept = [*dict.fromkeys((*kept, "annotator"))]
-        with_kept = [
-            _of_one(clip, names[0] if clip.clip_id in of_clip else "")
-            for clip in with_kept
+        of_clip = manifest.annotations_by_clip
+        clips = [
+            _with_cells(
+                clip, {"annotator": people[0] if clip.clip_id in of_clip else ""}
+            )
+            for clip in clips
         ]
-    note = f"{NOTE}{chosen} of {count(len(names), 'annotator')}: {', '.join(names)}"
+    filled = []
+    for clip in clips:
+        cells = {name: clip.extra.get(name, "") for name in kept}
+        filled.append(replace(clip, extra=cells))
+    note = f"{NOTE}{chosen} of {count(len(people), 'annotator')}: {', '.join(people)}"
     notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
     return replace(
         manifest,
         header=structs.replace(manifest.header, rule=chosen, notes=(*notes, note)),
-        clips=tuple(with_kept),
+        clips=tuple(filled),
         columns=tuple(kept),
         annotations=annotations,
     )
 
 
-def _clips_by_rule(
-    manifest: Manifest, rule: str, orders: Mapping[str, Sequence[str]]
+def _with_cells(clip: Clip, cells: Mapping[str, str]) -> Clip:
+    return replace(clip, extra={**clip.extra, **cells})
+
+
+def _by_rule(
+    manifest: Manifest, name: str, orders: Mapping[str, Sequence[str]]
 ) -> list[Clip]:
     """Return the clips with the labels that a rule makes, and with what it leaves open."""
-    used = _Rule(rule, orders, tuple(manifest.header.concepts))
-    made = (*columns_of_people(manifest), DIFFERS)
-    of_clip = manifest.annotations_by_clip
+    rule = Rule(name, tuple(manifest.header.concepts), orders)
     clips = []
     for clip in manifest.clips:
-        own = clip.extra
-        said = of_clip.get(clip.clip_id)
-        if said:
-            clip, own = used.label(clip, said)
-        cells = {name: own.get(name, "") for name in made}
-        clips.append(replace(clip, extra={**clip.extra, **cells}))
+        said = manifest.annotations_by_clip.get(clip.clip_id)
+        clips.append(rule.label(clip, said) if said else clip)
+    return clips
+
+
+def labels_of_person(manifest: Manifest, person: str) -> list[Clip]:
+    """Return the clips that a person annotated, with the labels of this person."""
+    rule = Rule(BY + person, tuple(manifest.header.concepts))
+    clips = []
+    for clip_id, said in manifest.annotations_by_clip.items():
+        if person in [one.annotator for one in said]:
+            clips.append(rule.label(manifest[clip_id], said))
     return clips
 
 
 def differing_clips(manifest: Manifest) -> list[Clip]:
     """Return the clips on which annotators differ."""
-    return [clip for clip in _clips_by_rule(manifest, AGREED, {}) if disputed(clip)]
+    said = replace(manifest, annotations=sorted_annotations(manifest.annotations))
+    return [clip for clip in _by_rule(said, AGREED, {}) if disputed(clip)]
 
 
 def how_they_differ(manifest: Manifest, differing: Sequence[Clip]) -> str:
@@ -225,31 +244,6 @@ def what_differs(clips: Iterable[Clip]) -> str:
     return few([f"{name} {n}" for name, n in n_clips.most_common()], 6)
 
 
-def _check_rule(rule: str, manifest: Manifest) -> None:
-    """Raise an error for an unknown rule, or a person who said nothing."""
-    people = [BY + name for name in manifest.annotators]
-    known = [AGREED, MAJORITY, HIGHEST, MEAN, *people]
-    if rule not in known:
-        raise FixUsage(
-            f"unknown rule {rule!r}{near(rule, known)}",
-            where=manifest.name,
-            hint=f"one of {', '.join(known)}",
-        )
-
-
-def _check_names(columns: Iterable[str], manifest: Manifest) -> None:
-    """Raise an error for columns whose names are not plain in the column `differs`."""
-    for column in columns:
-        is_concept = any(column in one.concepts for one in manifest.annotations)
-        if is_concept or "|" in column:
-            raise FixInput(
-                f"the column {column!r} of annotators has the name of a concept that they gave, or"
-                f" a |, and the column {DIFFERS} could not name it",
-                where=manifest.name,
-                hint="rename the column in the table",
-            )
-
-
 def spelled_orders(
     orders: Mapping[str, Sequence[str]], manifest: Manifest
 ) -> dict[str, list[str]]:
@@ -279,50 +273,55 @@ def spelled_order(
         FixInput: The order does not have a word. `?`, which says that a person could not tell, has
             no place in any order.
     """
-    words = {*said} - {"", UNKNOWN}
-    said_as = {word.lower(): word for word in words}
+    said_as = {word.lower(): word for word in {*said} - {"", UNKNOWN}}
     spelled = [said_as.get(word.lower(), word) for word in order]
-    others = sorted(words.difference(spelled))
+    others = sorted({*said_as.values()}.difference(spelled))
     if others:
-        more = shell_word(f"{column}={','.join([*order, others[0]])}")
         refuse_if(
             others,
             FixInput,
             f"the order of {column} does not have these words",
             where=where,
-            hint=f"--order {more} if it is the highest; if it says that a person could not tell,"
-            f" import the marks with --word {shell_word(f'{others[0]}={UNKNOWN}')}",
+            hint="add them to --order; one that says that a person could not tell is imported with"
+            f" --word {shell_word(f'{others[0]}={UNKNOWN}')}",
         )
     return spelled
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """A rule that makes one label of what people said of a clip."""
+class Rule:
+    """A rule that makes one label of what people said of a clip.
+
+    Attributes:
+        name: The rule.
+        vocabulary: The concepts in their order.
+        orders: The words of columns with an order, from the lowest.
+    """
 
     name: str
-    orders: Mapping[str, Sequence[str]]
-    concepts: Sequence[str]
+    vocabulary: Sequence[str]
+    orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def label(
-        self, clip: Clip, said: Sequence[Annotation]
-    ) -> tuple[Clip, dict[str, str]]:
-        """Return a clip with its level and concepts, and its cells in the other columns."""
-        columns = said[0].own
-        if self.name.startswith(BY):
-            said = [one for one in said if BY + one.annotator == self.name]
-        cells = {"level": [one.level for one in said]}
-        for column in columns:
-            cells[column] = [one.own[column] for one in said]
-        values = {column: self._value(column, cells[column]) for column in cells}
+    def label(self, clip: Clip, said: Sequence[Annotation]) -> Clip:
+        """Return a clip with its label, and with what people differ on."""
+        heard = self._heard(said)
+        values = {"level": self._value("level", [one.level for one in heard])}
+        for column in said[0].own:
+            values[column] = self._value(column, [one.own[column] for one in heard])
         left_open = [column for column, value in values.items() if value is None]
         own = {column: value or "" for column, value in values.items()}
         level = own.pop("level")
-        concepts, disputed_concepts = self._concepts(said, level)
+        concepts, disputed_concepts = self.concepts(said, level)
         # People always write different comments.
-        left_open = [name for name in left_open if name != COMMENT]
-        own[DIFFERS] = "|".join(left_open + disputed_concepts)
-        return replace(clip, level=level, concepts=concepts), own
+        left_open = [name for name in left_open if name != COMMENT] + disputed_concepts
+        labelled_clip = replace(clip, level=level, concepts=concepts)
+        return _with_cells(labelled_clip, {**own, DIFFERS: "|".join(left_open)})
+
+    def _heard(self, said: Sequence[Annotation]) -> Sequence[Annotation]:
+        """Return what the people said whom the rule asks: one person, or all."""
+        if not self.name.startswith(BY):
+            return said
+        return [one for one in said if BY + one.annotator == self.name]
 
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
         """Return the value of a column, "" where nobody gave one; None where people differ."""
@@ -337,38 +336,32 @@ class _Rule:
             return cell_of[word] if n > n_of_next else None
         if self.name == HIGHEST and order:
             return cell_of[max(words, key=order.index)]
-        numbers = [
-            number for number in map(number_of_cell, given) if number is not None
-        ]
+        numbers = [n for n in map(number_of_cell, given) if n is not None]
         if self.name == MEAN and len(numbers) == len(given):
             return plain_value(repr(fmean(numbers)), column)
         return None
 
-    def _concepts(
-        self, said: Iterable[Annotation], level: str
+    def concepts(
+        self, said: Sequence[Annotation], level: str
     ) -> tuple[tuple[str, ...], list[str]]:
         """Return the concepts of a clip, and those that people left open.
 
         Each concept is decided alone, by those who gave the clip a level or a concept; for the
         highest level, by those who gave this level.
         """
-        labels = [one for one in said if one.level or one.concepts]
+        labels = [one for one in self._heard(said) if one.level or one.concepts]
         if self.name == HIGHEST and level:
             labels = [one for one in labels if one.level == level]
-        n_of: Counter[str] = Counter()
-        for one in labels:
-            n_of.update(one.concepts)
+        n_of = Counter(name for one in labels for name in one.concepts)
         kept = []
         left_open = []
-        for concept in sorted(n_of, key=self.concepts.index):
-            n = n_of[concept]
-            n_others = len(labels) - n
-            if not n_others or self.name == HIGHEST:
+        for concept in sorted(n_of, key=self.vocabulary.index):
+            lead = 2 * n_of[concept] - len(labels)
+            is_decided = self.name == HIGHEST or n_of[concept] == len(labels)
+            if is_decided or (self.name == MAJORITY and lead > 0):
                 kept.append(concept)
-            elif self.name != MAJORITY or n == n_others:
+            elif self.name != MAJORITY or lead == 0:
                 left_open.append(concept)
-            elif n > n_others:
-                kept.append(concept)
         return tuple(kept), left_open
 
 

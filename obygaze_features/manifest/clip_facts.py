@@ -7,7 +7,7 @@ to the millisecond. Nothing else compares films or spans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -27,6 +27,8 @@ from obygaze_features.manifest.spans import (
 )
 
 SHOWN = 3
+# How far the numbers of one clip may differ.
+MOST_APART = (MILLISECOND_S, MILLISECOND_S, 0.0, 0.0, 0.0)
 
 Texts = npt.NDArray[np.str_]
 Floats = npt.NDArray[np.float64]
@@ -40,17 +42,13 @@ class ClipFacts:
     Attributes:
         clip_ids: The ids.
         movie_ids: The films; "" where none is stated.
-        start_s: The starts in their videos, in seconds; NaN where none is stated.
-        end_s: The ends in their videos.
-        frames: The first and the last frame in their films, and the frame rate [clips, 3]; NaN
-            where they are not stated.
+        numbers: Start and end in the video in seconds, the first and the last frame in the film,
+            and the frame rate [clips, 5]; NaN where they are not stated.
     """
 
     clip_ids: Texts
     movie_ids: Texts
-    start_s: Floats
-    end_s: Floats
-    frames: Floats
+    numbers: Floats
 
     @classmethod
     def of(
@@ -64,13 +62,15 @@ class ClipFacts:
         """Return columns; None, also for a whole column, where nothing is stated."""
         ids = np.array(clip_ids if isinstance(clip_ids, np.ndarray) else [*clip_ids])
         films = [""] * len(ids) if movie_ids is None else [f or "" for f in movie_ids]
-        return cls(
-            ids.astype(np.str_),
-            np.array(films, dtype=np.str_),
-            _seconds(start_s, len(ids)),
-            _seconds(end_s, len(ids)),
-            _frames(frames, len(ids)),
-        )
+        numbers = np.full((len(ids), 5), np.nan)
+        for place, times in enumerate((start_s, end_s)):
+            if times is not None:
+                numbers[:, place] = np.array([*times], dtype=np.float64)
+        for place, span in enumerate(frames or ()):
+            if span is not None:
+                rate = np.nan if span.rate is None else float(span.rate)
+                numbers[place, 2:] = span.first, span.last, rate
+        return cls(ids.astype(np.str_), np.array(films, dtype=np.str_), numbers)
 
     @classmethod
     def of_clips(cls, clips: Sequence[Clip]) -> Self:
@@ -97,26 +97,30 @@ class ClipFacts:
     def __len__(self) -> int:
         return len(self.clip_ids)
 
-    def some(self, places: Places) -> Self:
+    def some(self, places: Places | npt.NDArray[np.bool_]) -> Self:
         """Return some rows."""
-        return type(self)(
-            self.clip_ids[places],
-            self.movie_ids[places],
-            self.start_s[places],
-            self.end_s[places],
-            self.frames[places],
-        )
+        ids = self.clip_ids[places]
+        return type(self)(ids, self.movie_ids[places], self.numbers[places])
+
+    @property
+    def start_s(self) -> Floats:
+        """The starts in their videos."""
+        return self.numbers[:, 0]
+
+    @property
+    def end_s(self) -> Floats:
+        """The ends in their videos."""
+        return self.numbers[:, 1]
 
     @property
     def have_frames(self) -> npt.NDArray[np.bool_]:
         """For each clip whether its first and last frame are stated."""
-        is_missing = np.isnan(self.frames[:, :2])
-        return np.asarray(~is_missing.any(axis=1), dtype=np.bool_)
+        return np.asarray(np.isfinite(self.numbers[:, 2:4]).all(axis=1))
 
     @property
     def frame_columns(self) -> dict[str, list[str]]:
         """The columns of a table that state the frames: what `of_cells` reads."""
-        cells = [_frame_cells(frames) for frames in self.frames.tolist()]
+        cells = [_frame_cells(frames) for frames in self.numbers[:, 2:].tolist()]
         return {
             column: [of_clip[place] for of_clip in cells]
             for place, column in enumerate((*FRAMES, RATE_COLUMN))
@@ -135,21 +139,6 @@ def _seconds_of(row: Mapping[str, str], column: str) -> float | None:
     return number
 
 
-def _seconds(times: Iterable[float | None] | None, n: int) -> Floats:
-    if times is None:
-        return np.full(n, np.nan)
-    return np.array([np.nan if t is None else t for t in times], dtype=np.float64)
-
-
-def _frames(spans: Iterable[FrameSpan | None] | None, n: int) -> Floats:
-    frames = np.full((n, 3), np.nan)
-    for place, span in enumerate(spans or ()):
-        if span is not None:
-            rate = np.nan if span.rate is None else float(span.rate)
-            frames[place] = span.first, span.last, rate
-    return frames
-
-
 def _frame_cells(frames: Sequence[float]) -> tuple[str, str, str]:
     """Return the cells that state a first and a last frame and a rate; NaN is an empty one."""
     first, last, frames_per_s = frames
@@ -161,12 +150,9 @@ def _frame_cells(frames: Sequence[float]) -> tuple[str, str, str]:
 
 def places_of(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Places:
     """Return where each id stands among others; -1 where it does not."""
-    place_of = {
-        clip_id: place for place, clip_id in enumerate(np.asarray(in_ids).tolist())
-    }
-    return np.array(
-        [place_of.get(one, -1) for one in np.asarray(ids).tolist()], dtype=np.int64
-    )
+    place_of = {one: place for place, one in enumerate(np.asarray(in_ids).tolist())}
+    places = [place_of.get(one, -1) for one in np.asarray(ids).tolist()]
+    return np.array(places, dtype=np.int64)
 
 
 def differing(ours: ClipFacts, theirs: ClipFacts) -> npt.NDArray[np.bool_]:
@@ -174,21 +160,13 @@ def differing(ours: ClipFacts, theirs: ClipFacts) -> npt.NDArray[np.bool_]:
     have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
     other_films = have_films & (ours.movie_ids != theirs.movie_ids)
     # What is not stated is NaN, which is not more than anything.
-    other_frames = (np.abs(ours.frames - theirs.frames) > 0).any(axis=1)
-    other_starts = np.abs(ours.start_s - theirs.start_s) > MILLISECOND_S
-    other_ends = np.abs(ours.end_s - theirs.end_s) > MILLISECOND_S
-    have_frames = ours.have_frames & theirs.have_frames
-    other_spans = np.where(have_frames, other_frames, other_starts | other_ends)
+    are_apart = np.abs(ours.numbers - theirs.numbers) > MOST_APART
+    other_spans = np.where(
+        ours.have_frames & theirs.have_frames,
+        are_apart[:, 2:].any(axis=1),
+        are_apart[:, :2].any(axis=1),
+    )
     return np.asarray(other_films | other_spans, dtype=np.bool_)
-
-
-def n_by_ids(ours: ClipFacts, theirs: ClipFacts) -> int:
-    """Return how many pairs of rows only their ids hold together: no fact is stated by both."""
-    have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
-    have_starts = ~np.isnan(ours.start_s - theirs.start_s)
-    have_ends = ~np.isnan(ours.end_s - theirs.end_s)
-    have_frames = ours.have_frames & theirs.have_frames
-    return int((~(have_films | have_starts | have_ends | have_frames)).sum())
 
 
 def require_same(
@@ -209,24 +187,23 @@ def require_same(
         hint: What to do.
 
     Returns:
-        How many pairs only their ids hold together.
+        How many pairs only their ids hold together: no fact is stated by both.
     """
     differ = np.flatnonzero(differing(ours, theirs))
-    if not len(differ):
-        return n_by_ids(ours, theirs)
-    examples = [_difference(ours, theirs, place) for place in differ[:SHOWN].tolist()]
-    first, second = names
-    are_not = "is not"
-    under = "id"
-    if len(differ) > 1:
-        are_not = "are not"
-        under = "ids"
-    raise Mismatch(
-        f"{count(len(differ), 'clip')} of {first} {are_not} what {second} has under the same"
-        f" {under}: {'; '.join(examples)}",
-        where=where,
-        hint=hint,
-    )
+    if len(differ):
+        examples = [_difference(ours, theirs, place) for place in differ[:SHOWN]]
+        first, second = names
+        are_not = "is not" if len(differ) == 1 else "are not"
+        raise Mismatch(
+            f"{count(len(differ), 'clip')} of {first} {are_not} what {second} has under the same"
+            f" {'id' if len(differ) == 1 else 'ids'}: {'; '.join(examples)}",
+            where=where,
+            hint=hint,
+        )
+    have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
+    # A rate alone is no fact of a clip.
+    have_both = ~np.isnan((ours.numbers - theirs.numbers)[:, :4])
+    return int((~(have_films | have_both.any(axis=1))).sum())
 
 
 def require_same_shared(
@@ -246,7 +223,7 @@ def require_same_shared(
 
 
 def completed(ours: ClipFacts, theirs: ClipFacts) -> ClipFacts:
-    """Return rows with the times and frames that only another source states of the same clips.
+    """Return rows with the films, times and frames that only another source states of the clips.
 
     Where both state a film or a span that differs, nothing is taken.
     """
@@ -254,18 +231,15 @@ def completed(ours: ClipFacts, theirs: ClipFacts) -> ClipFacts:
     shared = np.flatnonzero(places >= 0)
     there = theirs.some(places[shared])
     is_same = ~differing(ours.some(shared), there)
-    made = replace(
-        ours,
-        start_s=ours.start_s.copy(),
-        end_s=ours.end_s.copy(),
-        frames=ours.frames.copy(),
-    )
-    for mine, other in ((made.start_s, there.start_s), (made.end_s, there.end_s)):
-        is_new = is_same & np.isnan(mine[shared])
-        mine[shared[is_new]] = other[is_new]
-    is_new = is_same & ~made.have_frames[shared]
-    made.frames[shared[is_new]] = there.frames[is_new]
-    return made
+    shared = shared[is_same]
+    there = there.some(is_same)
+    films = ours.movie_ids.astype(np.object_)
+    films[shared] = np.where(films[shared] == "", there.movie_ids, films[shared])
+    numbers = ours.numbers.copy()
+    is_new = np.isnan(numbers[shared])
+    is_new[:, 2:] &= ~ours.have_frames[shared, None]
+    numbers[shared] = np.where(is_new, there.numbers, numbers[shared])
+    return ClipFacts(ours.clip_ids, films.astype(np.str_), numbers)
 
 
 def _difference(ours: ClipFacts, theirs: ClipFacts, place: int) -> str:
@@ -274,19 +248,14 @@ def _difference(ours: ClipFacts, theirs: ClipFacts, place: int) -> str:
     films = str(ours.movie_ids[place]), str(theirs.movie_ids[place])
     if all(films) and films[0] != films[1]:
         return f"{name!r} is of the film {films[0]!r} and of {films[1]!r}"
-    span_of = _span
-    if ours.have_frames[place] and theirs.have_frames[place]:
-        span_of = _counted
-    return f"{name!r} is {span_of(ours, place)} and {span_of(theirs, place)}"
+    in_frames = bool(ours.have_frames[place] and theirs.have_frames[place])
+    spans = [_span(one.numbers[place].tolist(), in_frames) for one in (ours, theirs)]
+    return f"{name!r} is {' and '.join(spans)}"
 
 
-def _counted(facts: ClipFacts, place: int) -> str:
-    first, last, rate = _frame_cells(facts.frames[place].tolist())
-    at_rate = f" at {rate} per second" if rate else ""
-    return f"the frames {first} to {last}{at_rate}"
-
-
-def _span(facts: ClipFacts, place: int) -> str:
-    times = [facts.start_s[place], facts.end_s[place]]
-    start, end = ["?" if np.isnan(time) else f"{time:.10g} s" for time in times]
-    return f"{start} to {end}"
+def _span(numbers: Sequence[float], in_frames: bool) -> str:
+    if in_frames:
+        first, last, rate = _frame_cells(numbers[2:])
+        at_rate = f" at {rate} per second" if rate else ""
+        return f"the frames {first} to {last}{at_rate}"
+    return " to ".join("?" if np.isnan(t) else f"{t:.10g} s" for t in numbers[:2])

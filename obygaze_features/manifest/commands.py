@@ -62,13 +62,12 @@ COMMANDS = {
         "obygaze_features.extraction.linking:link_manifest",
         {
             "folder": Option(exists="folder"),
-            "table": Option(metavar="PATH"),
         },
     ),
     "folds": Command(
         "obygaze_features.manifest.folds:assign_folds",
         {
-            "k": Option("-k --folds", shown_default="5"),
+            "k": Option("-k --folds"),
         },
     ),
 }

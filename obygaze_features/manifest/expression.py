@@ -24,8 +24,8 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.file_names import printable_line
@@ -41,7 +41,7 @@ MAX_LENGTH = 2000
 MAX_DEPTH = 40
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 ZEROS_BEFORE = re.compile(r"^(-?)0+(?=\d)")
-NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]*"|'[^']*'""")
+NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]+"|'[^']+'""")
 CONCEPTS = ("concept", "concepts")  # two names of one column
 # The columns of ids, names and whole sentences: a number in them is a name, as 007 is.
 OF_NAMES = (
@@ -55,24 +55,21 @@ ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.GtE: operator.ge,
 }
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
-# What is between two tests, and a test of which the name may lack quotes.
-_BETWEEN_TESTS = re.compile(r"\s+(?:and|or)\s+", re.IGNORECASE)
+# A test, up to its sign: what is before it may be a column whose name lacks quotes.
 _TEST = re.compile(
-    r"\s*(?:(?:not\s|\()\s*)*(.+?)"
-    r"\s*(?:(?<=\s)(?:not in|in)(?=[\s{\[(])|[=!<>]=|[=<>])\s*"
-    r"(?:\{[^{}]*\}|[^{}()=<>]+?)[\s)]*"
+    r"(?:^|\s(?:and|or)\s)\s*(?:not\s|\(|\s)*((?:(?!\s(?:and|or)\s)[^=!<>])+?)"
+    r"\s*(?:\s(?:not in|in)(?=[\s{\[(])|[=!<>]=|[=<>])"
 )
 HINT = (
     "write == in place of =, several values in braces, and quotes around what has blanks or other"
     " signs than letters and _, or begins with a digit:"
     ' level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
 )
-
 HINT_OF_NUMBERS = "<, <=, > and >= compare numbers such as 3 and 2.5; == any words"
 
 
 class BadExpression(FixInput):
-    """An invalid expression; the message names the column and shows it."""
+    """An invalid expression."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,6 @@ class Expression:
 def parse(
     text: str,
     *,
-    columns: Collection[str] = (),
     vocabulary: Collection[str] | None = None,
     where: str | None = None,
     of_empty: bool | None = False,
@@ -103,29 +99,17 @@ def parse(
 
     Args:
         text: The expression.
-        columns: The known columns: only where the text cannot be read as it is, quotes are put
-            around those that need some, and it is read again.
         vocabulary: The known concepts; another one is an error.
         where: What an error names as its place.
         of_empty: What a comparison with an empty cell gives. None, not known, makes the whole
             expression not known, unless it holds or fails whatever the cell would be.
     """
-    parser = _Parser(re.sub(r"\s", " ", text), where, of_empty)
+    parser = _Parser(re.sub(r"\s", " ", text).strip(), where, of_empty)
     if vocabulary is not None:
         parser.allowed |= dict.fromkeys(CONCEPTS, vocabulary)
-    try:
-        condition = parser.parse()
-    except BadExpression:
-        written = _with_quoted_columns(text, columns)
-        if written != text:
-            with suppress(BadExpression):
-                return parse(
-                    written, vocabulary=vocabulary, where=where, of_empty=of_empty
-                )
-        raise
     return Expression(
         text,
-        condition,
+        parser.parse(),
         dict(parser.values),
         tuple(parser.compared),
         tuple(parser.concepts),
@@ -133,23 +117,9 @@ def parse(
     )
 
 
-def _with_quoted_columns(text: str, columns: Collection[str]) -> str:
-    """Return an expression with quotes around those of some columns that need quotes."""
-    names = [name for name in columns if quoted_word(name) != name]
-    names.sort(key=len, reverse=True)
-    parts = [QUOTED.pattern]
-    parts += (rf"(?<!\w){re.escape(name)}(?!\w)" for name in names)
-
-    def written(found: re.Match[str]) -> str:
-        return quoted_word(found[0]) if found[0] in names else found[0]
-
-    return re.sub("|".join(parts), written, text)
-
-
 def compared_names(text: str) -> list[str]:
     """Return what is before the sign of each test: a column, if it is one."""
-    tests = map(_TEST.fullmatch, _BETWEEN_TESTS.split(text))
-    return [test[1] for test in tests if test is not None]
+    return _TEST.findall(text)
 
 
 def is_labelled(column: str, values_of: Values) -> bool:
@@ -186,7 +156,6 @@ class _Parser:
         self.text = text
         self.where = where
         self.of_empty = of_empty
-        self.n_blanks = len(text) - len(text.lstrip())
         self.allowed: dict[str, Collection[str]] = {"level": LEVELS}
         self.values: dict[str, list[str]] = defaultdict(list)
         self.compared: dict[str, None] = {}
@@ -195,35 +164,29 @@ class _Parser:
 
     def parse(self) -> Condition:
         if len(self.text) > MAX_LENGTH:
-            raise self.error(f"at most {MAX_LENGTH} characters are allowed", MAX_LENGTH)
+            self.refuse(f"at most {MAX_LENGTH} characters are allowed")
         if "\\" in self.text:
-            raise self.error("a backslash is not allowed", self.text.index("\\"))
-        outside_quotes = QUOTED.sub(lambda match: " " * len(match[0]), self.text)
-        if "#" in outside_quotes:
+            self.refuse("a backslash is not allowed")
+        if "#" in QUOTED.sub("", self.text):
             # Python would take the rest of the line for a comment.
-            problem = "# is not allowed outside quotes"
-            raise self.error(problem, outside_quotes.index("#"))
+            self.refuse("# is not allowed outside quotes")
         try:
-            tree = ast.parse(self.text.strip(), mode="eval")
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-            offset = (getattr(error, "offset", None) or 1) - 1
-            raise self.error(
-                "the expression is not complete or not valid", offset
-            ) from None
+            tree = ast.parse(self.text, mode="eval")
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            self.refuse("the expression is not complete or not valid")
         return self.condition(tree.body, MAX_DEPTH)
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
         if not depth:
-            raise self.error_at(f"nested deeper than {MAX_DEPTH}", node)
+            self.refuse(f"nested deeper than {MAX_DEPTH}")
         match node:
             case ast.BoolOp(op, parts):
                 conditions = [self.condition(part, depth - 1) for part in parts]
                 return joined(conditions, decisive=isinstance(op, ast.Or))
             case ast.UnaryOp(ast.Not(), part):
                 return negated(self.condition(part, depth - 1))
-            case ast.Tuple([_, second, *_]):
-                problem = "commas are for values in braces; 2,5 is written as 2.5"
-                raise self.error_at(problem, second, HINT)
+            case ast.Tuple():
+                self.refuse("commas are for values in braces; 2,5 is written as 2.5")
             case ast.Compare(column, [ast.Eq() | ast.NotEq() as op], [value]):
                 condition = self.has(column, [value])
             case ast.Compare(column, [ast.In() | ast.NotIn() as op], [ast.Set(values)]):
@@ -234,30 +197,25 @@ class _Parser:
                 return self.is_beyond(column, ORDERS[type(op)], value)
             case _:
                 return self.has(node, [])
-        return (
-            negated(condition) if isinstance(op, ast.NotEq | ast.NotIn) else condition
-        )
+        is_negative = isinstance(op, ast.NotEq | ast.NotIn)
+        return negated(condition) if is_negative else condition
 
     def has(self, column: ast.expr, values: Sequence[ast.expr]) -> Condition:
         """Return the condition that a column has one of these values, or without them any value."""
         name = self.name(column)
         wanted = [self.name(value) for value in values]
-        if "" in wanted and self.of_empty is not None:
-            is_empty = negated(self.has(column, []))
-            others = [value for value in values if self.name(value)]
-            if not others:
-                return is_empty
-            return joined([is_empty, self.has(column, others)], decisive=True)
         allowed = self.allowed.get(name)
-        for value, word in zip(values, wanted, strict=True):
+        for word in wanted:
             if allowed is not None and word not in allowed:
-                raise self.unknown_value(name, word, allowed, value)
+                level = canonical_level(word) if name == "level" else None
+                meant = near(level or word, allowed)
+                meant = meant or f"; known: {', '.join(allowed)}"
+                self.refuse(f"unknown {name} {word!r}{meant}")
         if name in CONCEPTS:
             self.concepts.update(dict.fromkeys(wanted or self.allowed.get(name, ())))
         if not wanted:
             if self.of_empty is None and name not in ("level", *CONCEPTS):
-                problem = f"a column alone is no label: write {name} == VALUE"
-                raise self.error_at(problem, column)
+                self.refuse(f"a column alone is no label: write {name} == VALUE")
             return self.compares(name, bool)
         if allowed is None:
             self.values[name] += wanted
@@ -274,11 +232,7 @@ class _Parser:
         name = self.name(column)
         word = self.name(value)
         if not NUMBER.fullmatch(word):
-            problem = f"expected a number, got {word!r}"
-            with_point = word.replace(",", ".")
-            if NUMBER.fullmatch(with_point):
-                problem += f": write {with_point}"
-            raise self.error_at(problem, value, HINT_OF_NUMBERS)
+            self.refuse(f"expected a number, got {word!r}", HINT_OF_NUMBERS)
         limit = float(word)
         self.numbers[name] = None
 
@@ -310,43 +264,20 @@ class _Parser:
 
     def name(self, node: ast.expr) -> str:
         """Return the column or value that a node of the tree stands for."""
-        word = ast.get_source_segment(self.text.strip(), node) or ""
+        word = ast.get_source_segment(self.text, node) or ""
         if isinstance(node, ast.Name):
             return word  # also with accents that are signs of their own
         is_word = isinstance(node, ast.Constant | ast.UnaryOp)
-        if is_word and NAME.fullmatch(word):
-            return word[1:-1] if word[0] in "\"'" else word
-        problem = (
-            "expected a column or a value: letters, digits and _, or text in quotes"
-        )
-        if not re.search("[\"']", word):
-            problem += f" such as '{word}'"
-        raise self.error_at(problem, node)
+        if not (is_word and NAME.fullmatch(word)):
+            self.refuse(
+                "expected a column or a value: letters, digits and _, or text in quotes, got"
+                f" {word!r}"
+            )
+        return word[1:-1] if word[0] in "\"'" else word
 
-    def unknown_value(
-        self, name: str, word: str, allowed: Collection[str], node: ast.expr
-    ) -> BadExpression:
-        """Return the error of a word that is no level, or no concept."""
-        meant = near(word, allowed) or f"; known: {', '.join(allowed)}"
-        level = canonical_level(word) if name == "level" else None
-        if level is not None:
-            meant = f" (did you mean {level!r}?)"
-        return self.error_at(f"unknown {name} {word!r}{meant}", node)
-
-    def error_at(self, problem: str, node: ast.expr, hint: str = "") -> BadExpression:
-        """Return an error whose caret is under a node of the tree, which counts in bytes."""
-        before = self.text.strip().encode()[: node.col_offset]
-        return self.error(problem, len(before.decode()), hint)
-
-    def error(self, problem: str, offset: int, hint: str = "") -> BadExpression:
-        """Return an error that shows the expression with a caret under the column."""
-        column = min(offset + self.n_blanks, len(self.text.rstrip()))
-        return BadExpression(
-            f"label expression, column {column + 1}: {problem}",
-            where=self.where or self.text,
-            hint=hint or HINT,
-            details=[self.text, " " * column + "^"],
-        )
+    def refuse(self, problem: str, hint: str = HINT) -> NoReturn:
+        where = self.where or self.text
+        raise BadExpression(f"label expression: {problem}", where=where, hint=hint)
 
 
 def quoted_word(word: str) -> str:

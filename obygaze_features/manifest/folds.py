@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import count, plural, table
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.io import (
     manifest_path,
@@ -34,8 +33,9 @@ from obygaze_features.manifest.stats import FoldStats, compute_stats
 IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
 Folds = dict[str, int]
-Kind = Literal["grouped", "leave-one-film-out"]
 
+# The split of a manifest that this module makes.
+SPLIT = "grouped"
 OUTSIDE = -1
 N_RESTARTS = 8
 MAX_SWAP_GROUPS = 400
@@ -43,22 +43,12 @@ MAX_SWAP_GROUPS = 400
 
 def grouped(manifest: Manifest, k: int) -> Folds:
     """Return k folds of whole films, as even in every annotation level as whole films allow."""
-    films = _films_of(manifest, k)
-    levels = [clip.level for clip in manifest]
-    return _by_id(manifest, grouped_folds(films, levels, k, seed=0))
-
-
-def leave_one_film_out(manifest: Manifest) -> Folds:
-    """Return one fold for each film, in the order of their ids."""
-    return _by_id(manifest, folds_by_group(_films_of(manifest, 2)))
-
-
-def _films_of(manifest: Manifest, n_folds: int) -> list[str]:
-    """Return the film of each clip; an error where these make no folds."""
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name)
-    _check_folds(n_folds, len(manifest.films), "film", FixUsage)
-    return films
+    _check_folds(k, len(manifest.films), "film", FixUsage)
+    levels = [clip.level for clip in manifest]
+    folds = grouped_folds(films, levels, k, seed=0)
+    return dict(zip(manifest.clip_ids, folds.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -68,89 +58,59 @@ class SplitReport:
     Levels are counted in the view of the manifest.
     """
 
-    split: str
     folds: Mapping[int, FoldStats]
     view: str
+    split: str = SPLIT
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts of each fold."""
         return asdict(self)
 
     def __str__(self) -> str:
-        rows = [
-            (fold, stats.clips, stats.positive) for fold, stats in self.folds.items()
-        ]
-        headers = ("fold", "clips", f"S, {view_words(self.view)}")
-        return table(headers, rows)
+        rows = [(fold, one.clips, one.positive) for fold, one in self.folds.items()]
+        return table(("fold", "clips", f"S, {view_words(self.view)}"), rows)
 
     @property
     def notes(self) -> list[str]:
         """How a run takes these folds."""
         return [
             "to run with these folds: obygaze run PROTOCOL --set splits.kind=published"
-            f" --set splits.folds=0 and for each task --set"
-            f" {shell_word(f'tasks.TASK.folds={self.split}')}"
+            f" --set splits.folds=0 and for each task --set tasks.TASK.folds={SPLIT}"
         ]
 
 
 def assign_folds(
     manifest: PathLike,
     *,
-    kind: Literal["grouped", "leave-one-film-out"] = "grouped",
-    k: int | None = None,
+    k: int = 5,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SplitReport:
-    """Assign each film, with all its clips, to one fold.
+    """Assign each film, with all its clips, to one fold: the split `grouped`.
 
     A clip has the same fold in every task, so that no task trains on another's test clips. `obygaze
     manifest join` adds folds of your own: a column fold:NAME of a table of clips.
 
     Args:
         manifest: The manifest, which is written anew with the split.
-        kind: How clips are assigned to folds.
-        k: Number of folds of the kind grouped; leave-one-film-out has one for each film.
-        force: Replace the folds of this kind that the manifest has.
+        k: Number of folds.
+        force: Replace the folds that this command has made before.
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze manifest folds obygaze12 --kind grouped -k 6
-        obygaze manifest folds obygaze12 --kind leave-one-film-out
+        obygaze manifest folds obygaze12 -k 6
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    fold_of_clip = _folds_of_kind(before, kind, k)
-    if kind in before.folds and not force:
+    fold_of_clip = grouped(before, k)
+    if SPLIT in before.folds and not force:
         raise AlreadyThere(
-            f"{manifest} already has {kind} folds", hint="replace them with --force"
+            f"{manifest} already has {SPLIT} folds", hint="replace them with --force"
         )
     cells = {clip: str(fold) for clip, fold in fold_of_clip.items()}
-    after = before.with_column(FOLD_PREFIX + kind, cells)
+    after = before.with_column(FOLD_PREFIX + SPLIT, cells)
     update_manifest(before, after, path)
-    return SplitReport(
-        split=kind,
-        folds=compute_stats(after).folds[kind],
-        view=after.header.view,
-    )
-
-
-def _folds_of_kind(manifest: Manifest, kind: Kind, k: int | None) -> Folds:
-    if kind == "grouped":
-        return grouped(manifest, 5 if k is None else k)
-    if kind == "leave-one-film-out":
-        if k is not None:
-            raise FixUsage(
-                f"leave-one-film-out has a fold for each film, not {k} folds",
-                hint="leave out -k, or --kind grouped",
-            )
-        return leave_one_film_out(manifest)
-    raise FixUsage(
-        f"unknown kind of folds {kind!r}", hint=f"one of {', '.join(get_args(Kind))}"
-    )
-
-
-def _by_id(manifest: Manifest, folds: IntArray) -> Folds:
-    return dict(zip(manifest.clip_ids, folds.tolist(), strict=True))
+    return SplitReport(compute_stats(after).folds[SPLIT], after.header.view)
 
 
 def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:

@@ -14,24 +14,22 @@ from typing import Any
 
 from msgspec import structs
 
-from obygaze_features.core.console import count, table
+from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.file_names import folded, single_line
 from obygaze_features.core.files import require_file
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.annotators import labelled
-from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
+from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
+from obygaze_features.manifest.annotators import Rule
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
-    LEVELS,
-    NO_LEVEL,
-    Clip,
     ConceptName,
     Manifest,
     concept_name,
-    view_words,
-    with_columns_of,
+    disputed,
 )
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
@@ -40,23 +38,17 @@ NOTE = (
     "`obygaze manifest group --groups FILE` takes yours."
 )
 Groups = Mapping[str, Sequence[str]]
-ALL = "all"
-OF_CONCEPT = ("name", "modality", "definition", "source", "instances")
 
 
 @dataclass(frozen=True)
 class ConceptVocabulary:
-    """The three levels of the vocabulary, with the clips of a manifest, if one was given.
+    """The three levels of the vocabulary.
 
-    Only visual concepts have instances, the forms in which they are seen. `clips` has, for each
-    concept and sub-construct, the number of clips, and of those of each annotation level and
-    without a level.
+    Only visual concepts have instances, the forms in which they are seen.
     """
 
     subconstructs: tuple[Mapping[str, Any], ...]
     concepts: tuple[Mapping[str, Any], ...]
-    manifest: str = ""
-    clips: Mapping[str, Mapping[str, int]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the vocabulary as one JSON document."""
@@ -64,119 +56,43 @@ class ConceptVocabulary:
 
     def __str__(self) -> str:
         rows = []
+        without = []
         for concept in self.concepts:
+            if not concept["instances"]:
+                without.append(f"{concept['name']} ({concept['modality']})")
             for instance in concept["instances"]:
                 assigned = ", ".join(instance["subconstructs"])
                 row = (concept["name"], instance["name"], concept["source"], assigned)
                 rows.append(row)
-        instances = table(("concept", "instance", "source", "sub-constructs"), rows)
-        without = ", ".join(
-            f"{concept['name']} ({concept['modality']}; {concept['source']})"
-            for concept in self.concepts
-            if not concept["instances"]
-        )
         meanings = [
             (item["name"], ", ".join(item["concepts"]), item["definition"])
             for item in self.subconstructs
         ]
         parts = [
-            instances,
-            f"Without instances: {without}.",
+            table(("concept", "instance", "source", "sub-constructs"), rows),
+            f"Without instances: {', '.join(without)}.",
             NOTE,
             table(("sub-construct", "concepts", "meaning"), meanings),
         ]
-        if self.clips is not None:
-            parts.append(self._counts(self.clips))
         return "\n\n".join(parts)
 
-    def _counts(self, clips: Mapping[str, Mapping[str, int]]) -> str:
-        """Return the clips of each level with each sub-construct, then with each concept."""
-        counted = list(LEVELS)
-        if any(by_level[NO_LEVEL] for by_level in clips.values()):
-            counted.append(NO_LEVEL)
-        rows = []
-        for name, by_level in clips.items():
-            rows.append((name, *(by_level[level] for level in counted), by_level[ALL]))
-        return table((f"clips of {self.manifest} with", *counted, ALL), rows)
 
-
-def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
-    """Return sub-constructs, concepts and their instances, with counts of a manifest."""
+def _vocabulary() -> ConceptVocabulary:
+    """Return sub-constructs, concepts and their instances."""
     members = subconstructs()
-    of_paper = [
-        {**entry, "concepts": members[entry["name"]]}
-        for entry in packaged(VOCABULARY)["subconstructs"]
-    ]
-    concepts = []
-    for entry in packaged(VOCABULARY)["concepts"]:
-        concepts.append({key: entry.get(key, []) for key in OF_CONCEPT})
-    whole = ConceptVocabulary(tuple(of_paper), tuple(concepts))
-    if manifest is None:
-        return whole
-    counted = manifest.view()
-    clips = {}
-    for name, names in members.items():
-        clips[name] = _clips_with(counted.clips, names)
-    for concept in concepts:
-        clips[concept["name"]] = _clips_with(counted.clips, [concept["name"]])
-    title = f"{counted.name}, {view_words(counted.header.view)},"
-    return replace(whole, manifest=title, clips=clips)
-
-
-def _clips_with(clips: Iterable[Clip], names: Sequence[str]) -> dict[str, int]:
-    """Return how many clips have one of these concepts, also by level."""
-    wanted = set(names)
-    counts = Counter(
-        clip.level for clip in clips if not wanted.isdisjoint(clip.concepts)
+    known = packaged(VOCABULARY)
+    return ConceptVocabulary(
+        tuple(
+            {**one, "concepts": members[one["name"]]} for one in known["subconstructs"]
+        ),
+        tuple({"instances": [], **one} for one in known["concepts"]),
     )
-    by_level = {level: counts[level] for level in LEVELS}
-    return {**by_level, NO_LEVEL: counts[""], ALL: counts.total()}
 
 
 class GroupsFile(Record, frozen=True):
     """The content of a file of groups: the concepts of each."""
 
     groups: Mapping[ConceptName, tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class GroupedManifest:
-    """A manifest whose concepts are groups, and its file."""
-
-    manifest: Manifest
-    groups: Groups
-    path: Path
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the groups, and the facts of the manifest."""
-        return {
-            **facts_of_saved(self.manifest, self.path),
-            "clips": len(self.manifest),
-            "groups": {name: list(names) for name, names in self.groups.items()},
-            "clips_of_group": {name: self._n_clips(name) for name in self.groups},
-        }
-
-    def __str__(self) -> str:
-        rows = [
-            (name, ", ".join(names), self._n_clips(name))
-            for name, names in self.groups.items()
-        ]
-        size = count(len(self.manifest), self.manifest.header.unit)
-        groups = table(("group", "concepts", f"{self.manifest.header.unit}s"), rows)
-        return f"{self.path}: {size}\n{groups}"
-
-    @property
-    def notes(self) -> list[str]:
-        """Which concepts are in no group, and stay as they are."""
-        others = [
-            name for name in self.manifest.header.concepts if name not in self.groups
-        ]
-        if not others:
-            return []
-        return [f"in no group, and kept as concepts: {', '.join(others)}"]
-
-    def _n_clips(self, group: str) -> int:
-        return sum(group in clip.concepts for clip in self.manifest)
 
 
 def group(
@@ -186,13 +102,12 @@ def group(
     groups: PathLike | Mapping[str, Sequence[str]] | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
-) -> ConceptVocabulary | GroupedManifest:
+) -> ConceptVocabulary | SavedManifest:
     """List the sub-constructs, or make a manifest whose concepts are groups of concepts.
 
-    Without -o: sub-constructs, concepts and their instances, as in Table 1 of the paper of
-    ObyGaze12, and the clips of the manifest that have them, in the visual view where they have
-    visual concepts. The paper assigns no instance to a sub-construct; the last column is a reading
-    of this program.
+    Without a manifest: sub-constructs, concepts and their instances, as in Table 1 of the paper of
+    ObyGaze12. The paper assigns no instance to a sub-construct; the last column is a reading of
+    this program.
 
     With -o: a manifest in which a clip has a group if it has one of its concepts. Groups may share
     concepts; a concept that is in no group stays. Models, audits and reports then take groups as
@@ -207,19 +122,16 @@ def group(
 
     Commands:
         obygaze manifest group
-        obygaze manifest group obygaze12
         obygaze manifest group obygaze12 -o by-subconstruct
         obygaze manifest group obygaze12 -o by-theory --groups groups.toml
     """
-    if name is None and groups is not None:
-        raise FixUsage("--groups needs a name for the new manifest", hint="-o NAME")
-    before = None
-    if manifest is not None:
-        before = read_manifest(manifest, workspace=workspace)
-    if name is None:
-        return _vocabulary(before)
-    if before is None:
-        raise FixUsage("expected a manifest", hint="obygaze ls")
+    if manifest is None and name is None and groups is None:
+        return _vocabulary()
+    if manifest is None or name is None:
+        raise FixUsage(
+            "expected a manifest, and a name for the new one", hint="MANIFEST -o NAME"
+        )
+    before = read_manifest(manifest, workspace=workspace)
     path = Workspace.of(workspace).new_manifest(name)
     chosen: Groups
     if isinstance(groups, Mapping):
@@ -228,9 +140,7 @@ def group(
         chosen = _read_groups(Path(groups))
     else:
         chosen = _subconstructs_of(before)
-    after = replace(grouped_concepts(before, chosen), name=path.stem)
-    write_manifest(after, path, force=force)
-    return GroupedManifest(after, chosen, path)
+    return ImportedManifest(grouped_concepts(before, chosen)).save(path, force=force)
 
 
 def _subconstructs_of(manifest: Manifest) -> Groups:
@@ -264,61 +174,26 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         groups: The concepts of each group.
     """
     known = manifest.header.concepts
-    in_a_group: set[str] = set()
-    modality_of_group: dict[str, str] = {}
-    for group, names in groups.items():
-        problem = concept_name(group)
-        if not names:
-            problem = "has no concepts"
-        if problem is not None:
-            raise FixInput(f"group {group!r} {problem}", where=manifest.name)
-        for name in names:
-            if name not in known:
-                raise FixInput(
-                    f"group {group!r} has an unknown concept {name!r}{near(name, known)}",
-                    where=manifest.name,
-                    hint=f"the concepts of {manifest.name}: {', '.join(known)}",
-                )
-        modalities = sorted({known[name] for name in names})
-        if len(modalities) > 1:
-            raise FixInput(
-                f"group {group!r} has concepts of several modalities: {', '.join(modalities)}",
-                where=manifest.name,
-            )
-        modality_of_group[group] = modalities[0]
-        in_a_group.update(names)
+    modality_of_group = {
+        group: _modality(group, names, manifest) for group, names in groups.items()
+    }
+    in_a_group = {name for names in groups.values() for name in names}
     left = {name: kind for name, kind in known.items() if name not in in_a_group}
-    spelled = {folded(name): name for name in left}
-    for group in groups:
-        other = spelled.setdefault(folded(single_line(group)), group)
-        if other in left:
-            raise FixInput(
-                f"group {group!r} has the name of a concept that is in no group: {other}",
-                where=manifest.name,
-            )
-        if other != group:
-            raise FixInput(
-                f"the groups {other!r} and {group!r} differ by spelling alone",
-                where=manifest.name,
-                hint="one name for each group, or one group for both",
-            )
+    spellings = Counter(folded(single_line(name)) for name in (*left, *groups))
+    refuse_if(
+        [group for group in groups if spellings[folded(single_line(group))] > 1],
+        FixInput,
+        "groups with the name of a concept that is in no group, or with names that differ by"
+        " spelling alone",
+        where=manifest.name,
+        hint="one name for each group",
+    )
 
     def grouped(concepts: Iterable[str]) -> tuple[str, ...]:
         names = dict.fromkeys(concepts)
         of_groups = [g for g, n in groups.items() if not names.keys().isdisjoint(n)]
         return (*of_groups, *(name for name in names if name in left))
 
-    clips = []
-    for clip in manifest:
-        concepts = grouped(clip.concepts)
-        extra = clip.extra
-        if extra.get(DIFFERS):
-            # A group is left open with its concepts, unless the clip has another one of them.
-            left_open = extra[DIFFERS].split("|")
-            names = [name for name in left_open if name not in known]
-            names += [name for name in grouped(left_open) if name not in concepts]
-            extra = {**extra, DIFFERS: "|".join(names)}
-        clips.append(replace(clip, concepts=concepts, extra=extra))
     annotations = [
         one._replace(concepts=grouped(one.concepts)) for one in manifest.annotations
     ]
@@ -328,35 +203,46 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         concepts={**modality_of_group, **left},
         notes=(*manifest.header.notes, f"Concepts are groups. {listed}."),
     )
-    of_groups = replace(
-        manifest,
-        header=header,
-        clips=tuple(clips),
-        annotations=tuple(annotations),
-    )
-    return _by_its_rule(of_groups)
-
-
-def _by_its_rule(manifest: Manifest) -> Manifest:
-    """Return a manifest whose clips have the groups that its rule makes of what people said."""
-    rule = manifest.header.rule
-    if not rule or not manifest.annotations:
-        return manifest
-    made = labelled(manifest, rule)
-    concepts = manifest.header.concepts
+    made = replace(manifest, header=header, annotations=tuple(annotations))
+    rule = Rule(header.rule, tuple(header.concepts))
     clips = []
     for clip in manifest:
-        label = made[clip.clip_id]
-        # The rule alone does not say the order of a column; levels and columns have no groups.
-        names = clip.extra.get(DIFFERS, "").split("|")
-        left_open = [name for name in filter(None, names) if name not in concepts]
-        names = label.extra.get(DIFFERS, "").split("|")
-        left_open += [name for name in names if name in concepts]
-        extra = clip.extra
-        if left_open or DIFFERS in manifest.columns:
-            extra = {**extra, DIFFERS: "|".join(left_open)}
-        clips.append(replace(clip, concepts=label.concepts, extra=extra))
-    columns = with_columns_of(clips, manifest.columns)
-    blank = dict.fromkeys(columns, "")
-    filled = [replace(clip, extra={**blank, **clip.extra}) for clip in clips]
-    return replace(manifest, clips=tuple(filled), columns=columns)
+        concepts = grouped(clip.concepts)
+        open_names = [*filter(None, clip.extra.get(DIFFERS, "").split("|"))]
+        # A group is left open with its concepts, unless the clip has another one of them.
+        open_groups = [one for one in grouped(open_names) if one not in concepts]
+        said = made.annotations_by_clip.get(clip.clip_id)
+        if said and header.rule:
+            concepts, open_groups = rule.concepts(said, clip.level)
+        left_open = [name for name in open_names if name not in known] + open_groups
+        extra = {**clip.extra, DIFFERS: "|".join(left_open)}
+        clips.append(replace(clip, concepts=concepts, extra=extra))
+    columns = dict.fromkeys(manifest.columns)
+    if any(map(disputed, clips)):
+        columns[DIFFERS] = None
+    filled = []
+    for clip in clips:
+        cells = {name: clip.extra.get(name, "") for name in columns}
+        filled.append(replace(clip, extra=cells))
+    return replace(made, clips=tuple(filled), columns=tuple(columns))
+
+
+def _modality(group: str, names: Sequence[str], manifest: Manifest) -> str:
+    """Return the modality of the concepts of a group; an error unless they have one."""
+    known = manifest.header.concepts
+    modalities = sorted({known[name] for name in names if name in known})
+    problem = concept_name(group)
+    if not names:
+        problem = "has no concepts"
+    elif len(modalities) > 1:
+        problem = f"has concepts of several modalities: {', '.join(modalities)}"
+    for name in names:
+        if name not in known:
+            problem = f"has an unknown concept {name!r}{near(name, known)}"
+    if problem is not None:
+        raise FixInput(
+            f"group {group!r} {problem}",
+            where=manifest.name,
+            hint=f"the concepts of {manifest.name}: {', '.join(known)}",
+        )
+    return modalities[0]

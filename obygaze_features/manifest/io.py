@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,7 +67,7 @@ from obygaze_features.manifest.spans import (
 )
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.times import FrameClocks
-from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm
+from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm, Grid
 
 SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
@@ -87,10 +87,6 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 WRITTEN_SECONDS = re.compile(
     r"[0-9]{1,20}(\.[0-9]{0,400})?(e(-[0-9]{1,3}|\+?[0-9]{1,2}))?"
 )
-
-
-class NotAManifest(FixInput):
-    """The TOML file is another one, such as a mapping: name the manifest."""
 
 
 def read_manifest(
@@ -117,15 +113,7 @@ def read_manifest(
     if isinstance(manifest, Manifest):
         return manifest
     path = manifest_path(manifest, workspace=workspace)
-    try:
-        return _parse(path, path.read_bytes(), None, None)
-    except NotAManifest as error:
-        named = Workspace.of(workspace).manifest(path.stem)
-        if named.is_file() and named != path:
-            error.hint = f"{path.stem}, the manifest of this name in the workspace"
-        elif os.fspath(manifest).endswith(".csv"):
-            error.hint = f"obygaze manifest import {shell_word(manifest)}"
-        raise
+    return _parse(path, path.read_bytes(), None, None)
 
 
 def as_id(text: str) -> str:
@@ -190,9 +178,7 @@ def said_in_manifest(table: Path) -> tuple[str, ...] | None:
     if not path.is_file():
         return None
     document = read_toml(path.read_bytes(), str(path), max_bytes=MAX_HEADER)
-    try:
-        document.require_schema(SCHEMA, "manifest", error=NotAManifest)
-    except NotAManifest:
+    if document.tree.pop("schema", None) != SCHEMA:
         return None
     return record_of(document, Header, "the header of the manifest is not valid").said
 
@@ -205,19 +191,13 @@ def annotators_of(path: Path) -> Path:
 def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> Manifest:
     """Return the manifest of its files; `rows` and `said` are the tables that are not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
-    document.require_schema(SCHEMA, "manifest", error=NotAManifest)
-    if path.stem == WITHOUT_MANIFEST:
+    document.require_schema(SCHEMA, "manifest")
+    # A store says "imported" of clips of no manifest; a table beside it ends with ANNOTATORS.
+    if path.stem == WITHOUT_MANIFEST or path.stem.endswith(ANNOTATORS):
         raise FixInput(
-            f"a manifest cannot be called {path.stem!r}: in a store, this name says that"
-            " clips are of no manifest",
+            f"a manifest cannot be called {path.stem!r}",
             where=str(path),
-            hint="choose another name for its two files",
-        )
-    if path.stem.endswith(ANNOTATORS):
-        raise FixInput(
-            f"the name of a manifest cannot end with {ANNOTATORS}: a table beside it is called so",
-            where=str(path),
-            hint="choose another name",
+            hint="choose another name for its files",
         )
     refuse_newer(document.tree, Header, str(path))
     header = record_of(document, Header, "the header of the manifest is not valid")
@@ -319,19 +299,18 @@ def _windows(
         row.matching("movie_id", ID, ID_FORM)
         if header.films:
             row.add("movie_id", f"{row['movie_id']!r} is a film, and {OF_NO_FILMS}")
-        movie_id = row.unique("movie_id", lines)
-        video = _video(row)
-        n_frames = row.whole("n_frames") or 0
-        fps = _seconds(row, "fps") or 0.0
-        duration_s = _seconds(row, "duration_s") or 0.0
-        begins_s = _seconds(row, "begins_s") or 0.0
-        films.append(CutFilm(movie_id, video, n_frames, fps, duration_s, begins_s))
+        ids = (row.unique("movie_id", lines), _video(row))
+        times = [
+            _seconds(row, name) or 0.0 for name in ("fps", "duration_s", "begins_s")
+        ]
+        films.append(CutFilm(*ids, row.whole("n_frames") or 0, *times))
     violations.raise_if_any("the manifest is not valid")
     windows = Windows(tuple(films), header.grid.check())
     for row, cells in zip(table.rows, windows.film_cells(), strict=True):
-        for column, cell in zip(CUT_COLUMNS[-2:], cells[-2:], strict=True):
-            if row[column] != str(cell):
-                row.add(column, f"expected {cell} by the grid, got {row[column]!r}")
+        expected = dict(zip(CUT_COLUMNS, map(str, cells), strict=True))
+        for column in ("first_row", "n_rows"):
+            if row[column] != expected[column]:
+                row.add(column, f"expected {expected[column]} by the grid")
     violations.raise_if_any(
         "the manifest is not valid", hint="obygaze manifest windows --help"
     )
@@ -340,36 +319,30 @@ def _windows(
 
 def header_to_toml(header: Header) -> str:
     """Return the header as TOML: always the same text for the same header."""
-    strings = {key: getattr(header, key) for key in STRINGS}
-    filled = {key: value for key, value in strings.items() if value}
+    values = {key: getattr(header, key) for key in (*STRINGS, "said", "notes")}
+    filled = {key: value for key, value in values.items() if value or value == ()}
+    if not header.notes:
+        del filled["notes"]
+    tables: list[tuple[str, Mapping[str, Any]]] = [("[concepts]", header.concepts)]
+    if header.grid != Grid():
+        tables.append(("[grid]", header.grid.to_json()))
+    tables += [("[[sources]]", structs.asdict(source)) for source in header.sources]
     lines = toml_lines({"schema": SCHEMA, **filled})
-    if header.said is not None:
-        lines.append(f"said = [{', '.join(map(toml_string, header.said))}]")
-    if header.notes:
-        lines += [
-            "notes = [",
-            *(f"  {toml_string(note)}," for note in header.notes),
-            "]",
-        ]
-    lines += ["", "[concepts]"]
-    lines += [
-        f"{toml_string(name)} = {toml_string(kind)}"
-        for name, kind in header.concepts.items()
-    ]
-    grid = header.grid.to_json()
-    if grid:
-        lines += ["", "[grid]", *toml_lines(grid)]
-    for source in header.sources:
-        lines += ["", "[[sources]]", *toml_lines(structs.asdict(source))]
+    for title, table in tables:
+        lines += ["", title, *toml_lines(table)]
     return "\n".join(lines) + "\n"
 
 
-def toml_lines(values: Mapping[str, str | float]) -> list[str]:
+def toml_lines(values: Mapping[str, str | float | Sequence[str]]) -> list[str]:
     """Return lines `name = value` of TOML; a name with other signs is quoted."""
     lines = []
     for name, value in values.items():
         key = name if _BARE_KEY.fullmatch(name) else toml_string(name)
-        shown = toml_string(value) if isinstance(value, str) else str(value)
+        shown = str(value)
+        if isinstance(value, str):
+            shown = toml_string(value)
+        elif isinstance(value, Sequence):
+            shown = f"[{', '.join(map(toml_string, value))}]"
         lines.append(f"{key} = {shown}")
     return lines
 
@@ -380,6 +353,15 @@ def toml_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def as_clips(windows: str) -> str:
+    """Return the commands that make a manifest of clips, with the times of windows."""
+    table = shell_word(f"{windows}.csv")
+    return (
+        f"obygaze manifest export {shell_word(windows)} {table}, then obygaze manifest"
+        f" import {table} -o NAME, which has clips at the times of the windows"
+    )
+
+
 def rows_to_csv(manifest: Manifest) -> bytes:
     """Return the rows of a manifest as CSV: always the same bytes for the same rows.
 
@@ -388,12 +370,10 @@ def rows_to_csv(manifest: Manifest) -> bytes:
     if isinstance(manifest.clips, Windows):
         return csv_bytes(CUT_COLUMNS, manifest.clips.film_cells())
     if manifest.header.unit == "window":
-        name = shell_word(manifest.name)
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,
-            hint=f"obygaze manifest export {name} cut.csv, then obygaze manifest import"
-            " cut.csv -o NAME: clips with the ids of the windows, which can have columns",
+            hint=as_clips(manifest.name),
         )
     rows = []
     for clip in manifest:

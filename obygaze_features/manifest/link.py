@@ -8,7 +8,7 @@ linking again, also to another folder, has the same result.
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -22,7 +22,6 @@ from obygaze_features.core.errors import (
     FixInput,
     NotFound,
     ObygazeError,
-    near,
 )
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import (
@@ -32,12 +31,8 @@ from obygaze_features.core.files import (
     leads_out,
     warn_of_unread,
 )
-from obygaze_features.core.made_ids import ascii_id
-from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.refusal import refuse_if
-from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
     as_id,
@@ -54,10 +49,6 @@ from obygaze_features.manifest.spans import (
 
 # The clips and the films without a video that are shown without -v.
 SHOWN_CLIPS = 3
-# The columns of a table of films and their files.
-FILM_TABLE = ("movie_id", "video")
-_SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
-Key = tuple[Any, ...]
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 
 
@@ -76,10 +67,6 @@ class LinkReport:
     without: tuple[str, ...]
     unmatched: tuple[str, ...] = ()
     past_end: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        linked = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
-        return short_repr("LinkReport", linked, f"{len(self.without)} without a video")
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
@@ -101,37 +88,25 @@ class LinkReport:
             f"{clip_id}: not linked, matches {', '.join(files)}"
             for clip_id, files in self.ambiguous.items()
         ]
-        if self.without:
-            n_clips = count(len(self.without), "clip")
-            notes.append(f"{n_clips} without a video: {few(self.without, SHOWN_CLIPS)}")
-        if self.unmatched:
-            n_files = count(len(self.unmatched), "video file")
-            notes.append(
-                f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
-            )
-        if self.past_end:
-            clips = [
-                f"{clip_id} ({end_s:.1f} of {length_s:.1f} s)"
-                for clip_id, (end_s, length_s) in self.past_end.items()
-            ]
-            n_clips = count(len(clips), "clip")
-            verb = "ends" if len(clips) == 1 else "end"
-            notes.append(
-                f"Warning: {n_clips} {verb} after the video: {few(clips, SHOWN_CLIPS)}"
-            )
+        past_end = [
+            f"{clip_id} ({end_s:.1f} of {length_s:.1f} s)"
+            for clip_id, (end_s, length_s) in self.past_end.items()
+        ]
+        for names, noun, problem in (
+            (self.without, "clip", "without a video"),
+            (self.unmatched, "video file", "without a clip"),
+            (past_end, "clip", "ending after the video"),
+        ):
+            if names:
+                shown = few(names, SHOWN_CLIPS)
+                notes.append(f"{count(len(names), noun)} {problem}: {shown}")
         if self.by_name or self.by_time:
             name = shell_word(self.manifest.name)
             notes.append(f"next: obygaze extract plan {name} -b descriptors")
         n_without = len(self.without) + len(self.ambiguous)
         if n_without:
             n_clips = count(len(self.manifest), "clip")
-            # Clips of no film are found by their own names alone.
-            way = (
-                "; --table FILE states the files of films"
-                if self.manifest.films
-                else ""
-            )
-            notes.append(f"Warning: {n_without} of {n_clips} without a video{way}")
+            notes.append(f"Warning: {n_without} of {n_clips} without a video")
         return notes
 
     @property
@@ -177,53 +152,44 @@ def _videos_and_others(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
         raise FixInput("expected a folder, got a file", where=str(folder))
-    videos: list[str] = []
-    stills: list[str] = []
-    others = []
-    for name in sorted(_walk(folder)):
-        path = folder / name
-        ending = path.suffix.lower()
-        is_picture = ending in (*VIDEO_SUFFIXES, *STILL_SUFFIXES)
-        if path.name.startswith("._"):
-            continue
-        if is_picture and path.is_file():
-            (stills if ending in STILL_SUFFIXES else videos).append(name)
-        elif ending not in SUBTITLE_READERS:
-            others.append(name)
-    chosen = tuple(videos or stills)
-    unusable = [
-        name for name in chosen if leads_out(name) or not is_printable_name(name)
-    ]
+    names = sorted(_walk(folder))
+    videos = [name for name in names if _is_a(VIDEO_SUFFIXES, folder / name)]
+    videos = videos or [name for name in names if _is_a(STILL_SUFFIXES, folder / name)]
+    chosen = frozenset(videos)
     refuse_if(
-        [ascii(name)[1:-1] for name in unusable],
+        [
+            ascii(name)[1:-1]
+            for name in videos
+            if leads_out(name) or not is_printable_name(name)
+        ],
         FixInput,
         "these names cannot be in a manifest",
         where=folder,
         hint="rename these files",
     )
-    return chosen, tuple(others + stills if videos else others)
+    beside = (*SUBTITLE_READERS,)
+    others = [name for name in names if name not in chosen]
+    return tuple(videos), tuple(n for n in others if not n.lower().endswith(beside))
+
+
+def _is_a(suffixes: Sequence[str], path: Path) -> bool:
+    return path.suffix.lower() in suffixes and path.is_file()
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Yield all files under a folder, relative to it."""
-    entered: set[tuple[int, int]] = set()
-
-    def enter(path: Path) -> bool:
-        """Return whether a folder is entered for the first time."""
-        try:
-            status = path.stat()
-        except OSError:
-            return False
-        n_before = len(entered)
-        entered.add((status.st_dev, status.st_ino))
-        return len(entered) > n_before
-
-    enter(folder)
+    """Yield all files under a folder, relative to it, but for those of macOS."""
+    entered: set[Path] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         # Sorted, so that of two names for one folder it is always the same that is used.
-        folders[:] = [name for name in sorted(folders) if enter(Path(parent, name))]
+        entered.add(Path(parent).resolve())
+        kept: dict[Path, str] = {}
+        for name in sorted(folders):
+            kept.setdefault(Path(parent, name).resolve(), name)
+        folders[:] = [name for place, name in kept.items() if place not in entered]
+        entered.update(kept)
         for name in names:
-            yield Path(parent, name).relative_to(folder).as_posix()
+            if not name.startswith("._"):
+                yield Path(parent, name).relative_to(folder).as_posix()
 
 
 def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
@@ -239,75 +205,84 @@ def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
                 yield read_manifest(path)
 
 
-def link(
-    manifest: Manifest, folder: Path, table: str | Path | None = None
-) -> LinkReport:
+def link(manifest: Manifest, folder: Path) -> LinkReport:
     """Find the video of each clip; a clip that matches several files gets none.
 
     Args:
         manifest: The clips.
         folder: The folder with the videos, in any structure.
-        table: A table with columns movie_id and video: the files of films.
     """
     originals = [original(clip) for clip in manifest]
     videos = require_videos(folder)
-    file_of_film = {}
-    if table is not None:
-        file_of_film = _read_films(Path(table), manifest.films, videos)
-    files = _Files(videos, originals, file_of_film)
+    files = _Files(videos, originals)
+    in_parts = {
+        clip.movie_id
+        for clip in originals
+        if span_in_film(clip) and not files.of_clip(clip) and files.of_film(clip)
+    }
     clips: list[Clip] = []
     by_name: list[str] = []
     by_time: list[str] = []
     without: list[str] = []
     ambiguous: dict[str, tuple[str, ...]] = {}
     matched: set[str] = set()
-    own_files = [files.of_clip(clip) for clip in originals]
-    in_parts = set()
-    for clip, own in zip(originals, own_files, strict=True):
-        if span_in_film(clip) and not own and files.of_film(clip):
-            in_parts.add(clip.movie_id)
-    for clip, files_of_clip in zip(originals, own_files, strict=True):
-        span = span_in_film(clip)
-        files_of_film: tuple[str, ...] = ()
-        # A clip with the id of its film, and with times in it, is a part of the film's file.
-        if span and not named_file(clip) and files_of_clip == files.of_film(clip):
-            files_of_clip = ()
-        # Where other clips are parts of the film's file, another film may have this clip's name.
-        if span and files_of_clip and clip.movie_id in in_parts:
-            named = named_file(clip)
-            of_film = () if named else files.of_film(clip)
-            files_of_clip = tuple(dict.fromkeys((*files_of_clip, *of_film)))
-        # Times in a file that the table names say nothing of another file.
-        has_times_in_file = bool(named_file(clip)) and clip.start_s is not None
-        if span and not files_of_clip and not has_times_in_file:
-            files_of_film = files.of_film(clip)
-        candidates = files_of_clip or files_of_film
+    for clip in originals:
+        candidates, is_own = _candidates(clip, files, in_parts)
         matched.update(candidates)
-        if not candidates:
-            without.append(clip.clip_id)
-            clips.append(clip)
-        elif len(candidates) > 1:
+        if len(candidates) == 1:
+            clip = _linked(clip, candidates[0], is_own=is_own)
+            (by_name if clip.start_s is None else by_time).append(clip.clip_id)
+        elif candidates:
             ambiguous[clip.clip_id] = candidates
-            clips.append(clip)
-        elif span and not files_of_clip:
-            by_time.append(clip.clip_id)
-            start_s, end_s = span
-            in_film = replace(clip, video=candidates[0], start_s=start_s, end_s=end_s)
-            clips.append(in_film)
         else:
-            (by_time if has_times_in_file else by_name).append(clip.clip_id)
-            clips.append(_in_own_file(clip, span, candidates[0]))
+            without.append(clip.clip_id)
+        clips.append(clip)
     linked = _with_links(manifest, clips, folder.resolve().as_posix())
     require_one_film_a_video(linked)
-    unmatched = tuple(name for name in videos if name not in matched)
     return LinkReport(
         manifest=linked,
         by_name=tuple(by_name),
         by_time=tuple(by_time),
         ambiguous=ambiguous,
         without=tuple(without),
-        unmatched=unmatched,
+        unmatched=tuple(name for name in videos if name not in matched),
     )
+
+
+def _candidates(
+    clip: Clip, files: "_Files", in_parts: Collection[str]
+) -> tuple[tuple[str, ...], bool]:
+    """Return the files that a clip may be in, and whether they are its own, not its film's."""
+    own = files.of_clip(clip)
+    span = span_in_film(clip)
+    if named_file(clip):
+        # Times in a file that the table names say nothing of another file.
+        is_part = bool(span) and clip.start_s is None and not own
+        return (files.of_film(clip), False) if is_part else (own, True)
+    of_film = files.of_film(clip) if span else ()
+    # A clip with the id of its film, and with times in it, is a part of the film's file.
+    if not own or own == of_film:
+        return of_film, False
+    # Where other clips are parts of the film's file, another film may have this clip's name.
+    both = (*own, *of_film) if clip.movie_id in in_parts else own
+    return tuple(dict.fromkeys(both)), True
+
+
+def _linked(clip: Clip, video: str, *, is_own: bool) -> Clip:
+    """Return a clip with its file.
+
+    With a file of its own, its times in its film move to FILM_TIMES, unless they are times in that
+    file already because the table names it.
+    """
+    span = span_in_film(clip)
+    if span is None or (is_own and named_file(clip)):
+        return replace(clip, video=video)
+    start_s, end_s = span
+    if not is_own:
+        return replace(clip, video=video, start_s=start_s, end_s=end_s)
+    film_times = dict(zip(FILM_TIMES, (repr(start_s), repr(end_s)), strict=True))
+    extra = {**clip.extra, **film_times}
+    return replace(clip, video=video, start_s=None, end_s=None, extra=extra)
 
 
 def _with_links(manifest: Manifest, clips: Iterable[Clip], video_root: str) -> Manifest:
@@ -344,37 +319,6 @@ def require_one_film_a_video(manifest: Manifest) -> None:
     )
 
 
-def _read_films(
-    path: Path, films: Sequence[str], videos: Sequence[str]
-) -> dict[str, str]:
-    """Return the file of each film in a table of films and files."""
-    violations = Violations(path)
-    table = read_table(
-        path, required=FILM_TABLE, violations=violations, content="films"
-    )
-    file_of_film: dict[str, str] = {}
-    film_of_file: dict[str, str] = {}
-    known_films = frozenset(films)
-    video_of_name = {composed(name): name for name in videos}
-    for row in table.rows:
-        film = row["movie_id"].strip()
-        if film not in known_films:
-            film = as_id(film)
-        video = video_of_name.get(composed(row["video"].strip()), "")
-        if film not in known_films:
-            row.add("movie_id", f"no film {film!r}{near(film, films)}")
-        if not video:
-            shown = row["video"]
-            row.add("video", f"no video file {shown!r}{near(shown, videos)}")
-        elif film_of_file.setdefault(video, film) != film:
-            of_both = f"{film_of_file[video]!r} and of {film!r}"
-            row.add("video", f"{video!r} is the file of {of_both}")
-        elif file_of_film.setdefault(film, video) != video:
-            row.add("video", f"the film {film!r} has the file {file_of_film[film]!r}")
-    violations.raise_if_any("the table of films cannot be read")
-    return file_of_film
-
-
 def original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked; without a named file, its times in the film.
 
@@ -405,136 +349,79 @@ def is_linked(clip: Clip) -> bool:
     return bool(clip.video) and NAME_COLUMN in clip.extra
 
 
-def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Clip:
-    """Return a clip with a file of its own; its times in its film move to FILM_TIMES."""
-    # With a file name, the times are times in that file already.
-    if span is None or named_file(clip):
-        return replace(clip, video=video)
-    start_s, end_s = span
-    film_times = dict(zip(FILM_TIMES, (repr(start_s), repr(end_s)), strict=True))
-    extra = {**clip.extra, **film_times}
-    return replace(clip, video=video, start_s=None, end_s=None, extra=extra)
-
-
 class _Files:
-    """The files of a folder, indexed by path, name, stem, scene and film."""
+    """The files of a folder by their paths, names and ids."""
 
-    def __init__(
-        self,
-        names: Iterable[str],
-        clips: Sequence[Clip],
-        file_of_film: Mapping[str, str],
-    ) -> None:
-        self.file_of_film = file_of_film
-        self.films = frozenset(clip.movie_id for clip in clips if clip.movie_id)
+    def __init__(self, videos: Iterable[str], clips: Iterable[Clip]) -> None:
+        self.films = {clip.movie_id for clip in clips} - {""}
+        self.n_films_of_name = Counter(film.casefold() for film in self.films)
         # For each name that the file of a clip may have, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
-            wanted = PurePosixPath(composed(named_file(clip)))
-            for name in (clip.clip_id, wanted.stem, wanted.name):
-                self.films_of[name].add(clip.movie_id)
-        # The file of a scene is that of a clip if the scene has no other clip.
-        self.n_clips_of_scene = Counter((clip.movie_id, clip.scene) for clip in clips)
-        self.by_key: dict[Key, tuple[str, ...]] = defaultdict(tuple)
-        for name in names:
+            for name in (clip.clip_id, PurePosixPath(named_file(clip)).stem):
+                self.films_of[as_id(name)].add(clip.movie_id)
+        self.by_key: dict[tuple[str, str], tuple[str, ...]] = defaultdict(tuple)
+        for video in videos:
             # macOS, and disks that it wrote, may have accents beside their letters.
-            for key in self._keys(composed(name)):
-                self.by_key[key] += (name,)
-        # Two films may differ in capitals alone: then a file is that of its own.
-        self.n_films_of_name = Counter(film.casefold() for film in self.films)
+            path = PurePosixPath(composed(video))
+            id_of_stem = as_id(path.stem)
+            ids = {("id", id_of_stem), ("id", as_id(path.name))}
+            names = {("path", str(path)), ("name", path.name), ("stem", path.stem)}
+            for key in (*names, *ids, ("any case", id_of_stem.casefold())):
+                self.by_key[key] += (video,)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
-        if clip.clip_id == clip.movie_id and clip.movie_id in self.file_of_film:
-            # The clip is called as its film, of which the table says the file.
-            return self.of_film(clip)
-        wanted = PurePosixPath(composed(named_file(clip)))
+        named = composed(named_file(clip))
+        path = PurePosixPath(named)
         has_times = clip.start_s is not None
-        exact = ("path", str(wanted))
-        files = self.by_key.get(("path", f"{clip.movie_id}/{wanted}"))
-        if files:
-            return files
-        files = self.by_key.get(exact)
+        exact = [f"{clip.movie_id}/{named}"]
         # A path is that of one file; a name alone may be that of files of several films.
-        if files and (has_times or len(wanted.parts) > 1):
-            return files
-        keys: list[Key] = [exact, ("name", wanted.name)]
-        # A name without an ending may have dots, too.
-        keys += [("stem", wanted.name), ("stem", wanted.stem)]
+        exact += [named] if has_times or len(path.parts) > 1 else []
+        for one in exact:
+            if self.by_key.get(("path", one)):
+                return self.by_key["path", one]
+        keys = []
+        if named:
+            # A name without an ending may have dots, too.
+            keys += [("path", named), ("name", path.name)]
+            keys += [("id", as_id(path.name)), ("id", as_id(path.stem))]
         # Times are times in the named file, so no other file can be used.
-        if not (wanted.name and has_times):
-            keys.append(("stem", clip.clip_id))
-            if self.n_clips_of_scene[clip.movie_id, clip.scene] == 1:
-                keys.append(("scene", clip.movie_id, clip.scene))
-            keys.append(("stem as id", clip.clip_id))
+        if not (named and has_times):
+            keys += [("stem", clip.clip_id), ("id", clip.clip_id)]
         for key in keys:
-            files = self._same_film(clip, self.by_key.get(key, ()))
+            files = self._of_its_film(clip, self.by_key.get(key, ()))
             if files:
                 return files
         return ()
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files of the clip's film."""
-        if clip.movie_id in self.file_of_film:
-            return (self.file_of_film[clip.movie_id],)
-        keys: tuple[Key, ...] = (
-            ("stem", clip.movie_id),
-            # Where a table has the names of files as films, the id ends with that of the file.
-            ("name", clip.movie_id),
-            ("name as id", clip.movie_id),
-            ("stem as id", clip.movie_id),
-        )
-        in_any_case = clip.movie_id.casefold()
-        if self.n_films_of_name[in_any_case] == 1:
-            keys += (("stem in any case", in_any_case),)
-        for key in keys:
-            files = self.by_key.get(key)
-            if files:
-                return files
-        return ()
+        """Return the files of the clip's film; of films that differ by capitals, each its own."""
+        film = clip.movie_id
+        keys = [("stem", film), ("id", film)]
+        if self.n_films_of_name[film.casefold()] == 1:
+            keys.append(("any case", film.casefold()))
+        return next(filter(None, (self.by_key.get(key) for key in keys)), ())
 
-    def _keys(self, name: str) -> Iterator[Key]:
-        """Yield the keys by which a file can be found."""
-        path = PurePosixPath(name)
-        yield from (("path", name), ("name", path.name), ("stem", path.stem))
-        scene = _SCENE.fullmatch(path.stem)
-        if scene:
-            yield "scene", scene[1], int(scene[2])
-        yield "name as id", ascii_id(path.name)
-        stem_as_id = ascii_id(path.stem)
-        if stem_as_id != path.stem:
-            yield "stem as id", stem_as_id
-        yield "stem in any case", stem_as_id.casefold()
+    def _of_its_film(self, clip: Clip, files: Sequence[str]) -> tuple[str, ...]:
+        """Return the files whose path says the film of a clip, else those whose path says none.
 
-    def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the files of the clip's film among these, or else those without a film."""
-        same = []
-        without_film = []
-        for path in map(PurePosixPath, names):
-            parts = (*path.parts[:-1], path.stem)
-            films = {self._film_of(part) for part in parts} - {""}
-            if clip.movie_id in films:
-                same.append(str(path))
-            elif not films:
-                without_film.append(str(path))
+        `scene_1.mp4` alone could be from any film that has a clip of that name.
+        """
+        films_in = {file: self._films_in(file) for file in files}
+        same = [file for file, films in films_in.items() if clip.movie_id in films]
         if same:
             return tuple(same)
-        # `scene_1.mp4` alone could be from any film that has a clip of that name.
-        for name in names:
-            stem = PurePosixPath(composed(name)).stem
-            if len(self.films_of.get(stem, ())) > 1:
-                return ()
-        return tuple(without_film)
+        stems = {as_id(PurePosixPath(composed(file)).stem) for file in files}
+        if any(len(self.films_of.get(stem, ())) > 1 for stem in stems):
+            return ()
+        return tuple(file for file, films in films_in.items() if not films)
 
-    def _film_of(self, part: str) -> str:
-        """Return the film whose id a name starts with: tt0108160 for `tt0108160.Sleepless`.
-
-        A file may have blanks where an id has `_`: Les_Yeux for `Les Yeux (1960)`.
-        """
-        starts = [part[: match.start()] for match in _BORDER.finditer(part)]
-        for start in reversed(starts):
-            if start in self.films:
-                return start
-            if ascii_id(start) in self.films:
-                return ascii_id(start)
-        return ""
+    def _films_in(self, file: str) -> set[str]:
+        """Return the films that a path says, such as tt0108160 for `tt0108160.Sleepless/1.mp4`."""
+        path = PurePosixPath(composed(file))
+        films = set()
+        for part in map(as_id, (*path.parts[:-1], path.stem)):
+            starts = [part[: border.start()] for border in _BORDER.finditer(part)]
+            films.update([start for start in starts if start in self.films][-1:])
+        return films

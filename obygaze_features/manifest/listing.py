@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features.core.files import json_values
 from obygaze_features.core.made_ids import ascii_id
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -122,10 +121,7 @@ def _filled(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
 def titles_of_films(manifest: Manifest) -> dict[str, str]:
     """Return the titles that a manifest has, by film."""
     title_of_film: dict[str, str] = {}
-    clips = manifest.clips
-    if isinstance(clips, Windows):
-        clips = [clips.row_of(film, 0) for film in clips.films]
-    for clip in clips:
+    for clip in manifest.clips:
         title = _own_title(clip)
         if title:
             title_of_film.setdefault(clip.movie_id, title)
@@ -143,12 +139,3 @@ def titles_of(
         if title:
             title_of_film[movie_id] = str(title)
     return title_of_film
-
-
-def as_clips(windows: str) -> str:
-    """Return the commands that make a manifest of clips, with the times of windows."""
-    table = shell_word(f"{windows}.csv")
-    return (
-        f"obygaze manifest export {shell_word(windows)} {table}, then obygaze manifest"
-        f" import {table} -o NAME, which has clips at the times of the windows"
-    )

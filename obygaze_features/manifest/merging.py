@@ -18,7 +18,7 @@ from obygaze_features.manifest.annotators import (
     orders_of,
     sorted_annotations,
 )
-from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.link import original
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -29,16 +29,11 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
 )
-from obygaze_features.manifest.own_labels import words_alike
 from obygaze_features.manifest.spelling import Spelling
 
 UNKNOWN_MODALITY = "unknown"
-# What must be the same in the headers of all manifests, with a hint.
-SHARED = {
-    "unit": "obygaze manifest import TABLE --as marks reads a table of marks in films",
-    "view": "manifests of one view",
-    "films": "import the one without films again, with --map movie_id=COLUMN",
-}
+# What must be the same in the headers of all manifests.
+SHARED = ("unit", "view", "films")
 
 
 def merge_manifests(
@@ -51,7 +46,7 @@ def merge_manifests(
     """Put the clips of several manifests into one.
 
     No clip may be in two of them: tables of several people about the same clips are imported
-    together, by `manifest import ada.csv ben.csv`. Folds are left out.
+    together, by `manifest import ada.csv ben.csv`. Folds and links to videos are left out.
 
     Args:
         manifests: Two manifests or more, which are not changed.
@@ -104,8 +99,7 @@ def make_labels(
         )
     path = Workspace.of(workspace).new_manifest(name)
     after = labelled(replace(before, name=path.stem), rule, orders_of(orders or {}))
-    write_manifest(after, path, force=force)
-    return SavedManifest(path, after, [], ImportedManifest(after), 0)
+    return ImportedManifest(after).save(path, force=force)
 
 
 def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifest:
@@ -113,37 +107,19 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
     if len(manifests) < 2:
         raise FixUsage("expected two manifests or more", hint="obygaze ls")
     header = _merged_header(manifests, name)
-    _refuse_shared(manifests)
-    columns = dict.fromkeys(column for one in manifests for column in one.columns)
+    given = [(clip, manifest.name) for manifest in manifests for clip in manifest]
+    _refuse_shared(given)
+    columns = {name: None for one in manifests for name in (*one.columns, NAME_COLUMN)}
+    # One film may be in two folds: each manifest has its own.
     splits = [column for column in columns if column.startswith(FOLD_PREFIX)]
-    for split in splits:
-        # One film may be in two folds: each manifest has its own.
-        del columns[split]
-    warnings = _of_other_concepts(manifests, header)
-    if splits:
-        warnings.append(
-            f"left out: {few(splits)}, folds of the clips of one manifest;"
-            " `obygaze manifest folds` makes those of all"
-        )
-    clips = [clip for manifest in manifests for clip in manifest]
-    roots = {manifest.header.video_root for manifest in manifests}
-    if len(roots) > 1:
-        # A file that was found is named in this column, so that `link` finds it again.
-        columns[NAME_COLUMN] = None
-        clips = [original(clip) for clip in clips]
-        folders = [root or "none" for root in sorted(roots)]
-        warnings.append(
-            "not linked to videos, as the manifests are linked to other folders:"
-            f" {' and '.join(folders)}"
-        )
-        header = structs.replace(header, video_root="")
+    kept = [column for column in columns if column not in splits]
     spelling = Spelling()
-    kept = []
-    for clip in clips:
-        cells = {
-            name: spelling.cell(clip.extra.get(name, ""), name) for name in columns
-        }
-        kept.append(replace(clip, extra=cells))
+    clips = []
+    for clip, _ in given:
+        # A file that was found is named in a column, so that `link` finds it again.
+        before = original(clip)
+        cells = {name: spelling.cell(before.extra.get(name, ""), name) for name in kept}
+        clips.append(replace(before, extra=cells))
     annotations = []
     for manifest in manifests:
         for one in manifest.annotations:
@@ -151,33 +127,39 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
             person = spelling.cell(one.annotator, "annotator")
             annotations.append(one._replace(annotator=person, own=own))
     said = sorted_annotations(annotations)
-    merged = Manifest(name, header, tuple(kept), tuple(columns), said)
-    warnings += words_alike(merged.clips)
+    warnings = []
+    for manifest in manifests:
+        missing = header.concepts.keys() - manifest.header.concepts.keys()
+        if missing and any(clip.level or clip.concepts for clip in manifest):
+            warnings.append(
+                f"{manifest.name} does not have the concepts {few(sorted(missing), 3)}, so that its"
+                " labels say that no clip has them"
+            )
+    if splits:
+        warnings.append(f"left out: {few(splits)}, folds of the clips of one manifest")
+    merged = Manifest(name, header, tuple(clips), tuple(kept), said)
     return ImportedManifest(merged, tuple(warnings))
 
 
-def _refuse_shared(manifests: Iterable[Manifest]) -> None:
+def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
     """Raise an error for clips in two manifests, and for ids that differ by capitals alone."""
-    first_of: dict[str, tuple[Clip, str]] = {}
-    film_of: dict[str, tuple[str, str]] = {}
-    clips: dict[str, None] = {}
+    row_of_id: dict[str, str] = {}
+    film_of_name: dict[str, str] = {}
+    shared = []
     films: dict[str, None] = {}
-    for manifest in manifests:
-        for clip in manifest:
-            place = (clip, manifest.name)
-            first, where = first_of.setdefault(clip.clip_id.casefold(), place)
-            if first is not clip:
-                here = f"{_row(clip)} in {manifest.name}"
-                clips[f"{_row(first)} in {where} and {here}"] = None
-            film = (clip.movie_id, manifest.name)
-            name, where = film_of.setdefault(clip.movie_id.casefold(), film)
-            if name != clip.movie_id:
-                names = f"{name} in {where} and {clip.movie_id} in {manifest.name}"
-                films[names] = None
-    if clips:
-        are = "clip is" if len(clips) == 1 else "clips are"
+    for clip, name in clips:
+        cells = ["|".join(clip.values(column)) for column in CLIP_COLUMNS[1:]]
+        row = f"{clip.clip_id} ({' '.join(filter(None, cells))}) in {name}"
+        first = row_of_id.setdefault(clip.clip_id.casefold(), row)
+        if first is not row:
+            shared.append(f"{first} and {row}")
+        film = film_of_name.setdefault(clip.movie_id.casefold(), clip.movie_id)
+        if film != clip.movie_id:
+            films[f"{film} and {clip.movie_id}"] = None
+    if shared:
+        are = "clip is" if len(shared) == 1 else "clips are"
         raise AlreadyThere(
-            f"{len(clips)} {are} in two manifests: {few([*clips], 3)}",
+            f"{len(shared)} {are} in two manifests: {few(shared, 3)}",
             hint="give other clips other ids; tables of several people about the same clips are"
             " imported together: obygaze manifest import TABLE TABLE --rule agreed -o NAME",
         )
@@ -189,26 +171,6 @@ def _refuse_shared(manifests: Iterable[Manifest]) -> None:
     )
 
 
-def _row(clip: Clip) -> str:
-    """Return a clip with what its row says."""
-    cells = ["|".join(clip.values(column)) for column in CLIP_COLUMNS[1:]]
-    return f"{clip.clip_id} ({' '.join(filter(None, cells))})"
-
-
-def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[str]:
-    """Return a sentence on each manifest whose labelled clips were not asked for all concepts."""
-    sentences = []
-    for manifest in manifests:
-        known = manifest.header.concepts
-        missing = [name for name in merged.concepts if name not in known]
-        if missing and any(clip.level or clip.concepts for clip in manifest):
-            sentences.append(
-                f"{manifest.name} does not have the concepts {few(missing, 3)}, so that its labels"
-                " say that no clip has them"
-            )
-    return sentences
-
-
 def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     """Return the header of a merged manifest; what must be the same is refused where it differs."""
     for manifest in manifests:
@@ -218,65 +180,56 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
                 where=manifest.name,
                 hint="obygaze manifest windows with all films",
             )
-    for key, hint in SHARED.items():
-        _only_one(key, manifests, hint)
-    with_rules = [manifest for manifest in manifests if manifest.header.rule]
-    hint = "obygaze manifest labels makes the labels of one of them anew"
-    _only_one("rule", with_rules or manifests, hint)
-    modality_of: dict[str, str] = {}
-    stated_by: dict[str, str] = {}
+    for key in SHARED:
+        _only_one(key, {one.name: getattr(one.header, key) for one in manifests})
+    rules = {one.name: one.header.rule for one in manifests if one.header.rule}
+    _only_one("rule", rules)
+    stated: dict[str, dict[str, str]] = {}
     for manifest in manifests:
         for concept, modality in manifest.header.concepts.items():
-            known = modality_of.setdefault(concept, modality)
-            if UNKNOWN_MODALITY not in (known, modality) and known != modality:
-                raise FixInput(
-                    f"the modality of the concept {concept!r} differs: {known} in"
-                    f" {stated_by[concept]}, {modality} in {manifest.name}",
-                    where=manifest.name,
-                    hint="correct the header of one of them",
-                )
+            of_concept = stated.setdefault(concept, {})
             if modality != UNKNOWN_MODALITY:
-                modality_of[concept] = modality
-                stated_by.setdefault(concept, manifest.name)
+                of_concept[manifest.name] = modality
+    for concept, of_concept in stated.items():
+        _only_one(f"the modality of the concept {concept!r}", of_concept)
     headers = [manifest.header for manifest in manifests]
-    datasets = {header.dataset for header in headers}
     said = None
     if any(header.said is not None for header in headers):
         people = [columns_of_people(manifest) for manifest in manifests]
         said = tuple(dict.fromkeys(column for columns in people for column in columns))
+    is_of_one = len({header.dataset for header in headers}) == 1
     return structs.replace(
         headers[0],
-        dataset=headers[0].dataset if len(datasets) == 1 else name,
-        concepts=modality_of,
-        rule=(with_rules or manifests)[0].header.rule,
+        dataset=headers[0].dataset if is_of_one else name,
+        concepts={
+            concept: next(iter(of_concept.values()), UNKNOWN_MODALITY)
+            for concept, of_concept in stated.items()
+        },
+        rule=next(iter(rules.values()), ""),
         said=said,
-        licence=_of_all(manifests, "licence"),
-        citation=_of_all(manifests, "citation"),
+        licence=_of_all({one.name: one.header.licence for one in manifests}),
+        citation=_of_all({one.name: one.header.citation for one in manifests}),
         notes=tuple(dict.fromkeys(note for one in headers for note in one.notes)),
         sources=tuple(dict.fromkeys(file for one in headers for file in one.sources)),
+        video_root="",
     )
 
 
-def _only_one(key: str, manifests: Sequence[Manifest], hint: str) -> None:
-    """Raise an error unless all headers state the same."""
-    first, *others = manifests
-    expected = getattr(first.header, key)
-    for other in others:
-        got = getattr(other.header, key)
-        if got != expected:
+def _only_one(key: str, stated: Mapping[str, str]) -> None:
+    """Raise an error unless all manifests state the same."""
+    for name, value in stated.items():
+        first, expected = next(iter(stated.items()))
+        if value != expected:
             raise FixInput(
-                f"{key} differs: {expected or 'stated'} in {first.name}, {got or 'stated'} in"
-                f" {other.name}",
-                where=other.name,
-                hint=hint,
+                f"{key} differs: {expected or 'stated'} in {first}, {value or 'stated'} in {name}",
+                where=name,
+                hint="correct the header of one of them, or import it again",
             )
 
 
-def _of_all(manifests: Sequence[Manifest], key: str) -> str:
+def _of_all(stated: Mapping[str, str]) -> str:
     """Return the licence or the citation of all labels, or what each manifest says of its own."""
-    said_by = {manifest.name: getattr(manifest.header, key) for manifest in manifests}
-    values = set(said_by.values())
+    values = {*stated.values()}
     if len(values) == 1:
-        return str(values.pop())
-    stated = [f"{name}: {value or 'not stated'}" for name, value in said_by.items()]
-    return "; ".join(stated)
+        return values.pop()
+    return "; ".join(f"{name}: {one or 'not stated'}" for name, one in stated.items())

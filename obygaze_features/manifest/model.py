@@ -43,7 +43,12 @@ from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_ra
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
-from obygaze_features.manifest.windows import CutFilm, FilmRows, Grid, id_of_span
+from obygaze_features.manifest.windows import (
+    CutFilm,
+    Grid,
+    check_windows,
+    id_of_span,
+)
 
 Unit = Literal["clip", "segment", "window"]
 View = Literal["raw", "visual", "as_published"]
@@ -89,12 +94,9 @@ def require_numbers(
     """Raise an error of all cells that an expression compares with a number, and that are none."""
     for column in expression.numbers:
         clips_of_word: dict[str, list[str]] = defaultdict(list)
-        n_numbers = 0
         for clip in clips:
             for cell in clip.values(column):
-                if NUMBER.fullmatch(cell):
-                    n_numbers += 1
-                else:
+                if not NUMBER.fullmatch(cell):
                     clips_of_word[cell].append(clip.clip_id)
         if clips_of_word:
             words = few([repr(word) for word in clips_of_word])
@@ -102,9 +104,8 @@ def require_numbers(
                 f"expected numbers in the column {column}, got {words}",
                 where=manifest,
                 hint="correct these cells of the table, or list their words under [no_value] of"
-                " its mapping, or leave them empty, and import it again with --force"
-                if n_numbers
-                else "<, <=, > and >= compare numbers such as 3 and 2.5; == any words",
+                " its mapping, or leave them empty, and import it again with --force; == compares"
+                " words",
                 details=[
                     f"{word!r} in {count(len(ids), 'clip')}, the first is {ids[0]}"
                     for word, ids in clips_of_word.items()
@@ -138,7 +139,7 @@ def concept_name(value: Any) -> str | None:
     return problem_with(value, ConceptName)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Clip:
     """One annotated piece of film.
 
@@ -156,12 +157,6 @@ class Clip:
     concepts: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
-        facts = [f"level {self.level}"] if self.level else []
-        facts += ["|".join(self.concepts)] if self.concepts else []
-        facts += [f"video {self.video!r}"] if self.video else []
-        return short_repr("Clip", repr(self.clip_id), *facts)
-
     def values(self, column: str) -> tuple[str, ...]:
         """Return the values in a column of the manifest; a cell has them joined with '|'.
 
@@ -170,15 +165,15 @@ class Clip:
         """
         if column in CONCEPTS:
             return self.concepts
-        if column == DIFFERS:
+        if column in CLIP_COLUMNS:
+            value = getattr(self, column)
+        elif column in self.extra or column == DIFFERS:
             # Where annotators differ nowhere, the manifest lacks this column.
-            return tuple(filter(None, self.extra.get(DIFFERS, "").split("|")))
-        if column not in CLIP_COLUMNS and column not in self.extra:
-            names = dict.fromkeys(
-                (*own_columns(self.extra), *CLIP_COLUMNS, *self.extra)
-            )
-            raise unknown_name("column", column, [*names], where=self.clip_id)
-        value = getattr(self, column) if column in CLIP_COLUMNS else self.extra[column]
+            value = self.extra.get(column)
+        else:
+            names = [*own_columns(self.extra), *CLIP_COLUMNS, *self.extra]
+            known = [*dict.fromkeys(names)]
+            raise unknown_name("column", column, known, where=self.clip_id)
         cell = "" if value is None else str(value)
         if column in TARGETS:
             # Times and rates that the program writes, such as 2.0.
@@ -232,30 +227,45 @@ class Header(Record, frozen=True):
     video_root: str = ""
     grid: Grid = Grid()
 
-    def __repr__(self) -> str:
-        facts = f"{self.view} view", count(len(self.concepts), "concept")
-        return short_repr("Header", repr(self.dataset), *facts)
-
     @property
     def visual(self) -> tuple[str, ...]:
         """The concepts that are seen, in the order of the vocabulary."""
         return tuple(name for name, kind in self.concepts.items() if kind == "visual")
 
 
-class Windows(FilmRows[Clip]):
-    """The windows of films as the clips of a manifest."""
+class Windows(tuple[Clip, ...]):
+    """The windows of films as the clips of a manifest, which has the films in their place."""
 
-    def row_of(self, film: CutFilm, window: int) -> Clip:
-        """Return a window as a clip."""
-        start_s, end_s = self.grid.span_s(window, film)
-        return Clip(
-            clip_id=id_of_span(film.movie_id, start_s, end_s),
-            movie_id=film.movie_id,
-            video=film.video,
-            start_s=start_s,
-            end_s=end_s,
-            extra=_rate_of_windows(film.fps),
-        )
+    films: tuple[CutFilm, ...]
+    grid: Grid
+
+    def __new__(cls, films: tuple[CutFilm, ...], grid: Grid) -> Self:
+        """Make the windows of films."""
+        check_windows(grid, films)
+        clips: list[Clip] = []
+        for film in films:
+            extra = _rate_of_windows(film.fps)
+            for window in range(grid.n_windows(film)):
+                span_s = grid.span_s(window, film)
+                clip_id = id_of_span(film.movie_id, *span_s)
+                ids = (clip_id, film.movie_id, None, film.video)
+                clips.append(Clip(*ids, *span_s, extra=extra))
+        made = super().__new__(cls, clips)
+        made.films = films
+        made.grid = grid
+        return made
+
+    def film_cells(self) -> list[tuple[Any, ...]]:
+        """Return the cells of the table of films."""
+        cells = []
+        first = 0
+        for film in self.films:
+            n_rows = self.grid.n_windows(film)
+            of_film = (film.movie_id, film.video, film.n_frames, film.fps or "")
+            times = (film.duration_s, film.begins_s)
+            cells.append((*of_film, *times, first, n_rows))
+            first += n_rows
+        return cells
 
 
 @lru_cache(maxsize=1024)
@@ -312,12 +322,10 @@ class Manifest:
 
     def _facts(self) -> dict[str, str]:
         """Return what the reprs say of the clips, by its name; "" for what there is not."""
-        of_windows = isinstance(self.clips, Windows)
-        levels = [] if of_windows else [clip.level for clip in self.clips]
-        n_of_level = {level: levels.count(level) for level in LEVELS}
-        if any(n_of_level.values()):
-            n_of_level[NO_LEVEL] = levels.count("")
-        counts = ", ".join(f"{n} {level}" for level, n in n_of_level.items() if n)
+        levels = Counter(clip.level for clip in self.clips)
+        counts = ", ".join(f"{levels[one]} {one}" for one in LEVELS if levels[one])
+        if counts and levels[""]:
+            counts += f", {levels['']} {NO_LEVEL}"
         clips = f"{count(len(self), self.header.unit)}{of_films(len(self.films))}"
         return {
             "clips": clips,
@@ -330,23 +338,16 @@ class Manifest:
     @cached_property
     def by_id(self) -> Mapping[str, Clip]:
         """The clips by their id."""
-        if isinstance(self.clips, Windows):
-            return self.clips.by_id
         return {clip.clip_id: clip for clip in self.clips}
 
     @cached_property
     def clip_ids(self) -> tuple[str, ...]:
         """The ids in the order of the clips."""
-        if isinstance(self.clips, Windows):
-            return tuple(self.clips.ids())
         return tuple(clip.clip_id for clip in self.clips)
 
     @cached_property
     def films(self) -> tuple[str, ...]:
         """The ids of the films that have clips or windows, sorted."""
-        if isinstance(self.clips, Windows):
-            ids = {film.movie_id for film in self.clips.films}
-            return tuple(sorted(ids - set(self.clips.films_without)))
         return tuple(sorted({clip.movie_id for clip in self.clips} - {""}))
 
     @property
@@ -376,27 +377,6 @@ class Manifest:
             said[one.clip_id] = (*said.get(one.clip_id, ()), one)
         return said
 
-    def of_annotator(self, name: str) -> Self:
-        """Return a manifest of the clips that a person annotated, with this person's labels."""
-        if name not in self.annotators:
-            raise unknown_name("annotator", name, self.annotators, where=self.name)
-        clips = []
-        for one in self.annotations:
-            if one.annotator == name:
-                clip = self[one.clip_id]
-                extra = {**clip.extra, **one.own}
-                extra.pop(DIFFERS, None)
-                clips.append(
-                    replace(clip, level=one.level, concepts=one.concepts, extra=extra)
-                )
-        columns = [column for column in self.columns if column != DIFFERS]
-        return replace(
-            self,
-            clips=tuple(clips),
-            columns=with_columns_of(clips, columns),
-            annotations=(),
-        )
-
     def with_clips(self, clips: Iterable[Clip]) -> Self:
         """Return a manifest with the same header and other clips."""
         kept = tuple(clips)
@@ -412,11 +392,7 @@ class Manifest:
         Args:
             expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
         """
-        parsed = parse(
-            expression,
-            columns=self.columns,
-            vocabulary=self.header.concepts or None,
-        )
+        parsed = parse(expression, vocabulary=self.header.concepts or None)
         try:
             require_numbers(parsed, self.clips, self.name)
             decided = self.undisputed((*parsed.compared, *parsed.concepts))
@@ -478,14 +454,7 @@ class Manifest:
         It is "" where there are none: a clip whose concepts can only be heard is EN rightly. A
         clip without any was probably labelled by its level alone.
         """
-        visual = self.header.visual
-        lost = []
-        for clip in self.clips:
-            is_open = not disputed(clip).isdisjoint(visual)
-            if clip.level not in ("", "EN") and not clip.concepts and not is_open:
-                lost.append(clip)
-        films = {clip.movie_id for clip in lost} - {""}
-        return self._en_in_visual_view(lost, "with a level but without concepts", films)
+        return self._en_in_visual_view(self.header.visual, have_concepts=False)
 
     @property
     def levels_heard(self) -> str:
@@ -493,32 +462,30 @@ class Manifest:
 
         It is "" where there are none.
         """
-        visible = self._visible_concepts()
-        heard = []
-        names: set[str] = set()
-        for clip in self.clips:
-            is_visible = not visible.isdisjoint({*clip.concepts, *disputed(clip)})
-            if clip.level not in ("", "EN") and clip.concepts and not is_visible:
-                heard.append(clip)
-                names.update(clip.concepts)
-        return self._en_in_visual_view(heard, "with concepts, but no visual one", names)
+        return self._en_in_visual_view(self._visible_concepts(), have_concepts=True)
 
     def _en_in_visual_view(
-        self, clips: Sequence[Clip], problem: str, names: Collection[str]
+        self, visual: Collection[str], *, have_concepts: bool
     ) -> str:
         """Return how many rows of each level are EN in the visual view; "" without any."""
-        if not clips:
+        n_of_level: Counter[str] = Counter()
+        names: set[str] = set()
+        for clip in self.clips:
+            is_of_kind = bool(clip.concepts) == have_concepts
+            is_seen = not {*clip.concepts, *disputed(clip)}.isdisjoint(visual)
+            if is_of_kind and clip.level not in ("", "EN") and not is_seen:
+                n_of_level[clip.level] += 1
+                names.update(clip.concepts or [clip.movie_id])
+        if not n_of_level:
             return ""
-        n_of_level = Counter(clip.level for clip in clips)
-        listed = [
-            f"{n_of_level[level]} {level}" for level in LEVELS if n_of_level[level]
-        ]
-        about = [", ".join(listed)]
-        if names:
-            about.append(few(sorted(names), 3))
+        problem = "with a level but without concepts"
+        if have_concepts:
+            problem = "with concepts, but no visual one"
+        levels = [f"{n_of_level[one]} {one}" for one in LEVELS if n_of_level[one]]
+        about = [", ".join(levels), few(sorted(names - {""}), 3)]
         return (
-            f"{count(len(clips), self.header.unit)} {problem} ({'; '.join(about)}):"
-            " EN in the visual view"
+            f"{count(n_of_level.total(), self.header.unit)} {problem}"
+            f" ({'; '.join(filter(None, about))}): EN in the visual view"
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:
@@ -532,7 +499,6 @@ class Manifest:
             raise FixUsage(
                 f"{column} is a field of each clip, not an extra column",
                 where=self.name,
-                hint=f"manifest.with_clips(...), of dataclasses.replace(clip, {column}=...)",
             )
         for clip_id, cell in values.items():
             # An id that no clip has is an error that names similar ones.
@@ -547,18 +513,17 @@ class Manifest:
                 others = [name for name in extra[DIFFERS].split("|") if name != column]
                 extra[DIFFERS] = "|".join(others)
             clips.append(replace(clip, extra=extra))
-        columns = self.columns if column in self.columns else (*self.columns, column)
-        return replace(self, clips=tuple(clips), columns=columns)
+        columns = dict.fromkeys((*self.columns, column))
+        return replace(self, clips=tuple(clips), columns=tuple(columns))
 
     @cached_property
     def _concepts_of_clips(self) -> frozenset[str]:
         names: set[str] = set()
-        if not isinstance(self.clips, Windows):
-            for clip in self.clips:
-                names.update(clip.concepts)
-                left_open = disputed(clip).intersection(self.header.concepts)
-                # A column may be called as a concept that nobody gave.
-                names.update(left_open.difference(self.columns))
+        for clip in self.clips:
+            names.update(clip.concepts)
+            left_open = disputed(clip).intersection(self.header.concepts)
+            # A column may be called as a concept that nobody gave.
+            names.update(left_open.difference(self.columns))
         for one in self.annotations:
             names.update(one.concepts)
         return frozenset(names)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import NotFound
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
@@ -18,19 +16,22 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import (
-    clock_or_none,
+    TITLE,
     manifest_columns,
-    title_of,
     titles_of,
 )
 from obygaze_features.manifest.model import (
-    Clip,
     Manifest,
     of_films,
     own_columns,
 )
 
 SHOWN_CLIPS = 20
+# What the text shows of a clip.
+COLUMNS = (
+    *("clip_id", TITLE, "annotator", "scene", "start", "end"),
+    *("level", "concepts", "video"),
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,7 +49,6 @@ class ManifestPage(Listing):
         """Return the facts of the manifest and its selected clips, by default all of them."""
         manifest = self.manifest
         header = manifest.header
-        videos = [clip.video for clip in manifest if clip.video]
         shown = self.selection.clips[: self.limit or None]
         return {
             "name": manifest.name,
@@ -56,8 +56,7 @@ class ManifestPage(Listing):
             "unit": header.unit,
             "view": header.view,
             "films": len(manifest.films),
-            "with_video": len(videos),
-            "videos_found": _n_found(videos, header.video_root),
+            "with_video": sum(bool(clip.video) for clip in manifest),
             "folds": manifest.folds,
             "licence": header.licence,
             "citation": header.citation,
@@ -67,8 +66,15 @@ class ManifestPage(Listing):
         }
 
     def __str__(self) -> str:
-        clips = self.selection.clips[: self._n_shown]
-        return f"{_describe(self.manifest)}\n{_clip_table(clips)}"
+        shown = self.selection.with_clips(self.selection.clips[: self._n_shown])
+        columns = manifest_columns(shown)
+        names = [*COLUMNS]
+        if "level" not in columns:
+            # The labels are columns of the person's own.
+            names += own_columns(shown.columns)
+        filled = {name: columns[name] for name in names if name in columns}
+        clips = table(tuple(filled), zip(*filled.values(), strict=True))
+        return f"{_describe(self.manifest)}\n{clips}"
 
     def table(self) -> Columns:
         """Return the selected clips as the columns of a table."""
@@ -127,7 +133,10 @@ def show_manifest(
     selection = whole if where is None else whole.where(where)
     if film is not None:
         tests.append(f"film {film!r}")
-        films = _known_films(film, whole)
+        titles = titles_of(whole.films, whole)
+        films = {name for name in whole.films if film in (name, titles.get(name))}
+        if not films:
+            raise unknown_name("film", film, whole.films, where=whole.name)
         selection = selection.with_clips(
             clip for clip in selection if clip.movie_id in films
         )
@@ -140,61 +149,17 @@ def show_manifest(
     return ManifestPage(whole, selection, limit)
 
 
-def _n_found(videos: Sequence[str], root: str) -> int:
-    """Return how many clips have a video that is a file on this machine."""
-    if not root:
-        return 0
-    existing = {video for video in set(videos) if (Path(root) / video).is_file()}
-    return sum(video in existing for video in videos)
-
-
-def _known_films(film: str, manifest: Manifest) -> set[str]:
-    """Return the films that have this id or title; a film that is not there is an error."""
-    if not manifest.has_films:
-        raise FixUsage("--film: the manifest states no films", where=manifest.name)
-    titles = titles_of(manifest.films, manifest)
-    films = {name for name in manifest.films if film in (name, titles.get(name))}
-    if not films:
-        raise unknown_name("film", film, manifest.films, where=manifest.name)
-    return films
-
-
-def _clip_table(clips: Sequence[Clip]) -> str:
-    """Return the clips as a table; a column that no clip has a value for is left out."""
-    columns: dict[str, list[Any]] = {
-        "clip_id": [clip.clip_id for clip in clips],
-        "title": [title_of(clip) for clip in clips],
-        "annotator": [clip.extra.get("annotator") for clip in clips],
-        "scene": [clip.scene for clip in clips],
-        "start": [clock_or_none(clip.start_s, 1) for clip in clips],
-        "end": [clock_or_none(clip.end_s, 1) for clip in clips],
-        "level": [clip.level for clip in clips],
-        "concepts": [", ".join(clip.concepts) for clip in clips],
-        "video": [clip.video for clip in clips],
-    }
-    if not any(columns["level"]) and clips:
-        # The labels are columns of the person's own.
-        for name in own_columns(clips[0].extra):
-            columns[name] = [clip.extra.get(name) for clip in clips]
-    filled = {name: cells for name, cells in columns.items() if any(cells)}
-    return table(tuple(filled), zip(*filled.values(), strict=True))
-
-
 def _describe(manifest: Manifest) -> str:
     """Return the header of a manifest as lines, the last one empty."""
     header = manifest.header
     n_clips = count(len(manifest), header.unit)
     lines = [
         f"{manifest.name}: {n_clips}{of_films(len(manifest.films))}"
-        f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
+        f" ({header.dataset}, {header.view} view)"
     ]
-    if header.licence:
-        lines.append(f"  licence: {safe_text(header.licence, 'terminal')}")
-    if header.citation:
-        lines.append(f"  cite: {safe_text(header.citation, 'terminal')}")
-    lines += [f"  note: {safe_text(note, 'terminal')}" for note in header.notes]
-    if manifest.annotators:
-        lines.append(f"  annotators: {', '.join(manifest.annotators)}")
-    if manifest.folds:
-        lines.append(f"  folds: {', '.join(manifest.folds)}")
-    return "\n".join([*lines, ""])
+    about = [("licence", header.licence), ("cite", header.citation)]
+    about += [("note", note) for note in header.notes]
+    about += [("annotators", ", ".join(manifest.annotators))]
+    about += [("folds", ", ".join(manifest.folds))]
+    lines += [f"  {name}: {text}" for name, text in about if text]
+    return "\n".join([*(safe_text(line, "terminal") for line in lines), ""])

@@ -1,14 +1,14 @@
 """What `--task` can ask of the columns of a person's own, as it is typed."""
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from obygaze_features.core.console import count
-from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.manifest.expression import NUMBER
-from obygaze_features.manifest.model import Clip, Manifest, own_columns
+from obygaze_features.manifest.model import Clip, Manifest
 
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
@@ -18,55 +18,21 @@ MOST_COUNTED = 6  # of a column whose words are counted in a line
 MOST_NUMBERS = 4
 
 
-def counted_words(clips: Sequence[Clip], column: str) -> str:
-    """Return how many clips have each word of a column, if it has few words, each several times."""
-    n_of_word = Counter("|".join(clip.values(column)) for clip in clips)
-    n_empty = n_of_word.pop("", 0)
-    if n_of_word.total() < 2 or len(n_of_word) > min(MOST_COUNTED, len(clips) / 2):
-        return ""
-    counts = [f"{word}: {n}" for word, n in sorted(n_of_word.items())]
-    if n_empty:
-        counts.append(f"empty: {n_empty}")
-    return ", ".join(counts)
-
-
 def column_words(clips: Sequence[Clip], column: str) -> str:
     """Return what a column has: its words with their counts, its numbers, or how many texts."""
-    counted = counted_words(clips, column)
-    if counted:
-        return counted
-    cells: list[str] = []
-    n_empty = 0
-    for clip in clips:
-        of_clip = clip.values(column)
-        cells += of_clip
-        n_empty += not of_clip
-    empty = f", empty: {n_empty}" if n_empty else ""
+    values = [clip.values(column) for clip in clips]
+    n_of_word = Counter(map("|".join, values))
+    n_empty = n_of_word.pop("", 0)
+    said = [f"empty: {n_empty}"] if n_empty else []
+    most = min(MOST_COUNTED, len(clips) / 2)
+    cells = list(chain.from_iterable(values))
+    if n_of_word.total() > 1 and len(n_of_word) <= most:
+        counts = [f"{word}: {n}" for word, n in sorted(n_of_word.items())]
+        return ", ".join(counts + said)
     if cells and all(map(NUMBER.fullmatch, cells)):
-        return f"numbers from {min(cells, key=float)} to {max(cells, key=float)}{empty}"
-    return f"{count(len(set(cells)), 'text')}{empty}"
-
-
-def words_alike(clips: Sequence[Clip]) -> list[str]:
-    """Return a sentence on words of a column that differ by accents, blanks or such alone."""
-    sentences = []
-    columns = own_columns(clips[0].extra) if clips else ()
-    for column in columns:
-        words: set[str] = set()
-        for clip in clips:
-            words.update(clip.values(column))
-        if len(words) > MOST_WORDS:
-            continue
-        alike: dict[str, list[str]] = defaultdict(list)
-        for word in sorted(words):
-            alike[ascii_id(word).casefold()].append(word)
-        for group in alike.values():
-            if len(group) > 1:
-                sentences.append(
-                    f"the column {column} has {' and '.join(map(repr, group))}, which count as"
-                    " different words: write them alike if they mean the same"
-                )
-    return sentences
+        in_order = sorted(cells, key=float)
+        return ", ".join([f"numbers from {in_order[0]} to {in_order[-1]}", *said])
+    return ", ".join([count(len(set(cells)), "text"), *said])
 
 
 def has_numbers(cells: Sequence[str]) -> bool:

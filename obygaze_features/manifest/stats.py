@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,9 +21,7 @@ from obygaze_features.core.figures import (
     label_rows,
     level_words,
     save,
-    spread_dots,
 )
-from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.listing import titles_of_films
@@ -39,8 +37,6 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.vocabulary import film_facts
 
-DOT = 0.018  # the size of a dot across, as a share of the widest row
-STEP = 0.24  # the distance of two dots along the rows
 GENRES_SOURCE = "mobygaze_movielist.csv, the list of films of MObyGaze"
 
 
@@ -84,10 +80,6 @@ class Stats:
     is_linked: bool = True
     clips_of_all: int = 0
 
-    def __repr__(self) -> str:
-        levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
-        return short_repr("Stats", self.size, levels, f"{self.without_video} no video")
-
     def to_json(self) -> dict[str, Any]:
         """Return the counts as one JSON document."""
         document = asdict(self)
@@ -103,20 +95,34 @@ class Stats:
         return f"{clips}{of_films(self.n_films)}"
 
     def __str__(self) -> str:
+        n_named = self.clips - self.without_video
+        not_linked = ""
+        if n_named and not self.is_linked:
+            not_linked = f", {n_named} with the name of a file that is not linked here"
         parts = [
-            f"{self.size}, {view_words(self.view)}, {self.without_video} without video"
-            f"{self._not_linked()}",
+            f"{self.size}, {view_words(self.view)}, {self.without_video} without video{not_linked}",
         ]
+        units = f"{self.unit}s"
         if self._has_levels or not self.own_columns:
-            parts.append(self._level_table())
-        if any(self.concepts.values()) or self.concepts_without_level:
-            parts.append(self._concept_table())
+            headers = ("level", units, "share", f"concepts a {self.unit}")
+            parts.append(table(headers, self._level_rows()))
+        concepts = dict(self.concepts)
+        if self.concepts_without_level:
+            concepts[NO_LEVEL] = self.concepts_without_level
+        names = sorted(set().union(*concepts.values()))
+        if names:
+            counts = [
+                map(one.get, names, [0] * len(names)) for one in concepts.values()
+            ]
+            rows = zip(names, *counts, strict=True)
+            parts.append(table(("concept", *concepts), rows))
         if self.own_columns:
             parts.append(table(("column", "values"), self.own_columns.items()))
         if self.by_film:
             parts.append(self._film_table())
         if self.folds:
-            parts.append(self._split_table())
+            headers = ("split", "folds", units, "share of S by fold")
+            parts.append(table(headers, self._split_rows()))
         return "\n\n".join(parts)
 
     @property
@@ -135,76 +141,47 @@ class Stats:
     def _has_levels(self) -> bool:
         return self.without_level < self.clips
 
-    def _not_linked(self) -> str:
-        """Return that the files of the other clips were not looked for, where that is so."""
-        n_named = self.clips - self.without_video
-        if self.is_linked or not n_named:
-            return ""
-        return f", {n_named} with the name of a file that is not linked here"
-
-    def _level_table(self) -> str:
+    def _level_rows(self) -> list[Sequence[object]]:
         n_of_level = dict(self.levels)
         if self.without_level:
             n_of_level[NO_LEVEL] = self.without_level
-        rows = []
+        rows: list[Sequence[object]] = []
         for level, n_clips in n_of_level.items():
             percent = f"{100 * (n_clips / self.clips):.1f} %" if self.clips else None
             mean = self.concepts_per_clip.get(level)
             rows.append((level, n_clips, percent, mean))
-        headers = ("level", f"{self.unit}s", "share", f"concepts a {self.unit}")
-        return table(headers, rows)
-
-    def _concept_table(self) -> str:
-        """Return the concepts by level as a table."""
-        concepts = dict(self.concepts)
-        if self.concepts_without_level:
-            concepts[NO_LEVEL] = self.concepts_without_level
-        names = set().union(*concepts.values())
-        rows: list[list[object]] = []
-        for name in sorted(names):
-            rows.append(
-                [name, *(of_level.get(name, 0) for of_level in concepts.values())]
-            )
-        return table(("concept", *concepts), rows)
+        return rows
 
     def _film_table(self) -> str:
+        """Return the clips of each film, and what other sources say of its genres."""
         rows = []
+        lines = []
         for film, levels in self.by_film.items():
             facts = self.films.get(film, {})
             n_clips = self.clips_by_film[film]
             counts = [n_clips]
             if self._has_levels:
-                counts += levels.values()
-            if self._has_levels and self.without_level:
-                counts.append(n_clips - sum(levels.values()))
+                counts += [*levels.values(), n_clips - sum(levels.values())]
             genres = ", ".join(facts.get("genres", ()))
             rows.append((film, *counts, facts.get("title"), facts.get("year"), genres))
-        counted = [*LEVELS, NO_LEVEL] if self.without_level else LEVELS
-        if not self._has_levels:
-            counted = []
+            if genres:
+                source = facts.get("genres_source", GENRES_SOURCE)
+                lines.append(f"genres of {facts['title']}: {source}")
+            for source, others in facts.get("other_genres", {}).items():
+                listed = ", ".join(others)
+                lines.append(f"genres of {facts['title']} in {source}: {listed}")
+        counted = [*LEVELS, NO_LEVEL] if self._has_levels else []
         headers = ("film", f"{self.unit}s", *counted, "title", "year", "genres")
-        lines = [table(headers, rows), *self._genre_lines()]
-        return "\n".join(lines)
+        return "\n".join([table(headers, rows), *lines])
 
-    def _genre_lines(self) -> Iterator[str]:
-        """Yield where genres come from, and what other sources say of a film."""
-        with_genres = [facts for facts in self.films.values() if "genres" in facts]
-        if with_genres:
-            yield f"genres: {GENRES_SOURCE}"
-        for facts in with_genres:
-            if "genres_source" in facts:
-                yield f"genres of {facts['title']}: {facts['genres_source']}"
-            for source, genres in facts.get("other_genres", {}).items():
-                yield f"genres of {facts['title']} in {source}: {', '.join(genres)}"
-
-    def _split_table(self) -> str:
-        rows = []
+    def _split_rows(self) -> list[Sequence[object]]:
+        rows: list[Sequence[object]] = []
         for name, folds in self.folds.items():
             shares = [fold.positive / fold.clips for fold in folds.values()] or [0.0]
             n_clips = sum(fold.clips for fold in folds.values())
             extent = f"{min(shares):.3f} to {max(shares):.3f}"
             rows.append((name, len(folds), n_clips, extent))
-        return table(("split", "folds", f"{self.unit}s", "share of S by fold"), rows)
+        return rows
 
 
 def compute_stats(
@@ -241,32 +218,35 @@ def compute_stats(
         if not len(manifest):
             raise NotFound(f"no clip with {where}", where=manifest.name)
     clips = manifest.clips
-    names = manifest.header.concepts
-    levels = _level_counts(clips)
-    concepts = _concept_counts(clips, names)
-    clips_of_film = _grouped(clips, lambda clip: clip.movie_id)
-    levels_of_film = {
-        film: _level_counts(group) for film, group in clips_of_film.items()
-    }
+    levels = Counter(clip.level for clip in clips)
+    n_of_film = Counter(clip.movie_id for clip in clips if clip.movie_id)
+    films = sorted(n_of_film)
+    names = list(manifest.header.concepts)
+    pairs = [(clip.level, name) for clip in clips for name in clip.concepts]
+    of_concept = _counts(pairs, (*LEVELS, ""), names, keep_zeros=False)
+    without_level = of_concept.pop("")
+    titles = titles_of_films(manifest)
+    facts = {film: {"title": titles.get(film), **film_facts(film)} for film in films}
+    own = own_columns(manifest.columns)
     return Stats(
         clips=len(clips),
-        n_films=len(clips_of_film),
-        levels=levels,
-        share={level: _ratio(n, len(clips)) for level, n in levels.items()},
-        concepts_per_clip=_concepts_per_clip(clips),
-        concepts={level: concepts[level] for level in LEVELS},
-        concepts_without_level=concepts[""],
-        without_level=len(clips) - sum(levels.values()),
+        n_films=len(films),
+        levels={level: levels[level] for level in LEVELS},
+        share={level: _ratio(levels[level], len(clips)) for level in LEVELS},
+        concepts_per_clip={
+            level: _ratio(sum(of_concept[level].values()), levels[level])
+            for level in LEVELS[1:]
+        },
+        concepts=of_concept,
+        concepts_without_level=without_level,
+        without_level=levels[""],
         clips_of_all=n_of_all,
         without_video=sum(not clip.video for clip in clips),
-        by_film=levels_of_film,
-        clips_by_film={film: len(group) for film, group in clips_of_film.items()},
+        by_film=_counts(((c.movie_id, c.level) for c in clips), films, LEVELS),
+        clips_by_film={film: n_of_film[film] for film in films},
         folds={name: _fold_counts(clips, name) for name in manifest.folds},
-        films=_facts_of_films(manifest),
-        own_columns={
-            column: column_words(clips, column)
-            for column in own_columns(manifest.columns)
-        },
+        films={film: one for film, one in facts.items() if one["title"]},
+        own_columns={column: column_words(clips, column) for column in own},
         view=manifest.header.view,
         unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),
@@ -274,71 +254,35 @@ def compute_stats(
     )
 
 
-def _grouped(
-    clips: Iterable[Clip], key: Callable[[Clip], Any]
-) -> dict[Any, list[Clip]]:
-    """Return the clips by a value, in the order of the values, without those that have none."""
-    groups: dict[Any, list[Clip]] = {}
-    for clip in clips:
-        value = key(clip)
-        if value not in (None, ""):
-            groups.setdefault(value, []).append(clip)
-    return dict(sorted(groups.items()))
-
-
-def _concepts_per_clip(clips: Iterable[Clip]) -> dict[str, float | None]:
-    """Return the mean number of concepts of the clips of each level but EN."""
-    clips_of_level = _grouped(clips, lambda clip: clip.level)
-    means = {}
-    for level in LEVELS[1:]:
-        of_this_level = clips_of_level.get(level, [])
-        n_concepts = sum(len(clip.concepts) for clip in of_this_level)
-        means[level] = _ratio(n_concepts, len(of_this_level))
-    return means
-
-
-def _facts_of_films(manifest: Manifest) -> dict[str, dict[str, Any]]:
-    """Return title, year, genres and other genres of the films of which one of these is known.
-
-    The title is that in the rows of clips where nothing else is known.
-    """
-    titles = titles_of_films(manifest)
-    facts_of_film = {}
-    for movie_id in manifest.films:
-        facts = film_facts(movie_id)
-        facts.setdefault("title", titles.get(movie_id, ""))
-        if facts["title"]:
-            facts_of_film[movie_id] = facts
-    return facts_of_film
-
-
-def _level_counts(clips: Iterable[Clip]) -> dict[str, int]:
-    counts = Counter(clip.level for clip in clips)
-    return {level: counts[level] for level in LEVELS}
-
-
-def _concept_counts(
-    clips: Iterable[Clip], names: Iterable[str]
+def _counts(
+    pairs: Iterable[tuple[str, str]],
+    rows: Iterable[str],
+    columns: Iterable[str],
+    *,
+    keep_zeros: bool = True,
 ) -> dict[str, dict[str, int]]:
-    """Return how many clips of each level, and of none (""), have each concept."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for clip in clips:
-        counts.update((clip.level, name) for name in clip.concepts)
-    counts_of_level: dict[str, dict[str, int]] = {level: {} for level in (*LEVELS, "")}
-    for level, concepts in counts_of_level.items():
-        for name in names:
-            if counts[level, name]:
-                concepts[name] = counts[level, name]
-    return counts_of_level
+    """Return how often each column stands beside each row."""
+    n_of = Counter(pairs)
+    counts: dict[str, dict[str, int]] = {}
+    for row in rows:
+        counts[row] = {}
+        for column in columns:
+            if n_of[row, column] or keep_zeros:
+                counts[row][column] = n_of[row, column]
+    return counts
 
 
 def _fold_counts(clips: Iterable[Clip], split: str) -> dict[int, FoldStats]:
     """Return the counts of each fold of a split."""
+    levels_of: dict[int, list[str]] = {}
+    for clip in clips:
+        fold = clip.fold(split)
+        if fold is not None:
+            levels_of.setdefault(fold, []).append(clip.level)
     counts = {}
-    for fold, of_fold in _grouped(clips, lambda clip: clip.fold(split)).items():
-        levels = [clip.level for clip in of_fold]
+    for fold, levels in sorted(levels_of.items()):
         n_positive = levels.count("S")
-        share = _ratio(n_positive, len(levels))
+        share = n_positive / len(levels)
         counts[fold] = FoldStats(len(levels), n_positive, share, levels.count(""))
     return counts
 
@@ -388,69 +332,40 @@ def _concepts(stats: Stats) -> list[str]:
 
 
 def _draw_levels(axes: Any, stats: Stats) -> None:
+    """Draw a bar of all levels, each with its number."""
     left = 0
-    for level in LEVELS:
-        n_clips = stats.levels[level]
+    style = {"ha": "center", "va": "center", "fontsize": 7}
+    for level, n_clips in stats.levels.items():
         axes.barh(0, n_clips, left=left, color=LEVEL_COLORS[level], height=0.7)
         if n_clips > 0.04 * stats.clips:
             color = "white" if level == "S" else "black"
             text = f"{level}\n{n_clips}\n{100 * n_clips / stats.clips:.0f} %"
-            axes.text(
-                left + n_clips / 2,
-                0,
-                text,
-                ha="center",
-                va="center",
-                color=color,
-                fontsize=7,
-            )
+            axes.text(left + n_clips / 2, 0, text, color=color, **style)
         left += n_clips
-    title = stats.size
-    if stats.without_level:
-        title += f", {stats.without_level} without a level"
-    axes.set_title(title)
+    without = f", {stats.without_level} without a level" if stats.without_level else ""
+    axes.set_title(f"{stats.size}{without}")
     axes.set_xlim(0, max(left, 1))
     axes.axis("off")
 
 
-def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
+def _draw_concepts(axes: Any, stats: Stats, names: Sequence[str]) -> None:
     """Draw one row a concept with a dot a level: the share of its clips with the concept."""
-    levels = [level for level in LEVELS if stats.concepts[level]]
-    shares_of_concept: list[list[float]] = []
-    for name in names:
-        shares = []
-        for level in levels:
-            n_clips = stats.concepts[level].get(name, 0)
-            shares.append(100 * n_clips / max(stats.levels[level], 1))
-        shares_of_concept.append(shares)
-    largest_share = max(map(max, shares_of_concept), default=1.0)
-    for row, shares in enumerate(shares_of_concept):
-        axes.plot(
-            [min(shares), max(shares)], [row, row], color=COLORS["line"], lw=3, zorder=1
-        )
-        moved = spread_dots(shares, DOT * largest_share)
-        for level, share, step in zip(levels, shares, moved, strict=True):
-            dot = axes.scatter(
-                share, row + STEP * step, s=46, color=LEVEL_COLORS[level]
+    for level, counts in stats.concepts.items():
+        if counts:
+            mean = stats.concepts_per_clip.get(level)
+            note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
+            axes.scatter(
+                [100 * counts.get(name, 0) / stats.levels[level] for name in names],
+                range(len(names)),
+                s=46,
+                alpha=0.8,
+                color=LEVEL_COLORS[level],
+                label=f"{level} {LEVEL_NAMES[level]}{note}",
             )
-            dot.set(edgecolor="white", zorder=2, clip_on=False)
-    for level in levels:
-        mean = stats.concepts_per_clip.get(level)
-        note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
-        label = f"{level} {LEVEL_NAMES[level]}{note}"
-        axes.scatter([], [], s=46, color=LEVEL_COLORS[level], label=label)
     label_rows(axes, names, upwards=True)
     axes.set_xlim(left=0)
     draw_grid(axes)
     axes.set_xlabel(f"% of {stats.unit}s with the concept", color=COLORS["muted"])
     axes.set_title("Concepts over levels")
-    if levels:
+    if names:
         axes.figure.legend(loc="outside lower left", fontsize=7.5)
-    else:
-        axes.text(
-            0.5,
-            0,
-            "no clip with a level has a concept",
-            ha="center",
-            color=COLORS["muted"],
-        )

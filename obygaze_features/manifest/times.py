@@ -14,15 +14,13 @@ windows and the page ask them:
 Times are in seconds.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from obygaze_features.core.console import count, few
 from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
+from obygaze_features.manifest.model import Clip, by_film
 from obygaze_features.manifest.spans import (
     FrameSpan,
     file_of,
@@ -38,8 +36,6 @@ IN_A_ROW = "clips in a row: their times in the film are unknown"
 NOMINAL_S = 10.0
 # Times of tables may be rounded by this much beside a picture.
 ROUNDED_S = 0.02
-# A model sees a few pictures of a clip, such as 16, however long the clip is.
-LONG_S = 600.0
 
 
 class Piece(NamedTuple):
@@ -101,27 +97,24 @@ def film_times(
         end_s = max(length_of(film_file), _last_end(in_file))
         is_found = any(clip.video == film_file for clip in clips)
         pieces = [Piece(0.0, end_s, film_file, 0.0)] if is_found else []
-    elif in_film:
-        spans = in_film
-        pieces = _pieces(clips, spans)
     else:
-        is_whole_film = len(clips) == 1 and clips[0].scene is None
-        axis = IN_FILM if is_whole_film else IN_A_ROW
-        spans, unknown = _in_a_row(clips, length_of)
-        pieces = _pieces(clips, spans)
-    ends_of_pieces = [piece.end_s for piece in pieces]
-    end_s = max([_last_end(spans), *ends_of_pieces])
-    whole_file = film_file if pieces else ""
-    if not film_file:
-        whole_file = _file_of_all(pieces, end_s)
-    return FilmTimes(
-        axis=axis,
-        end_s=end_s,
-        spans=spans,
-        pieces=sorted(set(pieces)),
-        unknown=unknown,
-        file=whole_file,
-    )
+        spans = in_film
+        if not in_film:
+            is_whole_film = len(clips) == 1 and clips[0].scene is None
+            axis = IN_FILM if is_whole_film else IN_A_ROW
+            spans, unknown = _in_a_row(clips, length_of)
+        pieces = [
+            Piece(*spans[clip.clip_id], clip.video, clip.start_s or 0.0)
+            for clip in clips
+            if clip.video and clip.clip_id in spans
+        ]
+    pieces = sorted(set(pieces))
+    end_s = max([_last_end(spans), *(piece.end_s for piece in pieces)])
+    file = film_file if pieces else ""
+    # The file of the first clip may be the only one that is there.
+    if not film_file and len(pieces) == 1 and pieces[0][:2] == (0.0, end_s):
+        file = "" if pieces[0].offset_s else pieces[0].video
+    return FilmTimes(axis, end_s, spans, pieces, unknown, file)
 
 
 def times_of_films(clips: Iterable[Clip]) -> dict[str, FilmTimes]:
@@ -180,19 +173,21 @@ class FrameClocks:
             return ""
         if are_near(of_frames, times_s, frames.rate):
             return ""
-        begins_s = times_s[0] - of_frames[0]
-        ends_s = times_s[1] - of_frames[1]
+        late_s, ends_late_s = (
+            time_s - of_frame
+            for time_s, of_frame in zip(times_s, of_frames, strict=True)
+        )
         most_apart_s = float(1 / frames.rate) + ROUNDED_S
         rate = frame_rate_text(frames.rate)
         problem = (
             f"the frames {frames.first} to {frames.last} are {shown_span(of_frames)} at {rate}"
             f" frames per second, and the times are {shown_span(times_s)}"
         )
-        if begins_s > 0 and abs(ends_s - begins_s) <= most_apart_s:
-            late_s = self._late_of.setdefault(film, begins_s)
-            if abs(begins_s - late_s) <= 2 * most_apart_s:
+        if late_s > 0 and abs(ends_late_s - late_s) <= most_apart_s:
+            of_others_s = self._late_of.setdefault(film, late_s)
+            if abs(late_s - of_others_s) <= 2 * most_apart_s:
                 return ""
-            problem += f", while other times of this film are {late_s:.6g} s later"
+            problem += f", while other times of this film are {of_others_s:.6g} s later"
         return f"{problem}: empty those that are wrong"
 
 
@@ -221,18 +216,6 @@ def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:
         if in_film and in_film.get(clip.clip_id) != in_file:
             return ""
     return files.pop()
-
-
-def _file_of_all(pieces: Sequence[Piece], end_s: float) -> str:
-    """Return the file of the only piece, if the film begins with it and no clip ends later.
-
-    The file of the first clip may be the only one that is there.
-    """
-    if len(set(pieces)) != 1:
-        return ""
-    piece = pieces[0]
-    is_part = piece.start_s or piece.offset_s or piece.end_s < end_s
-    return "" if is_part else piece.video
 
 
 def _known_spans(
@@ -271,43 +254,3 @@ def _in_a_row(
         end_s = start_s + length_s
         spans[clip.clip_id] = (start_s, end_s)
     return spans, unknown
-
-
-def _pieces(clips: Iterable[Clip], spans: Mapping[str, Span]) -> list[Piece]:
-    """Return the stretch of the film that the video of each clip shows."""
-    pieces = []
-    for clip in clips:
-        if clip.video and clip.clip_id in spans:
-            offset_s = clip.start_s or 0.0
-            pieces.append(Piece(*spans[clip.clip_id], clip.video, offset_s))
-    return pieces
-
-
-def long_clips(manifest: Manifest) -> str:
-    """Return a sentence on clips that are long for the pictures that a model sees; "" without any.
-
-    No video is opened: a clip that is a whole file counts as long if it is the only one of its
-    film, or if the file has other clips: then the table has lost its times.
-    """
-    if isinstance(manifest.clips, Windows):
-        return ""
-    clips = manifest.clips
-    n_clips_of_film = Counter(clip.movie_id for clip in clips)
-    n_clips_of_file = Counter(clip.video for clip in clips)
-    long = []
-    for clip in clips:
-        if clip.start_s is not None and clip.end_s is not None:
-            is_long = clip.end_s - clip.start_s > LONG_S
-        else:
-            is_film = n_clips_of_film[clip.movie_id] == 1 and clip.scene is None
-            is_shared = n_clips_of_file[clip.video] > 1
-            is_long = bool(clip.video) and (is_film or is_shared)
-        if is_long:
-            long.append(clip.clip_id)
-    if not long:
-        return ""
-    return (
-        f"{count(len(long), manifest.header.unit)} with a whole film or more than"
-        f" {LONG_S / 60:.0f} minutes: {few(long, 3)}; a model sees a few pictures of each,"
-        " obygaze manifest windows cuts films into windows"
-    )

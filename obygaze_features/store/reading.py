@@ -646,17 +646,15 @@ class Store:
         """Return what the store states of the clips of some rows."""
         from obygaze_features.manifest.clip_facts import ClipFacts
 
-        frames = []
-        for name in ("start_frame", "end_frame", "framerate"):
+        numbers = []
+        for name in ("start_s", "end_s", "start_frame", "end_frame", "framerate"):
             values = self.table.numbers(name, rows).astype(np.float64)
             values[values < 0] = np.nan
-            frames.append(values)
+            numbers.append(values)
         return ClipFacts(
             self.table.clip_ids_of(rows),
             self.table.movie_ids_of(rows),
-            self.table.numbers("start_s", rows),
-            self.table.numbers("end_s", rows),
-            np.stack(frames, axis=1),
+            np.stack(numbers, axis=1),
         )
 
     def files_of(self, rows: Rows) -> list[str]:

@@ -273,7 +273,7 @@ def _remarks(
     expression = None
     if data.where:
         known = viewed.header.concepts or None
-        expression = parse(data.where, columns=viewed.columns, vocabulary=known)
+        expression = parse(data.where, vocabulary=known)
         unknown = viewed.unknown_values(expression)
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
@@ -410,7 +410,6 @@ def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
         where = f"tasks.{name}.{key}"
         expression = parse(
             text,
-            columns=table.clips[0].extra,
             vocabulary=table.vocabulary or None,
             where=where,
             of_empty=None,

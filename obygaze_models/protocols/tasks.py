@@ -240,7 +240,7 @@ class _Labels:
         viewed = self.manifest.view(with_view(self.data, self.manifest).view)
         if not self.data.where:
             return list(viewed)
-        where = parse(self.data.where, columns=self.manifest.columns)
+        where = parse(self.data.where)
         return [clip for clip in viewed if where.holds(clip.values)]
 
     def words(self, column: str) -> list[str]:
@@ -300,7 +300,6 @@ class _Labels:
         """Return the task of the clips for which an expression holds, against the others."""
         positive: Expression = parse(
             text,
-            columns=self.manifest.columns,
             vocabulary=self.manifest.header.concepts or None,
             where=f"{self.option} {text}",
         )

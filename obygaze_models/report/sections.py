@@ -600,7 +600,7 @@ def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
         named.append(task.column)
         expressions += (task.positive, task.negative)
     for expression in filter(None, expressions):
-        named += parse(expression, columns=columns).compared
+        named += parse(expression).compared
     return [name for name in dict.fromkeys(own_columns(named)) if name in columns]
 
 

@@ -26,7 +26,6 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.clip_facts import ClipFacts, Places, completed
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import (
     JOINED_ARRAY,
@@ -368,7 +367,7 @@ def _has_recipe(features: FeatureSpec, store: Store) -> bool:
 def _doubts(
     model: SavedModel, store: Store, table: Manifest | None, ids: Collection[str]
 ) -> dict[str, str]:
-    """Return sentences on clips of another length, and on videos that were replaced."""
+    """Return sentences on windows, and on videos that were replaced."""
     features = model.info.features
     length_s = model.info.training.median_s
     noun = "windows" if features.grid else "clips"
@@ -377,11 +376,8 @@ def _doubts(
     of_length = f" of {length_s:.3g} s (median)" if length_s else ""
     trained_on = f"{model.info.name} was trained on {noun}{of_length}"
     doubts = {}
-    long = long_clips(table) if table is not None else ""
     grid = store.recipe.grid
-    if long and length_s:
-        doubts[LENGTHS] = f"{trained_on}; {long}"
-    elif grid and not features.rule and store.fingerprint != features.fingerprint:
+    if grid and not features.rule and store.fingerprint != features.fingerprint:
         length = f" of {grid['seconds']:g} s" if "seconds" in grid else ""
         doubts[LENGTHS] = f"{trained_on}, and these are windows{length}"
     if table is not None:
@@ -405,17 +401,11 @@ def _stated(
     """Return what is stated of clips: by the manifest that lists them, else by the store."""
     of_manifest = {clip.clip_id: clip for clip in listed if isinstance(clip, Clip)}
     clips = [of_manifest.get(one, Clip(one, "")) for one in clip_ids]
-    facts = ClipFacts.of_clips(clips)
+    stated = ClipFacts.of_clips(clips)
     for one in store.stores:
         rows = one.table.find(clip_ids)
-        known = np.flatnonzero(rows >= 0)
-        there = one.facts_of(rows[known])
-        facts = completed(facts, there)
-        movie_ids = facts.movie_ids.astype(np.object_)
-        is_new = facts.movie_ids[known] == ""
-        movie_ids[known[is_new]] = there.movie_ids[is_new]
-        facts = replace(facts, movie_ids=movie_ids.astype(np.str_))
-    return facts
+        stated = completed(stated, one.facts_of(rows[rows >= 0]))
+    return stated
 
 
 def _predicted(

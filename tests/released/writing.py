@@ -65,7 +65,7 @@ def write_workspace(place: Place) -> None:
     rows = worlds.labelled_clips(per_film=8)
     import_clips(place, rows, "films")
     import_clips(place, worlds.coded_clips(), "coded", rule="agreed")
-    place("manifest folds films --kind grouped --folds 3")
+    place("manifest folds films --folds 3")
     place.write_text("segments/films.seen.csv", MARKS)
     import_features(
         place, rows, worlds.seen_features(rows), "pictures", manifest="films"

@@ -60,7 +60,7 @@ from obygaze_features.manifest.adapters.table_mapping import checked_times
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
-from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.manifest.windows import CutFilm, Grid, check_windows
 from obygaze_features.store import Reason, Recipe, Row, open_store
 from obygaze_features.store.copying import push
 from obygaze_features.store.exporting import export_features
@@ -287,9 +287,9 @@ REFUSED: dict[str, Case] = {
         [elan(f), elan(f / "b")], workspace=f
     ),
     "no store here": lambda f: store_status(f),
-    "would have more than 100,000,000 windows": lambda f: Grid(
-        seconds=0.001, every=0.001
-    ).n_windows(CutFilm("a", "", 9, 0.0, 1000000.0)),
+    "windows, expected at most 5,000,000": lambda f: check_windows(
+        Grid(seconds=0.01, every=0.01), [CutFilm("a", "", 9, 0.0, 100000.0)]
+    ),
     "seconds must be a finite number from 0, got inf": lambda _: Grid(
         seconds=inf
     ).check(),

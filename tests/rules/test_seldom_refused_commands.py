@@ -46,10 +46,6 @@ def workspace(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (
-            "manifest folds films --kind leave-one-film-out --folds 5",
-            "leave-one-film-out has a fold for each film, not 5 folds",
-        ),
         ("manifest stats films --where level==NS", "no clip with level==NS"),
         ("manifest import words.srt --as table -o words", "this is no table"),
         ("models show folder", "no model here: no model.json"),
@@ -71,8 +67,7 @@ def test_a_command_is_refused(workspace: Path, line: str, sentence: str) -> None
 
 
 def years_of_words() -> object:
-    columns: Any = {"year": ""}
-    asked = parse("year > 1990", columns=columns, vocabulary={})
+    asked = parse("year > 1990", vocabulary={})
     return asked.holds(lambda column: ["about 1990"])
 
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.grouping import ConceptVocabulary, group
 from obygaze_features.manifest.model import NO_LEVEL, Clip, Header, Manifest, View
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import LEVELS, MODALITIES
@@ -91,7 +90,7 @@ def plain_usual(rows: list[Labelled], modality_of: dict[str, str]) -> str:
 
 @settings(max_examples=40, deadline=None)
 @given(ROWS, vocabularies(*MODALITIES), VIEWS)
-def test_stats_and_groups_count_every_clip_once_in_the_view_that_they_name(
+def test_stats_count_every_clip_once_in_the_view_that_they_name(
     rows: list[Labelled], modality_of: dict[str, str], view: View
 ) -> None:
     manifest = manifest_of(rows, modality_of)
@@ -114,16 +113,6 @@ def test_stats_and_groups_count_every_clip_once_in_the_view_that_they_name(
     assert counted == pairs
     if n_of[""]:
         assert NO_LEVEL in str(stats)
-
-    usual = plain_usual(rows, modality_of)
-    grouped = group(manifest)
-    assert isinstance(grouped, ConceptVocabulary) and grouped.clips is not None
-    in_usual_view = plain_view(rows, modality_of, usual)
-    of_look = [row.level for row in in_usual_view if "Look" in row.concepts]
-    expected = {level: of_look.count(level) for level in LEVELS}
-    expected |= {NO_LEVEL: of_look.count(""), "all": len(of_look)}
-    assert grouped.clips["Look"] == expected
-    assert f"{usual} view" in grouped.manifest
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +242,6 @@ ASKING: tuple[Callable[[Manifest], Any], ...] = (
     lambda manifest: manifest.view("visual"),
     lambda manifest: manifest.usual_view,
     lambda manifest: compute_stats(manifest, view="visual"),
-    group,
     audit_levels,
     lambda manifest: audit_annotations(manifest, x="level == S", y="level == EN"),
     lambda manifest: clip_table(manifest, Data()),

@@ -26,7 +26,6 @@ from obygaze_features.manifest.model import (
     SourceFile,
 )
 from obygaze_features.manifest.stats import Stats, compute_stats
-from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
     LEVELS,
     canonical_concept,
@@ -78,10 +77,8 @@ class ImportedManifest(NamedTuple):
         if manifest.header.video_root:
             require_one_film_a_video(manifest)
         # Rows that contradict each other are refused before anything is written.
-        long = long_clips(manifest)
         write_manifest(manifest, path, force=force)
-        warnings = [*self.warnings, long] if long else [*self.warnings]
-        return SavedManifest(path, manifest, warnings, self, n_links)
+        return SavedManifest(path, manifest, [*self.warnings], self, n_links)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

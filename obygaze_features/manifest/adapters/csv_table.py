@@ -59,7 +59,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     own_columns,
 )
-from obygaze_features.manifest.own_labels import column_words, words_alike
+from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import RATE_COLUMN
 
 CORRECT = "correct the table, as the lines above say"
@@ -346,7 +346,6 @@ def _imported(
             if column not in mapping.sources(RATE_COLUMN):
                 warnings.append(thousands_text(column, number))
     warnings += made.changed_ids
-    warnings += words_alike(manifest.clips)
 
     words: dict[str, list[str]] = {}
     if mapping.levels:

@@ -72,8 +72,9 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
             " by text beside an id: --array clip='clip_{id}'",
         )
     facts = ClipFacts.of(ids, films, *map(files.spans.get, TIME_KEYS))
+    facts.numbers[:, 2:] = _frames_of(files)
     n_by_ids = require_same(
-        replace(facts, frames=_frames_of(files)).some(places[known]),
+        facts.some(places[known]),
         ClipFacts.of_clips(list(manifest)).some(known),
         ("the files", "the manifest"),
         where=files.where,

@@ -210,15 +210,11 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
         write_manifest(good.with_column("x", {}), tmp_path / "y.toml")
 
 
-def test_films_and_seconds_in_no_window_are_said(films: Path, tmp_path: Path) -> None:
-    """The films have 90 and 91 pictures, at 25 a second."""
-    for number, said in (
-        (16, "at the end: 0.4 s of tt1, 0.44 s of tt2"),
-        (91, "1 film too short for a window: tt1"),
-    ):
-        words = ("manifest", "windows", films, "-o", "w", "--force", "--window")
-        done = call_obygaze(*words, f"{number}", cwd=tmp_path).ok()
-        assert said in done.stderr
+def test_films_without_a_window_are_said(films: Path, tmp_path: Path) -> None:
+    """The films have 90 and 91 pictures."""
+    words = ("manifest", "windows", films, "-o", "w", "--window", "91")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "1 film too short for a window: tt1" in done.stderr
     assert read_manifest(tmp_path / "manifests" / "w.toml").films == ("tt2",)
     clips = [
         Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0),
@@ -240,15 +236,13 @@ def test_what_is_before_the_first_picture_is_no_window(tmp_path: Path) -> None:
     first_s = float(film_index(films / "late.ts", tmp_path / "indexes")[0].times_s[0])
     words = ("manifest", "windows", films, "-o", "w", "--force", "--seconds", "1")
     for every, n_before in (("1", 3), ("0.25", 9)):
-        done = call_obygaze(*words, "--every", every, cwd=tmp_path).ok()
+        call_obygaze(*words, "--every", every, cwd=tmp_path).ok()
         windows = read_manifest(tmp_path / "manifests" / "w.toml")
         late = [clip for clip in windows if clip.movie_id == "late"]
         before_s = n_before * float(every)
         assert late[0].start_s == before_s < first_s < late[0].end_s
         assert before_s + 1 - float(every) <= first_s
-        said = f"at the beginning, without a picture: {before_s:.3g} s of late\n"
-        assert said in done.stderr
-        assert windows.clips.by_id[late[1].clip_id] == late[1]
+        assert windows[late[1].clip_id] == late[1]
         assert windows["soon_0.000-1.000"].start_s == 0.0
 
 
@@ -378,24 +372,17 @@ def test_windows_are_not_shorter_than_a_picture(fps: float) -> None:
     ids=str,
 )
 def test_an_id_says_its_film_and_its_span(grid: Grid) -> None:
-    """Each window has an id of its own, from which it is found without the others."""
+    """Each window has an id of its own."""
     fps = 24000 / 1001
     films = (
         CutFilm("a", "a.mkv", 400, fps, 400 / fps),
         CutFilm("a_1.000-2.000", "b.mkv", 300, fps, 300 / fps, 0.0425),
     )
     rows = Windows(films, grid)
-    ids = [*rows.ids()]
-    assert len({*ids}) == len(ids) == len(rows) > 8
-    for number in range(0, len(rows), 7):
-        clip = rows[number]
-        assert clip.clip_id == ids[number]
-        assert clip == rows.by_id[ids[number]]
+    assert len({clip.clip_id for clip in rows}) == len(rows) > 8
+    for clip in rows:
         span = f"{clip.start_s:.3f}-{clip.end_s:.3f}"
         assert clip.clip_id == f"{clip.movie_id}_{span}"
-        for other in (f"{clip.clip_id}0", f"b{clip.clip_id}", f"{clip.clip_id[:-1]}x"):
-            assert other not in rows.by_id
-    assert "a_-1.000-1.000" not in rows.by_id
 
 
 @pytest.mark.parametrize(

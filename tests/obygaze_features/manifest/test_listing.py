@@ -54,4 +54,6 @@ def test_frames_are_listed_as_a_table_states_them() -> None:
         {"clip_id": one, **{name: columns[name][n] for name in COUNTED}}
         for n, one in enumerate(("a-1", "a-2"))
     ]
-    np.testing.assert_array_equal(ClipFacts.of_cells(rows).frames, facts.frames)
+    np.testing.assert_array_equal(
+        ClipFacts.of_cells(rows).numbers[:, 2:], facts.numbers[:, 2:]
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.errors import AlreadyThere, UnknownName
 from obygaze_features.extraction.linking import link_manifest
 from obygaze_features.manifest import (
     assign_folds,
@@ -44,13 +44,11 @@ def test_links_and_folds_are_written_to_the_manifest(workspace: Path) -> None:
     report = link_manifest("tiny", workspace / "videos", workspace=workspace)
     assert (report.by_name, report.without) == (("a",), ("b", "c"))
     assert read_manifest(path)["a"].video == "a.mp4"
-    split = assign_folds(path, kind="leave-one-film-out")
+    split = assign_folds(path, k=2)
     assert {fold: stats.clips for fold, stats in split.folds.items()} == {0: 2, 1: 1}
-    assert read_manifest(path).folds == ("leave-one-film-out",)
+    assert read_manifest(path).folds == ("grouped",)
     with pytest.raises(AlreadyThere):
-        assign_folds(path, kind="leave-one-film-out")
-    with pytest.raises(FixUsage, match="unknown kind of folds 'any'"):
-        assign_folds(path, kind="any")  # type: ignore[arg-type]
+        assign_folds(path, k=2)
 
 
 def test_that_no_films_are_stated_is_said(tmp_path: Path) -> None:
@@ -66,5 +64,5 @@ def test_that_no_films_are_stated_is_said(tmp_path: Path) -> None:
         == compute_stats(manifest).n_films
         == 0
     )
-    with pytest.raises(FixUsage, match="the manifest states no films"):
+    with pytest.raises(UnknownName, match="no film 'lake'"):
         show_manifest(manifest, film="lake")

@@ -148,10 +148,10 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert caught.value.details == (
-        f"{path}:1: colums: unknown key 'colums' (did you mean 'columns'?)",
-        f"{path}:2: id: must be a string that is not empty, got 3",
-        f"{path}:3: levels: must be object, got 'x'",
-        f"{path}:5: columns.a: must be a string that is not empty, got 1",
+        f"{path}: colums: unknown key 'colums' (did you mean 'columns'?)",
+        f"{path}: id: must be a string that is not empty, got 3",
+        f"{path}: levels: must be object, got 'x'",
+        f"{path}: columns.a: must be a string that is not empty, got 1",
     )
     _, path = write(
         tmp_path,

@@ -221,10 +221,7 @@ def test_a_spreadsheet_as_a_person_keeps_it_becomes_a_manifest(
     words = (*MAPPED, *chosen, "--write-mapping", "m.toml")
     lines = imported_workbook(tmp_path, path, *words)
     assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, HN 1, S 1)"
-    # More than an hour.
-    assert lines[1].startswith("Warning: 1 clip with a whole film or more than")
-    assert "Juno-001" in lines[1]
-    assert len(lines) == 2
+    assert len(lines) == 1
     rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
     assert [row.split(",")[:8] for row in rows[1:]] == [
         ["Amelie-001", "Amelie", "1", "", "0.0", "5.0", "EN", ""],
@@ -258,7 +255,7 @@ def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text('[concepts]\nglint = "visula"\n')
     refused = call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path)
     assert refused.code == 1
-    assert "m.toml:2: concepts.glint" in refused.stderr
+    assert "m.toml: concepts.glint" in refused.stderr
     (tmp_path / "m.toml").write_text('[concepts]\nglint = "visual"\n')
     call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path).ok()
 
