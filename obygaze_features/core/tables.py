@@ -307,18 +307,13 @@ def read_table(
 
 def header_of(path: Path) -> tuple[str, ...]:
     """Return the columns of a table; of another text file, a line in pieces."""
-    return head_of(path).columns
-
-
-def head_of(path: Path) -> CsvTable:
-    """Return a table with its first rows alone; a spreadsheet is read whole."""
     head = None
     if not is_workbook(path) and not is_parquet(path):
         # Rows would take much more memory than the file: it may be a table of features.
         lines = islice(_lines(_bytes_of(path), path), MOST_TITLES + 2)
         head = "".join(lines).encode()
     violations = Violations(path)
-    return read_table(path, required=(), violations=violations, data=head)
+    return read_table(path, required=(), violations=violations, data=head).columns
 
 
 # --- The texts of files ---
@@ -438,11 +433,6 @@ def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]
         raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS)
     # Lines end with a line feed alone, so that their numbers are those of an editor.
     return io.TextIOWrapper(io.BytesIO(data), encoding, newline="\n")
-
-
-def encoding_of(path: Path) -> str:
-    """Return in which encoding the text of a table is read, as Python calls it."""
-    return _encoding_in(_bytes_of(path))[0]
 
 
 def _encoding_in(data: bytes) -> tuple[str, str]:

@@ -7,6 +7,7 @@ table. The answers together are a mapping, which is one command to type.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -125,7 +126,7 @@ class Known:
         free = []
         for name in self.table.cells:
             is_fold = name.startswith(FOLD_PREFIX)
-            if name not in used and not is_fold and self.table.filled(name):
+            if name not in used and not is_fold and any(self.table.column(name)):
                 free.append(name)
         return free
 
@@ -256,12 +257,21 @@ def _ask_coders(known: Known) -> None:
     if len(columns) < 2:
         columns = []
         target = "label"
-        for one, other in permutations(free, 2):
-            in_both = set(_words_of(one)).intersection(_words_of(other))
-            are_named = bool(known.named("label", [*in_both]))
-            cells = known.table.column(one), known.table.column(other)
-            if one not in columns and _are_alike(*cells, are_named=are_named):
-                columns.append(one)
+        words_of = {}
+        for name in free:
+            different = {*known.table.filled(name)}
+            if 1 < len(different) <= MOST_WORDS and _are_words([*different]):
+                words_of[name] = different
+        for one, other in permutations(words_of, 2):
+            n_both = len(words_of[one] & words_of[other])
+            n_all = len(words_of[one] | words_of[other])
+            if one not in columns and 1 < n_both <= n_all <= min(
+                MOST_WORDS, 2 * n_both
+            ):
+                in_both = set(_words_of(one)).intersection(_words_of(other))
+                cells = known.table.column(one), known.table.column(other)
+                if known.named("label", [*in_both]) or _agree(*cells):
+                    columns.append(one)
     if not columns:
         return
     in_all = set(_words_of(columns[0])).intersection(*map(_words_of, columns))
@@ -290,17 +300,13 @@ def _has_levels(cells: Sequence[str]) -> bool:
     return len(set(levels)) > 1 and 10 * len(levels) >= MOST_OF_TEN * len(cells)
 
 
-def _are_alike(ours: Sequence[str], theirs: Sequence[str], *, are_named: bool) -> bool:
-    """Return whether two columns have the same few words, and are named so or agree (kappa)."""
-    words = {*ours, *theirs} - {""}
-    in_both = {*ours} & {*theirs} - {""}
-    if not 1 < len(in_both) <= len(words) <= min(MOST_WORDS, 2 * len(in_both)):
-        return False
+def _agree(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Return whether two columns agree beyond chance (kappa)."""
     n = len(ours)
-    by_chance = sum(ours.count(word) * theirs.count(word) for word in in_both) / n
+    n_of_word = Counter(filter(None, theirs))
+    by_chance = sum(n_of_word[word] for word in ours) / n
     n_equal = sum(one == other != "" for one, other in zip(ours, theirs, strict=True))
-    agree = n_equal - by_chance > LEAST_AGREEMENT * (n - by_chance)
-    return _are_words([*words]) and (are_named or agree)
+    return n_equal - by_chance > LEAST_AGREEMENT * (n - by_chance)
 
 
 def _ask_ids(known: Known) -> None:
