@@ -163,6 +163,8 @@ def import_features(
             # The released tokens have what experiments read beside them.
             pool = "max"
             keep_frames = True
+        parts_of_folder = parts if source.is_dir() else None
+        origin = origin_of(kind, source, parts_of_folder, files.keys)
         clips = match_clips(files, manifest)
         rows = ImportedRows(
             files,
@@ -173,7 +175,6 @@ def import_features(
             keep_frames=keep_frames,
             are_named=bool(arrays),
         )
-    origin = origin_of(kind, source, parts if source.is_dir() else None, files.keys)
     # Without a backbone, nobody says how they were made: the files are a part of the recipe, so
     # that no other file has it.
     backbone = backbone.strip()

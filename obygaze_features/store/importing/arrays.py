@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import shutil
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
@@ -14,11 +15,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.refusal import refuse_if
-from obygaze_features.store.files import check_memory
+from obygaze_features.store.files import check_memory, free_bytes
 from obygaze_features.store.importing.files import (
     EXPORT_KEY,
     ArrayOfClips,
@@ -49,6 +51,13 @@ def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
     require_file(path)
     arrays = {}
     with damaged("not a complete npz file", path), zipfile.ZipFile(path) as archive:
+        n_bytes = sum(member.file_size for member in archive.infolist())
+        free = free_bytes(folder or Path(tempfile.gettempdir()))
+        if n_bytes > free:
+            problem = (
+                f"the arrays need {human(n_bytes)} of disk, and {human(free)} are free"
+            )
+            raise FixInput(problem, where=str(path))
         for name in archive.namelist():
             file = file_without_name(folder)
             with (

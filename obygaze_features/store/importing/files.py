@@ -149,7 +149,7 @@ def features_of_rows(
             raise FixInput(f"no array {key!r}{there}", where=str(where), hint=NAME_IT)
     names = texts_of(columns[id_key], id_key, where)
     others = {key: one for key, one in columns.items() if key not in asked.values()}
-    del others[id_key]
+    others.pop(id_key, None)
     facts = {key: others.pop(key) for key in (FILM_KEY, *SPAN_KEYS) if key in others}
     unasked = {}
     for key, kinds in COMPANION_KINDS.items():

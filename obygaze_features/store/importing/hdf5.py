@@ -49,7 +49,7 @@ def open_hdf5(path: Path, arrays: Keys, id_key: str | None) -> FeatureFiles:
     paths = {name: key.strip("/") for name, key in arrays.items()}
     with damaged("not a complete HDF5 file", path, BadRow):
         file = _Hdf5(path, h5py)
-        if any(CLIP_MARK in key for key in paths.values()):
+        if id_key is None and any(CLIP_MARK in key for key in paths.values()):
             return file.clips(paths)
         file.refuse_what_is_beside(paths, [""])
         columns = {}

@@ -93,8 +93,12 @@ class _Column:
         """All rows."""
         # Equal texts are in memory once.
         texts = [self.name] if len(self.shape) == 1 else []
-        tables = [_read_column(file, self.name, texts) for file in self.files]
-        return _arrow("lib").concat_tables(tables).column(0)
+        lib = _arrow("lib")
+        with damaged(
+            f"{self.name!r} cannot be read", self.files[0], lib.ArrowException
+        ):
+            tables = [_read_column(file, self.name, texts) for file in self.files]
+            return lib.concat_tables(tables).column(0)
 
 
 def _read_column(path: Path, name: str, texts: list[str]) -> Any:

@@ -24,7 +24,12 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import export_features, importing
-from obygaze_features.store.importing import import_features, open_features, staging
+from obygaze_features.store.importing import (
+    arrays,
+    import_features,
+    open_features,
+    staging,
+)
 from obygaze_features.store.reading import open_store
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
@@ -459,3 +464,20 @@ def test_the_mask_that_was_named_is_the_mask(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.real_frames("frames", np.arange(3)), mine)
     pooled = imported(file, tmp_path / "p", arrays=named, pool="max")
     assert values_of(pooled, "frames", IDS).max(axis=1).tolist() == [1, 9, 1]
+
+
+def test_an_array_keeps_its_place_when_it_is_pooled(tmp_path: Path) -> None:
+    """An experiment reads the first array with one vector a clip."""
+    frames = np.ones((3, 2, 4), np.float32)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames)
+    store = imported(file, tmp_path / "s", pool="max")
+    assert [array.name for array in store.record.arrays] == ["clip", "pooled"]
+
+
+def test_what_does_not_fit_on_the_disk_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "free_bytes", lambda folder: 100)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X)
+    with pytest.raises(FixInput, match="of disk, and 100 B are free"):
+        import_features(file, tmp_path / "s")
