@@ -144,9 +144,19 @@ def gather(
         # The paper leaves out clips without a video before anything else.
         features = [of_store.only(table.has_video) for of_store in features]
     labels = {}
+    refused = []
     for name, task in protocol.tasks.items():
         if name in protocol.used_tasks:
-            labels[name] = task_labels(name, task, table)
+            try:
+                labels[name] = task_labels(name, task, table)
+            except FixInput as error:
+                refused.append(error)
+    if refused:
+        if labels:
+            words = " ".join(f"--task {shell_word(name)}" for name in labels)
+            hint = f"{words} for the tasks that these clips have"
+            refused[0].hint = f"{hint}; {refused[0].hint}"
+        raise refused[0]
     for of_store in features:
         _refuse_labels_as_features(of_store, labels)
     remarks = {
