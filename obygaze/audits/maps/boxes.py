@@ -153,11 +153,16 @@ def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
         in_columns = (middle_x > x0) & (middle_x < x1)
         is_inside |= in_rows[:, None] & in_columns
     pieces = is_inside * np.diff(y)[:, None] * np.diff(x)
-    row = np.minimum((middle_y * n_rows).astype(int), n_rows - 1)
-    column = np.minimum((middle_x * n_columns).astype(int), n_columns - 1)
-    area = np.zeros((n_rows, n_columns))
-    np.add.at(area, (row[:, None], column[None, :]), pieces)
-    return np.minimum(area * n_rows * n_columns, 1.0)
+    down, across = np.meshgrid(middle_y, middle_x, indexing="ij")
+    area, _, _ = np.histogram2d(
+        down.ravel(),
+        across.ravel(),
+        bins=(n_rows, n_columns),
+        range=((0, 1), (0, 1)),
+        weights=pieces.ravel(),
+    )
+    shares: Floats = np.minimum(area * n_rows * n_columns, 1.0)
+    return shares
 
 
 def _box_of(row: TableRow) -> Box:

@@ -14,8 +14,9 @@ from obygaze_features.core.files import json_values
 
 # Each imports only some of those before it.
 SCRIPTS = ("state", "tools", "player", "timeline", "clips", "keys", "main")
-_NAMED = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
-_WHOLE = re.compile(r'^import \* as (\w+) from "\./(\w+)\.js";$', re.MULTILINE)
+_IMPORTED = re.compile(
+    r'^import (?:\* as )?(\{[^}]*\}|\w+) from "\./(\w+)\.js";$', re.MULTILINE
+)
 _EXPORTED = re.compile(
     r"^export ((?:async )?(?:const|class|function) ([\w$]+))", re.MULTILINE
 )
@@ -38,8 +39,7 @@ def joined() -> str:
     parts = ['"use strict";', "const modules = {};"]
     for name in SCRIPTS:
         text = _text_of(f"{name}.js")
-        text = _NAMED.sub(r"const \1 = modules.\2;", text)
-        text = _WHOLE.sub(r"const \1 = modules.\2;", text)
+        text = _IMPORTED.sub(r"const \1 = modules.\2;", text)
         names = ", ".join(match.group(2) for match in _EXPORTED.finditer(text))
         text = _EXPORTED.sub(r"\1", text)
         parts.append(f"(() => {{\n{text}\nmodules.{name} = {{ {names} }};\n}})();")
