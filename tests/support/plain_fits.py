@@ -77,8 +77,7 @@ def plain_folds(
     names = list(dict.fromkeys(row["fold"] for row in rows))
     if splits["kind"] == "fixed":
         both = [clip for clip in clips if clip.extra["part"] in ("train", "dev")]
-        chosen = [clip for clip in both if clip.extra["part"] == "dev"]
-        return {"fixed": PlainFold(both, chosen if "choose" in splits else None)}
+        return {"fixed": PlainFold(both, None)}
     if follows_paper(one):
         return {name: _paper_fold(one, task, clips, name) for name in names}
     numbered = _numbered(one, cell, rows, clips)

@@ -367,7 +367,7 @@ def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, A
     elif kind == "fixed":
         splits |= {"column": "part", "test": ["test"]}
         if chance(random, 0.5):
-            splits |= {"choose": ["dev"], "validation": "next"}
+            splits["validation"] = "next"
     if kind not in ("fixed", "published") and chance(random, 0.15):
         names = sorted({clip.movie_id for clip in one.manifest})
         splits["never"] = (
