@@ -135,7 +135,12 @@ class ImportedRows:
         self._progress.advance(after - first)
         # What is there for rows without features does not matter.
         places = np.maximum(self._places[first:after], 0)
-        return self._values_of[array.name][places].astype(array.dtype, copy=False)
+        values = self._values_of[array.name]
+        if np.array_equal(places, places[0] + np.arange(len(places))):
+            values = values[places[0] : places[0] + len(places)]
+        else:
+            values = values[places]
+        return values.astype(array.dtype, copy=False)
 
     def _staged(
         self, name: str, key: str, pool: str | None, problems: dict[int, str]
@@ -229,7 +234,7 @@ class ImportedRows:
         if name == N_WORDS and values.ndim == 1 and values.dtype.kind in "iu":
             dtype = np.dtype(np.int32)
         with np.errstate(over="ignore"):
-            stored = values.astype(dtype)
+            stored = values.astype(dtype, copy=False)
         is_wrong = np.zeros(len(stored), bool)
         is_wrong[rows_not_finite(stored)] = True
         if dtype.kind == "i":
