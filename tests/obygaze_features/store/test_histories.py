@@ -219,7 +219,10 @@ class History:
         both = self.new_path()
         is_turned = self.random.random() < 0.5
         merge([other, self.path] if is_turned else [self.path, other], both)
+        # A filling plans the rows of the store in their order.
         merged = {**self.model.clips, **clips}
+        if is_turned:
+            merged = {**clips, **self.model.clips}
         made_by |= self.model.made_by
         with pytest.raises(Mismatch, match="of this store are in"):
             merge([both, other], self.new_path())
