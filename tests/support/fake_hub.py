@@ -36,9 +36,6 @@ class FakeHub:
     asked: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     refuse: bool = False
-    keeps_history: bool = False
-    n_squashed: int = 0
-    parents: list[str] = field(default_factory=list)
     history: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
     @property
@@ -83,8 +80,6 @@ class FakeHub:
             (rf"/{self.repository}\.git/info/lfs/objects/batch", self._batch),
             (r"/blob/(\w+)", self._blob),
             (rf"{api}/commit/main", self._commit),
-            (rf"{api}/commits/main", self._titles),
-            (rf"{api}/super-squash/main", self._squash),
             (rf"/{self.repository}/resolve/(main|[0-9a-f]{{40}})/(.+)", self._resolve),
         ]
 
@@ -136,8 +131,7 @@ class FakeHub:
             record = json.loads(line)
             value = record["value"]
             if record["key"] == "header":
-                self.parents.append(value.get("parentCommit", ""))
-                if self.parents[-1] != self.head:
+                if value.get("parentCommit", "") != self.head:
                     return 412, {"error": "the parent commit is not the last one"}, {}
                 self.history[self.head] = dict(self.files)
                 self.commits.append(value["summary"])
@@ -152,23 +146,6 @@ class FakeHub:
             {"commitUrl": f"{self.url}/c/0", "commitOid": self.head, "success": True},
             {},
         )
-
-    def _titles(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
-        """The commits since the history was removed, the last one first."""
-        titles = self.commits[self.n_squashed :]
-        facts = {"message": "", "date": "2026-01-01T00:00:00.000Z", "authors": []}
-        commits = [
-            {"id": f"{n:040x}", "title": t, **facts} for n, t in enumerate(titles)
-        ]
-        return 200, commits[::-1], {}
-
-    def _squash(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
-        if self.keeps_history:
-            return 403, {"error": "no"}, {}
-        self.history.clear()
-        self.n_squashed = len(self.commits)
-        self.commits.append("squashed")
-        return 200, {}, {}
 
     def _resolve(
         self, body: bytes, commit: str, path: str, headers: Any
