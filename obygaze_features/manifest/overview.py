@@ -155,11 +155,13 @@ def _describe(manifest: Manifest) -> str:
     n_clips = count(len(manifest), header.unit)
     lines = [
         f"{manifest.name}: {n_clips}{of_films(len(manifest.films))}"
-        f" ({header.dataset}, {header.view} view)"
+        f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
     about = [("licence", header.licence), ("cite", header.citation)]
     about += [("note", note) for note in header.notes]
     about += [("annotators", ", ".join(manifest.annotators))]
     about += [("folds", ", ".join(manifest.folds))]
-    lines += [f"  {name}: {text}" for name, text in about if text]
-    return "\n".join([*(safe_text(line, "terminal") for line in lines), ""])
+    for name, text in about:
+        if text:
+            lines.append(f"  {name}: {safe_text(text, 'terminal')}")
+    return "\n".join([*lines, ""])
