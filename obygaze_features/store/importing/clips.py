@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,6 +28,9 @@ from obygaze_features.store.importing.files import (
 from obygaze_features.store.records import WITHOUT_MANIFEST, ManifestMark
 from obygaze_features.store.rows import Row, RowColumns
 
+ID_LETTERS = f"{string.ascii_letters}{string.digits}._+-".encode()
+ID_LENGTH = 200
+
 
 class Clips(NamedTuple):
     """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
@@ -44,10 +48,10 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     Those of the files have the ids that a manifest of the same table has, so that the store matches
     it.
     """
-    films = [film and as_id(film) for film in files.films]
+    films = _as_ids(files.films)
     if manifest is None:
         ids_of_names(dict.fromkeys(filter(None, files.films)), "film", files.where)
-        ids = [as_id(name) for name in files.names]
+        ids = _as_ids(files.names)
         rows = _rows_of(files, ids, films)
         places = np.arange(len(ids))
         notes = [] if ids == files.names else ["clips have ids as in a manifest"]
@@ -95,6 +99,19 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     rows = RowColumns.of([Row.of_clip(clip) for clip in manifest])
     mark = ManifestMark(manifest.name, rows.clips_sha256)
     return Clips(mark, rows, places, others, notes)
+
+
+def _as_ids(texts: Sequence[str]) -> Sequence[str]:
+    """Return texts as ids; the same texts where all are ids."""
+    letters = "".join(texts)
+    # Texts of these letters alone that begin so are ids. A million are not looked at one by one.
+    are_ids = letters.isascii() and not letters.encode().translate(None, ID_LETTERS)
+    are_ids = are_ids and max(map(len, texts), default=0) <= ID_LENGTH
+    firsts = {text[:1] for text in texts}
+    if are_ids and firsts.isdisjoint({"", *"._+-"}):
+        return texts
+    id_of_text = {text: text and as_id(text) for text in dict.fromkeys(texts)}
+    return [id_of_text[text] for text in texts]
 
 
 def _frames_of(files: FeatureFiles) -> npt.NDArray[np.float64]:
