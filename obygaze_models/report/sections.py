@@ -314,35 +314,25 @@ def section_of_films(run: Run, titles: Titles) -> Section:
 def section_of_paper(run: Run, titles: Titles) -> Section:
     """Return our values beside those that a paper prints: of cells, then of films as in Table 4."""
     section = Section("paper", "Beside the paper")
-    rows = rows_as_dicts(run.results[run.results["paper"].notna()])
     by_name = {cell.name: cell for cell in run.cells}
-    printed = {value["film"]: value["source"] for value in run.protocol["paper"]}
-    order = {film: number for number, film in enumerate(printed)}
-    by_table = grouped_by(rows, lambda row: (row["metric"], bool(row["film"])))
-    for (metric, is_of_films), of_table in by_table.items():
+    rows = rows_as_dicts(run.results[run.results["paper"].notna()])
+    for row in rows:
+        row["cell"] = by_name[row["train"], row["test"], row["store"], row["model"]]
+    of_cells = [row for row in rows if not row["film"]]
+    of_films = [row for row in rows if row["film"] and row["cell"].is_model]
+    for metric, of_metric in grouped_by(of_cells, lambda row: row["metric"]).items():
         shown: list[RunRow | str] = []
-        for name, of_cell in grouped_by(of_table, _cell_of_row).items():
-            cell = by_name[name]
-            if is_of_films and not cell.is_model:
-                continue
-            shown.append(_heading_of_paper(run, cell))
-            for row in sorted(of_cell, key=lambda row: order.get(row["film"], 0)):
-                film = row["film"]
-                of_row: RunRow = {}
-                if is_of_films:
-                    of_row = {
-                        "film": printed[film] or titles.get(film, film),
-                        "id": film,
-                    }
-                spread = row["sd"] if cell.is_model else math.nan
-                of_row["this run"] = NumberCell(row["value"], sd=spread)
-                of_row["paper"] = NumberCell(row["paper"], sd=row["paper_sd"])
-                shown.append(of_row)
-            if is_of_films:
-                shown.append(_mean_of_films(of_cell))
+        for name, of_model in grouped_by(of_metric, _name_with_store).items():
+            shown += [name, *map(_cell_of_paper, of_model)]
         title = f"{metric_name(metric)} of this run and of the paper"
-        key = f"paper-films-{metric}" if is_of_films else f"paper-{metric}"
-        section.tables.append(result_table(key, title, shown))
+        section.tables.append(result_table(f"paper-{metric}", title, shown))
+    for metric, of_metric in grouped_by(of_films, lambda row: row["metric"]).items():
+        shown = []
+        for cell, of_cell in grouped_by(of_metric, lambda row: row["cell"]).items():
+            shown.append(_heading_of_films(run, cell))
+            shown += _films_of_paper(run, of_cell, titles)
+        title = f"{metric_name(metric)} of each film, of this run and of the paper"
+        section.tables.append(result_table(f"paper-films-{metric}", title, shown))
     if any(math.isfinite(np.fmax(row["sd"], row["paper_sd"])) for row in rows):
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
@@ -351,33 +341,51 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     return section
 
 
-def _cell_of_row(row: RunRow) -> tuple[str, str, str, str]:
-    return row["train"], row["test"], row["store"], row["model"]
+def _name_with_store(row: RunRow) -> str:
+    return f"{row['model']} ({row['store']})" if row["store"] else row["model"]
 
 
-def _heading_of_paper(run: Run, cell: Cell) -> str:
-    """Return a model with its tasks, what it was tested on, and how many clips leaked."""
-    store = f" ({cell.store})" if cell.store else ""
-    # What is not trained is the same for each training task.
-    tasks = pair_name(*cell.pair) if cell.is_trained else cell.test
-    leaked = f", {leaked_of(cell)} of {cell.n_clips} leaked" if leaked_of(cell) else ""
-    return (
-        f"{cell.model}{store}, {tasks}, on {tested_on(cell.basis, run.units)}{leaked}"
-    )
-
-
-def _mean_of_films(rows: Sequence[RunRow]) -> RunRow:
-    known = [row for row in rows if math.isfinite(row["value"])]
-    of_run, of_paper = (
-        fmean([row[name] for row in known]) if known else math.nan
-        for name in ("value", "paper")
-    )
+def _cell_of_paper(row: RunRow) -> RunRow:
+    cell = row["cell"]
     return {
-        "film": "mean of these films",
-        "id": "",
-        "this run": NumberCell(of_run),
-        "paper": NumberCell(of_paper),
+        # What is not trained is the same for each training task.
+        "trained on": cell.train if cell.is_trained else DASH,
+        "tested on": cell.test,
+        **_beside_paper(row if cell.is_model else {**row, "sd": math.nan}),
+        "leaked": leaked_of(cell),
     }
+
+
+def _beside_paper(row: RunRow) -> RunRow:
+    return {
+        "this run": NumberCell(row["value"], sd=row["sd"]),
+        "paper": NumberCell(row["paper"], sd=row["paper_sd"]),
+    }
+
+
+def _heading_of_films(run: Run, cell: Cell) -> str:
+    """Return a model with its tasks, what it was tested on, and how many clips leaked."""
+    name = _name_with_store({"model": cell.model, "store": cell.store})
+    leaked = f", {leaked_of(cell)} of {cell.n_clips} leaked" if leaked_of(cell) else ""
+    return f"{name}, {pair_name(*cell.pair)}, on {tested_on(cell.basis, run.units)}{leaked}"
+
+
+def _films_of_paper(run: Run, rows: Sequence[RunRow], titles: Titles) -> list[RunRow]:
+    """Return the films of a cell in the order of the paper, and their mean."""
+    printed = {value["film"]: value["source"] for value in run.protocol["paper"]}
+    order = [*printed]
+    shown = []
+    for row in sorted(rows, key=lambda row: order.index(row["film"])):
+        film = row["film"]
+        name = printed[film] or titles.get(film, film)
+        shown.append({"film": name, "id": film, **_beside_paper(row)})
+    known = [row for row in rows if math.isfinite(row["value"])]
+    if known:
+        mean = {"sd": math.nan, "paper_sd": math.nan}
+        for name in ("value", "paper"):
+            mean[name] = fmean(row[name] for row in known)
+        shown.append({"film": "mean of these films", "id": "", **_beside_paper(mean)})
+    return shown
 
 
 # ---- further analyses that a protocol asks for ----
