@@ -157,13 +157,13 @@ def labels_of(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
     """Return the labels of each film of a draw."""
     if not is_drawn(drawn):
         sample = f"obygaze manifest sample {shell_word(drawn.name)}"
-        n_clips = min(5 * len(drawn.films), len(drawn))
+        n_drawn = min(5 * len(drawn.films), len(drawn))
         raise FixInput(
             f"no share of {drawn.name}: its clips were not drawn by plan, and counting predictions"
             " is wrong: nobody knows how many errors a model makes in these films, and the count"
             " has the errors in it",
             where=drawn.name,
-            hint=f"{sample} -n {n_clips} -o drawn, mark the drawn clips; {LABELS_OF_MARKS}",
+            hint=f"{sample} -n {n_drawn} -o drawn, mark the drawn clips; {LABELS_OF_MARKS}",
         )
     expression = _expression(of, drawn)
     decided = drawn.undisputed((*expression.compared, *expression.concepts))

@@ -16,6 +16,7 @@ from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.files import import_of_features
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import SavedManifest
 from obygaze_features.manifest.adapters.csv_table import Draft
@@ -165,7 +166,7 @@ def _format_by_ending(path: Path) -> ManifestFormat:
         raise NotFound(
             "no such file or folder",
             where=str(path),
-            hint=f"FILE --as {path}" if is_format else "check the name",
+            hint=f"FILE --as {shell_word(path)}" if is_format else "check the name",
         )
     ending = path.suffix.lower()
     if ending not in BY_ENDING:

@@ -219,7 +219,7 @@ def merge(
             where=store.location,
             message=f"this store and {first.location} have different recipes",
             hint="only stores of one recipe are merged; imports of features that were made in one"
-            " way have one with the same --backbone NAME",
+            " way have one if they name one backbone",
         )
         if _rows_of_arrays(store) != _rows_of_arrays(first):
             raise Mismatch(

@@ -122,7 +122,6 @@ def no_intervals() -> Iterator[None]:
         for name in ("annotations", "levels"):
             module = import_module(f"obygaze.audits.{name}")
             patch.setattr(module, "ratio_interval", lambda *_, **__: [None, None])
-        patch.setattr(module, "_interval_of_mean", lambda _: [None, None])
         yield
 
 

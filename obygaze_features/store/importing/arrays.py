@@ -57,7 +57,7 @@ def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
             problem = (
                 f"the arrays need {human(n_bytes)} of disk, and {human(free)} are free"
             )
-            raise FixInput(problem, where=str(path))
+            raise FixInput(problem, where=str(path), hint="free space on the disk")
         for name in archive.namelist():
             file = file_without_name(folder)
             with (

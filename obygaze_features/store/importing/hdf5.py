@@ -16,6 +16,7 @@ import numpy as np
 
 from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.shell import shell_word
 from obygaze_features.store.importing.files import (
     EXPORT_KEY,
     MOST_COMPRESSED,
@@ -158,7 +159,7 @@ class _Hdf5:
                     problem = (
                         f"beside {pattern} is {name}, which says what of it is real"
                     )
-                    hint = f"--array {name}={beside} reads it too"
+                    hint = f"--array {shell_word(f'{name}={beside}')} reads it too"
                     raise FixInput(problem, where=self.where, hint=hint)
 
 
