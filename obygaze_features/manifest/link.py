@@ -50,6 +50,7 @@ from obygaze_features.manifest.spans import (
 # The clips and the films without a video that are shown without -v.
 SHOWN_CLIPS = 3
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
+SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")  # the file of a scene of MovieGraphs
 
 
 @dataclass(frozen=True, repr=False)
@@ -360,6 +361,8 @@ class _Files:
         for clip in clips:
             for name in (clip.clip_id, PurePosixPath(named_file(clip)).stem):
                 self.films_of[as_id(name)].add(clip.movie_id)
+        # The file of a scene is that of a clip if the scene has no other clip.
+        self.n_clips_of_scene = Counter((clip.movie_id, clip.scene) for clip in clips)
         self.by_key: dict[tuple[str, str], tuple[str, ...]] = defaultdict(tuple)
         for video in videos:
             # macOS, and disks that it wrote, may have accents beside their letters.
@@ -367,6 +370,9 @@ class _Files:
             id_of_stem = as_id(path.stem)
             ids = {("id", id_of_stem), ("id", as_id(path.name))}
             names = {("path", str(path)), ("name", path.name), ("stem", path.stem)}
+            scene = SCENE.fullmatch(path.stem)
+            if scene:
+                names.add(("scene", f"{scene[1]} {int(scene[2])}"))
             for key in (*names, *ids, ("any case", id_of_stem.casefold())):
                 self.by_key[key] += (video,)
 
@@ -388,7 +394,10 @@ class _Files:
             keys += [("id", as_id(path.name)), ("id", as_id(path.stem))]
         # Times are times in the named file, so no other file can be used.
         if not (named and has_times):
-            keys += [("stem", clip.clip_id), ("id", clip.clip_id)]
+            keys.append(("stem", clip.clip_id))
+            if self.n_clips_of_scene[clip.movie_id, clip.scene] == 1:
+                keys.append(("scene", f"{clip.movie_id} {clip.scene}"))
+            keys.append(("id", clip.clip_id))
         for key in keys:
             files = self._of_its_film(clip, self.by_key.get(key, ()))
             if files:

@@ -298,7 +298,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
             problem = f"{named} in the column {column}, and splits.column needs one group for a"
             problem += f" {unit}"
         if problem:
-            where = f"data.where={quoted_word(column)} != {quoted_word('')}"
+            where = f"data.where={quoted_word(column)}"
             raise FixInput(
                 f"the {unit} {whole!r} has {problem}",
                 where=table.name,

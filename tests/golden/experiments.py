@@ -186,7 +186,7 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     ),
     "scaled-selected": (
         *(*ONE_CELL, *OF_RIDGE, "data.view=raw", "data.scale=standard"),
-        'data.where=mood != ""',
+        "data.where=mood",
     ),
 }
 

@@ -93,6 +93,7 @@ def test_the_folder_must_be_one(tmp_path: Path) -> None:
         "tt01/tt01_scene_1.avi",
         "tt01/tt01_scene_1.mkv",
         "clips/all/tt01_scene_1.MP4",
+        "tt01_scene_001.mkv",
         "tt01/tt01-001.mp4",
     ],
 )
@@ -378,3 +379,14 @@ def test_a_clip_that_ends_after_its_video_is_named(tmp_path: Path) -> None:
     assert f"{said}\n" in done.stderr
     done = call_obygaze("manifest", "link", "m", folder, "--json", cwd=tmp_path).ok()
     assert done.json()["past_end"] == {"lake-3": [5.0, 4.0], "pier-1": [44.5, 4.0]}
+
+
+def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(
+    tmp_path: Path,
+) -> None:
+    """Two clips of one scene got its whole file, and so the same features."""
+    first = Clip("tt01-a", "tt01", 1, start_s=0.0, end_s=5.0)
+    second = Clip("tt01-b", "tt01", 1, start_s=5.0, end_s=9.0)
+    touch(tmp_path, "tt01_scene_1.mp4")
+    assert videos(link(manifest_of(first, second), tmp_path)) == ["", ""]
+    assert videos(link(manifest_of(first), tmp_path)) == ["tt01_scene_1.mp4"]
