@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import pickle
 import shutil
+import struct
 import tempfile
 import zipfile
 from collections import Counter
@@ -33,6 +35,8 @@ from obygaze_features.store.importing.files import (
     file_without_name,
 )
 
+LOCAL_HEADER = 30  # bytes of a file in a zip before its name
+
 
 def open_npz(
     path: Path, arrays: Keys, id_key: str | None, folder: Path | None
@@ -44,34 +48,54 @@ def open_npz(
 
 
 def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
-    """Return every array of an npz file by its name, unpacked into files without names.
+    """Return every array of an npz file by its name.
 
-    zipfile compares the checksums.
+    One that is compressed is unpacked into a file without a name. zipfile compares the checksums.
     """
     require_file(path)
     arrays = {}
     with damaged("not a complete npz file", path), zipfile.ZipFile(path) as archive:
-        n_bytes = sum(member.file_size for member in archive.infolist())
+        members = {member.filename: member for member in archive.infolist()}
+        n_bytes = 0
+        for member in members.values():
+            if member.compress_type != zipfile.ZIP_STORED:
+                n_bytes += member.file_size
         free = free_bytes(folder or Path(tempfile.gettempdir()))
         if n_bytes > free:
             problem = (
                 f"the arrays need {human(n_bytes)} of disk, and {human(free)} are free"
             )
             raise FixInput(problem, where=str(path), hint="free space on the disk")
-        for name in archive.namelist():
-            file = file_without_name(folder)
+        for name, member in members.items():
+            is_packed = member.compress_type != zipfile.ZIP_STORED
             with (
                 damaged(f"{name!r} cannot be read", path),
                 archive.open(name) as stream,
             ):
-                shutil.copyfileobj(stream, file, 2**20)
-                file.seek(0)
-                arrays[name.removesuffix(".npy")] = _array_in(file, f"{path}: {name}")
+                if is_packed:
+                    file = file_without_name(folder)
+                    shutil.copyfileobj(stream, file, 2**20)
+                    file.seek(0)
+                else:
+                    while stream.read(2**20):
+                        pass
+                    file = path.open("rb")
+                    file.seek(_start_of(member, file))
+                end = file.tell() + member.file_size
+                array = _array_in(file, f"{path}: {name}", end)
+                arrays[name.removesuffix(".npy")] = array
     return arrays
 
 
-def _array_in(file: BinaryIO, where: str) -> Values:
-    """Return the array of a .npy file, which stays in the file."""
+def _start_of(member: zipfile.ZipInfo, file: BinaryIO) -> int:
+    """Return where the bytes of a member begin: behind its header, its name and an extra field."""
+    file.seek(member.header_offset)
+    n_name, n_extra = struct.unpack_from("<HH", file.read(LOCAL_HEADER), 26)
+    return int(member.header_offset + LOCAL_HEADER + n_name + n_extra)
+
+
+def _array_in(file: BinaryIO, where: str, end: int) -> Values:
+    """Return the array of a .npy file, which stays in the file and ends there."""
     formats = np.lib.format
     # `np.load` would take other files for a zip or a pickle.
     read_header = formats.read_array_header_2_0
@@ -82,6 +106,8 @@ def _array_in(file: BinaryIO, where: str) -> Values:
         problem = "this file has Python objects, which are never unpickled"
         hint = "np.array(values, dtype=...) when the file is made"
         raise Corrupt(problem, where=where, hint=hint)
+    if file.tell() + math.prod(shape) * dtype.itemsize > end:
+        raise ValueError("the array is longer than its file")
     order: Any = "F" if is_fortran else "C"
     return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape, order))
 
@@ -115,7 +141,7 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
 def _mapped(path: Path) -> Values:
     """Return the array of a .npy file."""
     with path.open("rb") as file:
-        return _array_in(file, str(path))
+        return _array_in(file, str(path), path.stat().st_size)
 
 
 def _tensor(torch: Any, path: Path) -> Values:

@@ -240,9 +240,7 @@ def test_an_array_that_lies_about_its_size_takes_no_memory(
     tmp_path: Path, shape: tuple[int, int]
 ) -> None:
     file = with_array(tmp_path / "f.npz", npy(shape, bytes(100)))
-    with pytest.raises(
-        Corrupt, match=r"'X\.npy' cannot be read: mmap length is greater"
-    ):
+    with pytest.raises(Corrupt, match=r"'X\.npy' cannot be read: the array is longer"):
         open_features(file)
 
 
@@ -478,6 +476,17 @@ def test_what_does_not_fit_on_the_disk_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "free_bytes", lambda folder: 100)
-    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X)
+    file = tmp_path / "f.npz"
+    np.savez_compressed(file, clip_id=IDS, clip=X)
     with pytest.raises(FixInput, match="of disk, and 100 B are free"):
+        import_features(file, tmp_path / "s")
+
+
+def test_a_flipped_bit_of_an_array_that_is_not_packed_is_found(tmp_path: Path) -> None:
+    """Such an array is read where it is, after its checksum."""
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X)
+    data = bytearray(file.read_bytes())
+    data[data.index(X.tobytes()) + 5] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(Corrupt, match=r"'clip\.npy' cannot be read: Bad CRC-32"):
         import_features(file, tmp_path / "s")
