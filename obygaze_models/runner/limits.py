@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count, few, listed
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
     UNSEEN,
@@ -22,6 +22,7 @@ from obygaze_models.runner.answer import (
     NOT_SHOWN,
     asked_cells,
     best_guess,
+    chosen_cells,
     compared_metric,
     difference_to_guess,
     films_above,
@@ -79,8 +80,8 @@ def _leaks(run: Run) -> Iterator[str]:
     if found:
         cells, most = found
         yield (
-            f"{cells} are of clips that trained or chose, so that they are too high, and have no"
-            f" interval, no p and no place among differences: {most}."
+            f"{cells} are too high, because test clips trained or chose: {most}. They have no"
+            " interval and no p, and are not compared."
         )
 
 
@@ -109,7 +110,7 @@ def _films_on_both_sides(run: Run) -> Iterator[str]:
             FILM_SEEN, run.units, is_of_one_model=run.is_of_saved_model
         )
         yield (
-            f"Up{found[1].removeprefix('up')} are of {run.units} that train or validate"
+            f"{found[1][0].upper()}{found[1][1:]} are of {run.units} that train or validate"
             f" too{because}: values and intervals are of {of_intervals};"
             f" {interval_is_not_of(FILM_SEEN, run.units)}."
         )
@@ -124,7 +125,10 @@ def _most_of_a_cell(
         return None
     worst = max(cells, key=lambda cell: number(cell) / cell.n_clips)
     store = f" ({worst.store})" if worst.store else ""
-    most = f"up to {number(worst)} of the {worst.n_clips} test clips of {worst.tasks}{store}"
+    of_test = f"test clips of {worst.tasks}{store}"
+    most = f"all {worst.n_clips} {of_test}"
+    if number(worst) < worst.n_clips:
+        most = f"up to {number(worst)} of the {worst.n_clips} {of_test}"
     return f"{len(cells)} of {len(models)} cells", most
 
 
@@ -228,8 +232,8 @@ def _picked(run: Run) -> Iterator[str]:
         )
     yield (
         f"{model_name(run, best)} has {metric_name(metric)} {short(best.value(metric))}, the"
-        f" highest of {n_values}: to take the best of several by its own test {run.units} is too"
-        f" good{hint}."
+        f" highest of {n_values}: the best of several, picked on the same test {run.units}, is too"
+        f" high{hint}."
     )
 
 
@@ -302,6 +306,17 @@ def _without_words(run: Run) -> Iterator[str]:
             )
 
 
+def _chosen_stores(run: Run) -> Iterator[str]:
+    """Yield how often each store was chosen for a model of the answer."""
+    for cell in chosen_cells(run):
+        n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
+        stores = listed([f"{name} {n}" for name, n in n_of_store.most_common()])
+        yield (
+            f"Training {run.units} chose the store of {cell.model} in each of"
+            f" {n_of_store.total()} tests: {stores}."
+        )
+
+
 # What yields the sentences of each name, the gravest first.
 SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "leaks": _leaks,
@@ -316,4 +331,5 @@ SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "picked": _picked,
     "missing features": _missing_features,
     "without words": _without_words,
+    "chosen stores": _chosen_stores,
 }

@@ -379,10 +379,7 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
         fits=[fit({"fold 3": "no clip is left to train on"})],
     )
     found = limits(run)
-    assert (
-        "Up to 48 of the 48 test clips of EN_S (s) are of films"
-        in found["films on both sides"]
-    )
+    assert "All 48 test clips of EN_S (s) are of films" in found["films on both sides"]
     assert "the column part divides films" in found["films on both sides"]
     assert found["skipped folds"] == (
         "1 fold left out: no clip is left to train on (fold 3)."
@@ -420,9 +417,9 @@ def test_the_best_of_several_stores_is_said_to_be_picked(tmp_path: Path) -> None
     about = dict.fromkeys("ab", STORE)
     run = run_of(tmp_path, on_stores("b", "a"), stores=about)
     assert limits(run)["picked"] == (
-        "ridge (a) has AP .90, the highest of 2: to take the best of several by its own test films"
-        " is too good; --set fit.choose_store=true adds results in which training films choose the"
-        " store."
+        "ridge (a) has AP .90, the highest of 2: the best of several, picked on the same test"
+        " films, is too high; --set fit.choose_store=true adds results in which training films"
+        " choose the store."
     )
     one = run_of(tmp_path / "one", cell("ridge", GOOD))
     assert "picked" not in limits(one)
