@@ -248,7 +248,9 @@ def cell_of(annotation: Annotation, column: str) -> str:
 
 def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:
     """Return answers as a table; who could not tell has not answered."""
-    rows = [[words.get(name, "") for name in people] for words in said.values()]
+    rows = []
+    for words in said.values():
+        rows.append([words.get(name, "") for name in people])
     table = np.array(rows, dtype=np.str_).reshape(len(rows), len(people))
     table[table == UNKNOWN] = ""
     films, items = np.array([*said], dtype=np.str_).reshape(len(rows), 2).T

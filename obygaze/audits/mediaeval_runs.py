@@ -239,7 +239,9 @@ def score_affect(
     """
     returned = [name for name in predicted if name in truth]
     pairs = Counter((truth[name], predicted[name]) for name in returned)
-    confusion = [[pairs[true, guess] for guess in CLASSES] for true in CLASSES]
+    confusion = []
+    for true in CLASSES:
+        confusion.append([pairs[true, guess] for guess in CLASSES])
     return {
         "accuracy": sum(pairs[true, true] for true in CLASSES) / len(truth),
         "confusion": confusion,

@@ -206,15 +206,21 @@ def values_under(
             blocks.append(
                 values_under(weights[start : start + step], fits, runs, names)
             )
-        return {name: np.concatenate([one[name] for one in blocks]) for name in names}
+        whole = {}
+        for name in names:
+            whole[name] = np.concatenate([block[name] for block in blocks])
+        return whole
     of_runs = []
     drawn = []
     for run in dict.fromkeys(runs):
-        of_run = [fit for fit, other in zip(fits, runs, strict=True) if other == run]
-        values, share = _values_of_run(weights, of_run, names)
+        own = [fit for fit, other in zip(fits, runs, strict=True) if other == run]
+        values, share = _values_of_run(weights, own, names)
         of_runs.append(values)
         drawn.append(share)
-    return {name: _mean([of[name] for of in of_runs], drawn) for name in names}
+    means = {}
+    for name in names:
+        means[name] = _mean([of_run[name] for of_run in of_runs], drawn)
+    return means
 
 
 def _values_of_run(

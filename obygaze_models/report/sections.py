@@ -531,7 +531,10 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
         shown = found[:MOST_ERRORS]
         titles = titles_of({row["film"] for row in shown}, labels.manifest)
         # A column without a value is left out.
-        names = [name for name in shown[0] if any(row[name] for row in shown)]
+        names = []
+        for name in shown[0]:
+            if any(row[name] for row in shown):
+                names.append(name)
         rows = []
         for error in shown:
             named = {**error, "film": titles.get(error["film"], error["film"])}

@@ -316,7 +316,9 @@ def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]
         watch: Makes a progress bar of the tests.
     """
     parts = _fits_by_fold(run)
-    n_tests = sum(len(tests) for fits in parts for _, tests in fits)
+    n_tests = 0
+    for fits in parts:
+        n_tests += sum(len(tests) for _, tests in fits)
     if parts:
         prepare(run)
 

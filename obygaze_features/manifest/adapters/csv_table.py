@@ -327,7 +327,9 @@ def _imported(
     """Return the manifest with warnings and notes on how the table was read."""
     warnings = [*table.warnings]
     of_people = dict.fromkeys(mapping.made_of_people, "")
-    targets = {*of_people, *mapping.columns, *(["clip_id"] if mapping.id else [])}
+    targets = {*of_people, *mapping.columns}
+    if mapping.id:
+        targets.add("clip_id")
     used = {*mapping.columns.values(), *mapping.columns_of_id}
     for name in table.cells:
         if name in targets and name not in used:

@@ -116,7 +116,9 @@ def read(
             f"the films of the {len(rows)} excerpts are not stated, so they cannot be split by"
             f" film; also give {WITH_FILMS}"
         )
-    columns = dict.fromkeys(name for _, cells in rows for name in cells)
+    columns: dict[str, None] = {}
+    for _, cells in rows:
+        columns |= dict.fromkeys(cells)
     own = tuple(name for name in columns if name not in CLIP_COLUMNS)
     clips = clips_of_table(rows, columns=own, has_films=has_films)
     raise_together(NOT_ITS_FILES, *wrong)
