@@ -221,13 +221,16 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
     """Return what the facts say of an estimator and is not so; "" if they agree.
 
     Classes that are words are those of the facts, in this order. Classes that are numbers have the
-    names of the facts, one after the other.
+    names of the facts, one after the other; their own words in another order are refused.
     """
     import numpy as np
 
     classes = np.asarray(getattr(estimator, "classes_", ()))
-    words = tuple(map(str, classes.tolist()))
-    if classes.dtype.kind in "biuf" and len(words) == len(info.classes):
+    # 1.0 is the class that a person calls 1.
+    words = tuple(str(value).removesuffix(".0") for value in classes.tolist())
+    is_in_other_order = sorted(words) == sorted(info.classes)
+    is_number = classes.dtype.kind in "biuf" and len(words) == len(info.classes)
+    if is_number and not is_in_other_order:
         words = info.classes
     bank = getattr(estimator, "bank_", estimator)
     concepts = tuple(map(str, getattr(bank, "concepts_", ())))

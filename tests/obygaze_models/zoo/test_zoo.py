@@ -656,3 +656,17 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     assert result.dataset_name == manifest
     # Another name than that of a data set makes the hub refuse the card.
     assert card.data.datasets == (["films"] if manifest == "films" else None)
+
+
+def test_classes_that_are_numbers_are_in_their_order(
+    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    """Named 1 and 0, each score would be of the other class."""
+    probe = LogisticProbe().fit(data[0], data[1])
+    store = saved.parent.parent / "store"
+    for number, classes in enumerate((("0", "1"), ("EN", "S"))):
+        info = an_info(store, classes=classes)
+        save_model(probe, info, tmp_path / "kept" / str(number), data[0])
+    info = an_info(store, classes=("1", "0"))
+    with pytest.raises(FixInput, match="the classes are 1, 0, but 0, 1"):
+        save_model(probe, info, tmp_path / "kept" / "exchanged", data[0])
