@@ -1,7 +1,7 @@
 """What a value and its interval are of, from what trained and what was tested.
 
 This is the one place that says it: terminal, page, tables, limits and comparisons take their words
-from here. What the simulations of docs/design/0018-calibration.md hold for is the same experiment
+from here. What the simulations of docs/design/0007-calibration.md hold for is the same experiment
 with other films on both sides, in training and in testing.
 """
 

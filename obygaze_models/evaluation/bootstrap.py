@@ -61,7 +61,7 @@ MADE_OVER_CLUSTERS = (
     f"bootstrapped over clusters, of fewer than {FEW_GROUPS} clusters by Student's t, of fewer"
     f" than {LEAST_GROUPS} none"
 )
-# Draws of films that are all ranked almost without error end at 1 (docs/design/0018).
+# Draws of films that are all ranked almost without error end at 1 (docs/design/0007).
 NEARLY_PERFECT = 0.9
 
 
@@ -206,7 +206,7 @@ def groups_behind(
     Twelve films of which three hold most of the positive clips say less than twelve equal ones. AP
     depends most on the share of positives: it has (sum p)^2 / sum p^2 films, where p is the number
     of positive clips of each. AUC has the geometric mean of the number of films and of the same
-    formula for their sizes (simulations: docs/design/0018). Of few groups it is their number.
+    formula for their sizes (simulations: docs/design/0007). Of few groups it is their number.
 
     Args:
         name: The metric.

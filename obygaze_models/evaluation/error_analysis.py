@@ -159,7 +159,7 @@ def analyse(
     all_estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])
     estimates = all_estimates[:, int(intercept) :]
     if fit.method == "firth":
-        # Its p are far too small over films, too large in one film (docs/design/0018).
+        # Its p are far too small over films, too large in one film (docs/design/0007).
         estimates[1:] = np.nan
         note = "some factors predict success exactly"
     shown = []

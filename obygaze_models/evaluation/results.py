@@ -1,6 +1,6 @@
 """Every value of a run as a function of its table of tests: `results` is all that a report reads.
 
-Intervals and tests are over films (docs/design/0018-calibration.md).
+Intervals and tests are over films (docs/design/0007-calibration.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Intervals, differences and p of twenty random cells, against a second, plain computation.
 
-The plain one draws films by the rule of docs/design/0018 and computes metrics in loops.
+The plain one draws films by the rule of docs/design/0007 and computes metrics in loops.
 """
 
 from __future__ import annotations
