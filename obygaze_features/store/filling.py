@@ -133,6 +133,7 @@ def plan_filling(
                 "the rows of the store come first, and all new rows are computed",
                 where=str(target),
             )
+        _check_rows_of_change(target, replaces, rows, wanted)
         arrays = there.arrays
     elif is_listed(target):
         raise _is_there(target)
@@ -164,6 +165,32 @@ def plan_filling(
         remove_filling(filling)
         raise _just_finished(target)
     return filling
+
+
+def _check_rows_of_change(
+    target: Path, seal: str, rows: Sequence[Row], computed: Sequence[bool]
+) -> None:
+    """Raise an error unless the store's clips come first and none with features is computed."""
+    while True:
+        store = store_before(target, seal)
+        try:
+            clip_ids = store.clip_ids.tolist()
+            has_features = store.table.is_ok.tolist()
+            break
+        except (NotFound, Corrupt, Stopped):
+            # The store may have been moved while it was read.
+            if store_before(target, seal).location == store.location:
+                raise
+    n_before = len(clip_ids)
+    if [row.clip_id for row in rows[:n_before]] != clip_ids:
+        raise Mismatch(
+            "the clips of the store come first, in their order", where=str(target)
+        )
+    for row, is_computed, is_ok in zip(rows, computed, has_features, strict=False):
+        if is_computed and is_ok:
+            raise Mismatch(
+                f"the clip {row.clip_id!r} has features already", where=str(target)
+            )
 
 
 def _is_there(target: Path) -> AlreadyThere:

@@ -275,6 +275,23 @@ def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
         plan(tmp_path / "s", 20, replaces=sealed)
     with pytest.raises(Mismatch, match="and all new rows are computed"):
         plan(tmp_path / "s", 95, replaces=sealed, computed=[False] * 95)
+    exchanged = planned_rows()
+    exchanged[3:5] = exchanged[4], exchanged[3]
+    again = [fails_at_first(number) for number in range(N_ROWS)]
+    with pytest.raises(Mismatch, match="clips of the store come first, in their order"):
+        plan_filling(
+            tmp_path / "s",
+            exchanged,
+            arrays=ARRAYS,
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+            kind=MAKER.kind,
+            computed=again,
+            replaces=sealed,
+        )
+    again[5] = True
+    with pytest.raises(Mismatch, match="has features already"):
+        plan(tmp_path / "s", replaces=sealed, computed=again)
     for arrays in ([POOLED], [*ARRAYS, Array.of("counts", "int32", (2,))]):
         with pytest.raises(Mismatch, match="the store has other arrays"):
             plan(tmp_path / "s", arrays=arrays, replaces=sealed)
