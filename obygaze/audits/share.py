@@ -40,7 +40,7 @@ from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
 from obygaze_models.evaluation.predictions import difference_of
 from obygaze_models.evaluation.shares import MarkedFilms, explained_by_scores, share_of
-from obygaze_models.zoo.seen import COPY, IN_SAMPLE
+from obygaze_models.zoo.training_overlap import COPY, IN_SAMPLE
 
 Floats = NDArray[np.float64]
 # The scores of the clips of each film.

@@ -12,7 +12,7 @@ from obygaze_models.evaluation.cells import Cell
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import model_name, sentence_of
 from obygaze_models.runner.files import Run
-from obygaze_models.zoo.seen import IN_SAMPLE, OUT_OF_FOLD
+from obygaze_models.zoo.training_overlap import IN_SAMPLE, OUT_OF_FOLD
 
 Score = dict[str, Any]
 

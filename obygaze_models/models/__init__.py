@@ -3,7 +3,7 @@
 Each is a dataclass of its parameters, with `fit`, `predict` and scores. Its fitted attributes are
 plain arrays.
 
-a fit        `fitting.fit(estimator, lessons)`; `lessons.Lessons` say what it learns from
+a fit        `fitting.fit(estimator, data)`; `data.FoldData` say what it learns from
 by name      `registry.build`, for the kinds that a protocol names
 probes       `mlp.MLPProbe`; `linear`; `frames.FrameProbe`
 concepts     `concepts.ConceptBank`, `examples.concept_targets`, `concept_report`

@@ -20,10 +20,10 @@ from obygaze_models.models.concepts import (
     cross_fitted_margins,
 )
 from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.fold_data import FoldData, InnerScores
 from obygaze_models.models.heads import Head, LogisticHead
-from obygaze_models.models.lessons import InnerScores, Lessons
 from obygaze_models.models.registry import RESIDUAL
-from obygaze_models.models.sentences import bank_of
+from obygaze_models.models.sentences import bank_from_sentences
 
 
 @dataclass(eq=False)
@@ -109,17 +109,17 @@ class Bottleneck(Classifier):
             return {}
         return {"residual_share": self.residual_.share_}
 
-    def scaled_inside(self) -> Self:
+    def with_own_scaling(self) -> Self:
         """Return a bottleneck that finds vectors and residual on scaled rows."""
         return replace(self, bank=replace(self.part("bank"), scaled=True))
 
-    def learn(self, lessons: Lessons) -> Self:
+    def fit_fold(self, data: FoldData) -> Self:
         """Find the concepts, and fit the head, and the residual, on the rows that train."""
-        rows = lessons.train
-        found = self._found(lessons)
+        rows = data.train
+        found = self._compute_margins(data)
         margins = found.of_rows[rows]
-        y = lessons.y[rows]
-        films = lessons.films[rows]
+        y = data.y[rows]
+        films = data.films[rows]
         self.bank_ = found.bank
         self.n_features_in_ = found.bank.n_features_in_
         self.head_ = deepcopy(self.part("head")).fit(margins, y, groups=films)
@@ -129,11 +129,11 @@ class Bottleneck(Classifier):
                 raise FixTraining(
                     f"no concept can be called {RESIDUAL!r}, as a part of the model is"
                 )
-            X = lessons.rows.machines.X[rows]
+            X = data.rows.machines.X[rows]
             self._fit_residual(X, y, self._logit(margins))
         return self
 
-    def left_out_scores(self, lessons: Lessons) -> InnerScores | None:
+    def left_out_scores(self, data: FoldData) -> InnerScores | None:
         """Return scores by heads of other rows, on the margins of all; None where these are none.
 
         Without cross-fitting, margins are those of rows that the vectors were found on. A residual
@@ -141,33 +141,33 @@ class Bottleneck(Classifier):
         """
         if self.residual is not None or self.cross_fit < 2:
             return None
-        margins = self._found(lessons).of_rows
+        margins = self._compute_margins(data).of_rows
 
         def score(train: Ints, rows: Ints) -> Floats:
             head = deepcopy(self.part("head"))
-            head.fit(margins[train], lessons.y[train], groups=lessons.films[train])
+            head.fit(margins[train], data.y[train], groups=data.films[train])
             return np.asarray(head.predict_proba(margins[rows])[:, 1])
 
-        scores = lessons.inner_scores(score)
+        scores = data.inner_scores(score)
         return scores if len(scores.y) else None
 
-    def _found(self, lessons: Lessons) -> "_Margins":
+    def _compute_margins(self, data: FoldData) -> "_Margins":
         """Return the vectors, and the margins of every row; all heads share them."""
         if self.texts:
-            bank = bank_of(lessons.sentences[self.texts])
-            return _Margins(bank, bank.margins(lessons.rows.machines.X))
+            bank = bank_from_sentences(data.sentences[self.texts])
+            return _Margins(bank, bank.margins(data.rows.machines.X))
         unfitted: ConceptBank = self.part("bank")
 
         def find() -> _Margins:
-            bank = unfitted.of_lessons(lessons)
-            rows = lessons.of_concepts
-            groups = lessons.groups_of_concepts
+            bank = unfitted.fit_fold(data)
+            rows = data.concept_rows
+            groups = data.concept_groups
             seed = unfitted.random_state
             parts = cross_fit_parts(rows, groups, self.cross_fit, seed)
-            return _Margins(bank, cross_fitted_margins(bank, lessons, parts))
+            return _Margins(bank, cross_fitted_margins(bank, data, parts))
 
-        key = ("margins", self.cross_fit, *unfitted.key(lessons))
-        found: _Margins = lessons.rows.memo.of(key, find)
+        key = ("margins", self.cross_fit, *unfitted.key(data))
+        found: _Margins = data.rows.memo.get(key, find)
         return found
 
     def _fit_residual(self, X: Floats, y: NDArray[Any], offset: Floats) -> None:

@@ -26,9 +26,14 @@ from obygaze_models.models.estimator import Savable
 from obygaze_models.models.examples import (
     Against,
     concept_columns,
-    findable,
+    findable_columns,
 )
-from obygaze_models.models.lessons import INNER_FOLDS, Lessons, has_both, inner_folds
+from obygaze_models.models.fold_data import (
+    INNER_FOLDS,
+    FoldData,
+    has_both_classes,
+    inner_folds,
+)
 from obygaze_models.models.linear_solvers import Machines, central_bias, machines_on
 
 Tolerance = float | Mapping[str, float] | Literal["published", "inner", "folds"]
@@ -66,7 +71,7 @@ class ConceptBank(Savable):
     margin is a distance: vector and bias are divided by the vector's length, which the released
     code does not do.
 
-    From lessons it finds the planes of the concepts that enough rows have, and lack, with the
+    From data it finds the planes of the concepts that enough rows have, and lack, with the
     negatives of `against`. With `scaled` they are found on scaled rows, and are then made planes of
     rows as they are. With the folds of a published file `C` may be "folds", the best over them, and
     `best_of_folds` takes the best of the planes that were found without each fold.
@@ -92,44 +97,40 @@ class ConceptBank(Savable):
         """The bytes of the planes."""
         return int(self.coef_.nbytes)
 
-    def scaled_inside(self) -> Self:
+    def with_own_scaling(self) -> Self:
         """Return a bank of planes that are found on scaled rows."""
         return replace(self, scaled=True)
 
-    def learn_each(self, folds: Sequence[Lessons]) -> list[Any]:
-        """Return the planes of each of some lessons."""
-        return [self.of_lessons(lessons) for lessons in folds]
-
-    def key(self, lessons: Lessons) -> tuple[Hashable, ...]:
+    def key(self, data: FoldData) -> tuple[Hashable, ...]:
         """Return a key of all that decides which planes are found."""
-        return canonical_json(asdict(self)), lessons.key_of_concepts
+        return canonical_json(asdict(self)), data.concept_key
 
-    def of_lessons(self, lessons: Lessons) -> ConceptBank:
-        """Return the planes of some lessons, which are found once for fits of all classes."""
+    def fit_fold(self, data: FoldData) -> Self:
+        """Return the fitted bank of a fold; it is cached, because fits of all tasks share it."""
 
-        def find() -> ConceptBank:
-            findable = self.findable(lessons)
-            if lessons.file_folds is not None:
-                return found_by_scheme(self, findable)
-            return self.found_on(findable, lessons.of_concepts)
+        def find() -> Any:
+            findable = self.with_findable_concepts(data)
+            if data.file_folds is not None:
+                return fit_by_scheme(self, findable)
+            return self.fit_on(findable, data.concept_rows)
 
-        bank: ConceptBank = lessons.rows.memo.of(self.key(lessons), find)
+        bank: Self = data.rows.memo.get(self.key(data), find)
         return bank
 
-    def findable(self, lessons: Lessons) -> Lessons:
-        """Return lessons with the concepts that enough rows have, and lack."""
-        targets = lessons.concepts.targets[self.against][lessons.of_concepts]
-        names = [lessons.concepts.names[column] for column in findable(targets)]
-        if lessons.file_folds is not None:
+    def with_findable_concepts(self, data: FoldData) -> FoldData:
+        """Return data with the concepts that enough rows have, and lack."""
+        targets = data.concepts.targets[self.against][data.concept_rows]
+        names = [data.concepts.names[column] for column in findable_columns(targets)]
+        if data.file_folds is not None:
             names.sort(key=released_rank)
-        return replace(lessons, concepts=lessons.concepts.only(names))
+        return replace(data, concepts=data.concepts.only(names))
 
-    def found_on(self, lessons: Lessons, rows: Ints) -> ConceptBank:
-        """Return the planes of all concepts of some lessons, found on some rows."""
-        machines = lessons.rows.machines
-        targets = lessons.concepts.targets[self.against]
-        groups = lessons.groups_of_concepts
-        bank = replace(self, concepts=lessons.concepts.names)
+    def fit_on(self, data: FoldData, rows: Ints) -> ConceptBank:
+        """Return the planes of all concepts of some data, found on some rows."""
+        machines = data.rows.machines
+        targets = data.concepts.targets[self.against]
+        groups = data.concept_groups
+        bank = replace(self, concepts=data.concepts.names)
         if not self.scaled:
             return bank.fit_rows(machines, targets, rows, groups)
         X = machines.X[rows]
@@ -209,7 +210,7 @@ class ConceptBank(Savable):
     ) -> None:
         seed = [self.random_state, column]
         tolerance = self._tolerance(name, machines, rows, positive, groups, seed)
-        if not has_both(positive):
+        if not has_both_classes(positive):
             raise FixTraining(
                 "rows with the concept and rows without it are both required"
             )
@@ -334,7 +335,7 @@ def published_tolerance(concept: str) -> float:
 
 
 def cross_fitted_margins(
-    bank: ConceptBank, lessons: Lessons, parts: Sequence[Ints]
+    bank: ConceptBank, data: FoldData, parts: Sequence[Ints]
 ) -> Floats:
     """Return the margins of every row, those of each part by vectors that were found without it.
 
@@ -342,20 +343,20 @@ def cross_fitted_margins(
     which a concept has no example, or only examples, keeps them.
 
     Args:
-        bank: The vectors of the lessons, whose tolerances are taken.
-        lessons: The lessons.
+        bank: The vectors of the data, whose tolerances are taken.
+        data: The data.
         parts: Parts of the rows that vectors are found on, as from `cross_fit_parts`.
     """
-    X = lessons.rows.machines.X
+    X = data.rows.machines.X
     margins = bank.margins(X)
-    found = replace(lessons, concepts=lessons.concepts.only(bank.concepts_.tolist()))
+    found = replace(data, concepts=data.concepts.only(bank.concepts_.tolist()))
     targets = found.concepts.targets[bank.against]
     settled = replace(bank, C=tolerances_of(bank))
     for part in parts:
-        others = np.setdiff1d(lessons.of_concepts, part)
+        others = np.setdiff1d(data.concept_rows, part)
         has_examples = [{0, 1} <= set(column.tolist()) for column in targets[others].T]
         if all(has_examples):
-            margins[part] = settled.found_on(found, others).margins(X[part])
+            margins[part] = settled.fit_on(found, others).margins(X[part])
     return margins
 
 
@@ -367,46 +368,46 @@ def released_rank(name: str) -> int:
     return RELEASED.index(name) if name in RELEASED else len(RELEASED)
 
 
-def found_by_scheme(bank: ConceptBank, lessons: Lessons) -> ConceptBank:
-    """Return the vectors that a scheme finds in some lessons, which have the folds of its file.
+def fit_by_scheme(bank: ConceptBank, data: FoldData) -> ConceptBank:
+    """Return the vectors that a scheme finds in some data, which have the folds of its file.
 
     Args:
         bank: The settings of the vectors.
-        lessons: Lessons whose concepts can be found.
+        data: FoldData whose concepts can be found.
     """
     if bank.C == OVER_FOLDS:
-        bank = replace(bank, C=_best_tolerances(bank, lessons))
+        bank = replace(bank, C=_best_tolerances(bank, data))
     if bank.best_of_folds:
-        return _best_of_folds(*_without_each_fold(bank, lessons))
-    return bank.found_on(lessons, lessons.of_concepts)
+        return _best_of_folds(*_without_each_fold(bank, data))
+    return bank.fit_on(data, data.concept_rows)
 
 
-def _best_tolerances(bank: ConceptBank, lessons: Lessons) -> dict[str, float]:
+def _best_tolerances(bank: ConceptBank, data: FoldData) -> dict[str, float]:
     """Return the tolerance of each concept with the best mean F1 over folds."""
     mean_scores = []
     for tolerance in TOLERANCES:
-        _, scores = _without_each_fold(replace(bank, C=tolerance), lessons)
+        _, scores = _without_each_fold(replace(bank, C=tolerance), data)
         mean_scores.append(scores.mean(axis=0))
     best = np.argmax(mean_scores, axis=0).tolist()
     tolerances = [TOLERANCES[number] for number in best]
-    return dict(zip(lessons.concepts.names, tolerances, strict=True))
+    return dict(zip(data.concepts.names, tolerances, strict=True))
 
 
 def _without_each_fold(
-    bank: ConceptBank, lessons: Lessons
+    bank: ConceptBank, data: FoldData
 ) -> tuple[list[ConceptBank], Floats]:
     """Return the bank found without each fold, and the F1 of each of its vectors there."""
-    assert lessons.file_folds is not None
-    rows = lessons.of_concepts
-    folds = lessons.file_folds[rows]
+    assert data.file_folds is not None
+    rows = data.concept_rows
+    folds = data.file_folds[rows]
     banks = []
     scores = []
     for fold in np.unique(folds):
-        without = bank.found_on(lessons, rows[folds != fold])
+        without = bank.fit_on(data, rows[folds != fold])
         tested = rows[folds == fold]
-        targets = lessons.concepts.targets[bank.against][tested]
+        targets = data.concepts.targets[bank.against][tested]
         is_true = targets == 1
-        margins = without.margins(lessons.rows.machines.X[tested])
+        margins = without.margins(data.rows.machines.X[tested])
         is_called = (margins > 0) & (targets >= 0)
         n = np.maximum(is_true.sum(axis=0) + is_called.sum(axis=0), 1)
         scores.append(2 * (is_true & is_called).sum(axis=0) / n)

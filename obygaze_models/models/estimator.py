@@ -23,8 +23,8 @@ from obygaze_models.models.common import (
     encode_classes,
     one_thread,
 )
-from obygaze_models.models.learner import Learner
-from obygaze_models.models.lessons import Lessons
+from obygaze_models.models.fold_data import FoldData
+from obygaze_models.models.fold_estimator import FoldEstimator
 from obygaze_models.models.registry import CLASSES, estimator_class
 
 StateArrays = dict[str, NDArray[Any]]
@@ -41,7 +41,7 @@ OUTPUTS = (
 _TEXT = "#text"
 
 
-class Savable(Learner):
+class Savable(FoldEstimator):
     """An estimator that is written as arrays.
 
     Its fitted attributes have names that end with an underscore, as those of scikit-learn: numbers,
@@ -153,10 +153,10 @@ class Classifier(Savable):
             self._fit(rows, codes, None if groups is None else np.asarray(groups))
         return self
 
-    def learn(self, lessons: Lessons) -> Self:
+    def fit_fold(self, data: FoldData) -> Self:
         """Fit on the rows that train, and return the estimator."""
-        rows = lessons.train
-        return self.fit(lessons.rows.X[rows], lessons.y[rows], lessons.training_films)
+        rows = data.train
+        return self.fit(data.rows.X[rows], data.y[rows], data.training_films)
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         raise NotImplementedError

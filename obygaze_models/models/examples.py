@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from obygaze_models.models.common import Bools, FixTraining, Ints, Strings
-from obygaze_models.models.lessons import Concepts, Lessons
+from obygaze_models.models.fold_data import Concepts, FoldData
 from obygaze_models.models.registry import MIN_CLIPS
 
 Against = Literal["EN", "absent"]
@@ -77,16 +77,16 @@ def fewest_examples(targets: Ints) -> Ints:
     return fewer
 
 
-def rows_of_vectors(lessons: Lessons, against: Against) -> Ints:
+def concept_example_rows(data: FoldData, against: Against) -> Ints:
     """Return the rows that are a positive or a negative example of some concept with a vector."""
-    rows = lessons.of_concepts
-    targets = lessons.concepts.targets[against][rows]
-    is_example = (targets[:, findable(targets)] >= 0).any(axis=1)
+    rows = data.concept_rows
+    targets = data.concepts.targets[against][rows]
+    is_example = (targets[:, findable_columns(targets)] >= 0).any(axis=1)
     examples: Ints = rows[is_example]
     return examples
 
 
-def findable(targets: Ints) -> list[int]:
+def findable_columns(targets: Ints) -> list[int]:
     """Return the columns of concepts with enough positive and negative examples."""
     columns = np.flatnonzero(fewest_examples(targets) >= MIN_CLIPS)
     if not len(columns):

@@ -52,21 +52,21 @@ class PartScaling:
         rows = np.asarray(X, dtype=np.float64)
         return np.asarray(rows * self.of_features)
 
-    def absorbed_by(self, estimator: Any) -> Any:
+    def merge_into(self, estimator: Any) -> Any:
         """Return an estimator that gives rows as they are the scores of scaled rows.
 
         Its coefficients are multiplied in place of the features.
         """
-        absorbed = copy(estimator)
+        merge_scaling = copy(estimator)
         if hasattr(estimator, "layers_"):
             first, *others = (layer.astype(np.float64) for layer in estimator.layers_)
             # The last row is the bias.
             first[:-1] *= self.of_features[:, None]
-            absorbed.layers_ = [first, *others]
+            merge_scaling.layers_ = [first, *others]
         elif hasattr(estimator, "bank_"):
-            absorbed.bank_ = self.absorbed_by(estimator.bank_)
+            merge_scaling.bank_ = self.merge_into(estimator.bank_)
             if estimator.residual is not None:
-                absorbed.residual_ = self.absorbed_by(estimator.residual_)
+                merge_scaling.residual_ = self.merge_into(estimator.residual_)
         else:
-            absorbed.coef_ = estimator.coef_ * self.of_features
-        return absorbed
+            merge_scaling.coef_ = estimator.coef_ * self.of_features
+        return merge_scaling

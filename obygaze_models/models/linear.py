@@ -15,7 +15,7 @@ from obygaze_models.models.common import (
     total_variance,
 )
 from obygaze_models.models.estimator import Classifier, ClassWeight
-from obygaze_models.models.lessons import InnerScores, Lessons
+from obygaze_models.models.fold_data import FoldData, InnerScores
 from obygaze_models.models.linear_solvers import (
     Machines,
     Plane,
@@ -99,12 +99,12 @@ class RidgeProbe(LinearProbe):
         """The scores of the training rows by fits without them; a saved model has none."""
         return self._left_out_scores
 
-    def left_out_scores(self, lessons: Lessons) -> InnerScores:
+    def left_out_scores(self, data: FoldData) -> InnerScores:
         """Return the scores of training rows by fits without their film."""
-        films = lessons.films[lessons.train]
+        films = data.films[data.train]
         folds = np.unique(films, return_inverse=True)[1]
         scores = np.round(self.left_out_scores_[:, 0], DIGITS)
-        return InnerScores(lessons.y[lessons.train], scores, folds)
+        return InnerScores(data.y[data.train], scores, folds)
 
 
 class RidgePath:
@@ -216,11 +216,11 @@ class SVMProbe(LinearProbe):
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         self._fit_rows(machines_on(X), np.arange(len(X)), codes)
 
-    def learn(self, lessons: Lessons) -> Self:
+    def fit_fold(self, data: FoldData) -> Self:
         """Fit on the products of rows that all fits share."""
-        rows = lessons.train
-        machines = lessons.rows.machines
-        self.classes_, codes = encode_classes(lessons.y[rows])
+        rows = data.train
+        machines = data.rows.machines
+        self.classes_, codes = encode_classes(data.y[rows])
         self.n_features_in_ = machines.X.shape[1]
         normal, bias = self._fit_rows(machines, rows, codes)
         along = machines.X[rows] @ normal

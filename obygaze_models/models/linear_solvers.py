@@ -20,7 +20,7 @@ from obygaze_models.models.common import (
     total_variance,
 )
 from obygaze_models.models.primal import NARROW, WIDTHS, hinge_plane
-from obygaze_models.models.registry import PRIMAL, solver_of
+from obygaze_models.models.registry import PRIMAL, choose_solver
 
 Plane = tuple[Floats, float]
 
@@ -49,9 +49,9 @@ def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
 
     Args:
         X: The rows.
-        solver: A name of `solver_of`; by default the one for these rows.
+        solver: A name of `choose_solver`; by default the one for these rows.
     """
-    is_primal = (solver or solver_of(len(X))) == PRIMAL
+    is_primal = (solver or choose_solver(len(X))) == PRIMAL
     return PrimalRows(X) if is_primal else Gram(X)
 
 

@@ -22,7 +22,7 @@ from obygaze_models.models.common import (
     one_thread,
 )
 from obygaze_models.models.estimator import Classifier, ClassWeight
-from obygaze_models.models.lessons import InnerScores, Lessons
+from obygaze_models.models.fold_data import FoldData, InnerScores
 from obygaze_models.models.mlp_network import (
     Loss,
     Network,
@@ -61,33 +61,33 @@ class MLPProbe(Classifier):
     train_loss_: NDArray[Any] = field(init=False, repr=False)
     validation_loss_: NDArray[Any] = field(init=False, repr=False)
 
-    def learn_each(self, folds: Sequence[Lessons]) -> list[Any]:
-        """Return a fit of each of some lessons, which are trained together.
+    def fit_folds(self, folds: Sequence[FoldData]) -> list[Any]:
+        """Return a fit of each of some data, which are trained together.
 
         It stops early on the validation rows; without any it runs through all epochs.
         """
-        lessons = folds[0]
-        X = lessons.rows.X
+        data = folds[0]
+        X = data.rows.X
         validations = [fold.validation for fold in folds]
-        used = np.concatenate([lessons.train, *validations])
+        used = np.concatenate([data.train, *validations])
         check_values(float(np.abs(X[used]).max(initial=0.0)))
-        classes, _ = encode_classes(lessons.y[lessons.train])
+        classes, _ = encode_classes(data.y[data.train])
         fits = [deepcopy(self) for _ in folds]
         for fit in fits:
             fit.n_features_in_ = X.shape[1]
             fit.classes_ = classes
         seed = self.random_state
-        training = _Training(with_ones(X), lessons.y, lessons.train, seed)
+        training = _Training(with_ones(X), data.y, data.train, seed)
         training.fit(fits, validations)
         return fits
 
-    def learn(self, lessons: Lessons) -> Self:
+    def fit_fold(self, data: FoldData) -> Self:
         """Return a fit that stops early on the validation rows."""
         fitted: Self
-        (fitted,) = self.learn_each([lessons])
+        (fitted,) = self.fit_folds([data])
         return fitted
 
-    def left_out_scores(self, lessons: Lessons) -> InnerScores:
+    def left_out_scores(self, data: FoldData) -> InnerScores:
         """Return no scores: a fit that needs validation rows has no other ones."""
         return InnerScores()
 

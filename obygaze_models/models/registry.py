@@ -291,7 +291,7 @@ KINDS = {
 }
 
 
-def solver_of(n_clips: int) -> str:
+def choose_solver(n_clips: int) -> str:
     """Return the solver of support vector machines; a run has one for all of its folds."""
     return PRIMAL if n_clips >= PRIMAL_CLIPS else LIBSVM
 

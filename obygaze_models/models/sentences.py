@@ -8,11 +8,11 @@ import numpy as np
 from obygaze_models.models.common import Floats
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.lessons import InnerScores, Lessons
+from obygaze_models.models.fold_data import FoldData, InnerScores
 from obygaze_models.text_vectors import Sentences
 
 
-def bank_of(sentences: Sentences) -> ConceptBank:
+def bank_from_sentences(sentences: Sentences) -> ConceptBank:
     """Return the directions of sentences as concept vectors; a margin is the product with a row."""
     bank = ConceptBank([*sentences.directions])
     vectors = np.array([*sentences.directions.values()])
@@ -33,20 +33,20 @@ class ZeroShot(Classifier):
     positive: str = ""
     negative: str = ""
 
-    def learn(self, lessons: Lessons) -> Self:
+    def fit_fold(self, data: FoldData) -> Self:
         """Take the directions of the attributes; nothing is learned from a row."""
-        directions = lessons.sentences[self.texts].directions
+        directions = data.sentences[self.texts].directions
         self.direction_ = directions[self.positive] - directions[self.negative]
         return self
 
-    def left_out_scores(self, lessons: Lessons) -> InnerScores | None:
+    def left_out_scores(self, data: FoldData) -> InnerScores | None:
         """Return the scores of the training rows, none of which trained."""
         # A scheme chooses what its publication chose, and nothing else.
-        if lessons.file_folds is not None:
+        if data.file_folds is not None:
             return None
-        rows = lessons.train
-        scores = lessons.rows.tied(rows, self.decision_function(lessons.rows.X[rows]))
-        return InnerScores(lessons.y[rows], scores, np.zeros(len(rows), dtype=np.intp))
+        rows = data.train
+        scores = data.rows.equalize(rows, self.decision_function(data.rows.X[rows]))
+        return InnerScores(data.y[rows], scores, np.zeros(len(rows), dtype=np.intp))
 
     def decision_function(self, X: Any) -> Floats:
         """Return for each row its cosine with the positive direction minus that with the other."""

@@ -15,8 +15,8 @@ from obygaze_models.evaluation.predictions import NO_ROWS, BoolArray
 T = TypeVar("T")
 
 
-class MadeWhenAsked(Sequence[T]):
-    """A sequence that keeps no item: it makes each one when it is asked for."""
+class LazySequence(Sequence[T]):
+    """A sequence that computes each item when it is read, and keeps none."""
 
     def __init__(self, n_items: int, make: Callable[[int], T]) -> None:
         self.n_items = n_items
@@ -26,7 +26,7 @@ class MadeWhenAsked(Sequence[T]):
         return self.n_items
 
     def __getitem__(self, number: Any) -> Any:
-        # An iteration ends with this error.
+        # Iteration stops at this error.
         if not 0 <= number < self.n_items:
             raise IndexError(number)
         return self.make(number)
@@ -34,10 +34,10 @@ class MadeWhenAsked(Sequence[T]):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of one table for training, validation and test; and the folds that they are.
+    """Training, validation and test rows of one table, with the numbers of their folds.
 
-    Each of the three is sorted and has no row twice. They may overlap, as published splits of two
-    tasks do; `evaluation.leakage` counts it. Nothing may learn from the rows `outside`.
+    Each of the three is sorted, without duplicates. They may overlap, as in published splits of two
+    tasks; `evaluation.leakage` counts the overlap. No fit may use the rows `outside`.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Split:
     def __post_init__(self) -> None:
         for part in ("train", "validation", "test"):
             rows = np.asarray(getattr(self, part), dtype=np.intp)
-            # Rows that rise already are sorted, and none is there twice: splits can share them.
+            # Increasing rows are sorted and without duplicates: splits can share the array.
             if rows.ndim == 1 and np.all(rows[1:] > rows[:-1]):
                 object.__setattr__(self, part, rows)
                 continue
@@ -92,7 +92,7 @@ def rotated(
         validates: Whether a fold validates.
     """
     k = n_folds_of(folds)
-    # Each fold with each class that it trains; then the folds with two of them.
+    # The folds whose training rows have both classes.
     inside = trains & (folds != OUTSIDE)
     classes = np.column_stack([folds, np.asarray(labels)])[inside]
     fold_of_class = np.unique(classes, axis=0)[:, 0]
@@ -101,7 +101,7 @@ def rotated(
     for test in np.setdiff1d(np.arange(k), never).tolist():
         others = with_both[with_both != test]
         chosen = OUTSIDE
-        # Where there is only one, it trains.
+        # With only one such fold, it trains.
         if validates and len(others) > 1:
             chosen = int(others[np.searchsorted(others, test) % len(others)])
         tested_and_chosen.append((test, chosen))
@@ -115,7 +115,7 @@ def rotated(
         name = f"fold {test}"
         return Split(name, train, validation, tested, test, chosen, outside)
 
-    return MadeWhenAsked(len(tested_and_chosen), make)
+    return LazySequence(len(tested_and_chosen), make)
 
 
 def film_pairs(
@@ -154,4 +154,4 @@ def film_pairs(
         name = f"test {test}, validate {chosen_on}"
         return Split(name, train, validation, tested, test, chosen_on, outside)
 
-    return MadeWhenAsked(len(pairs), make)
+    return LazySequence(len(pairs), make)

@@ -9,7 +9,7 @@ from obygaze_features import __version__
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_models.evaluation.cells import number_of_groups
-from obygaze_models.models.registry import solver_of
+from obygaze_models.models.registry import choose_solver
 from obygaze_models.protocols.clips import labels_sha256
 from obygaze_models.protocols.schedule import SPLIT_KINDS
 from obygaze_models.runner.files import RUN_FORMAT, stated_place
@@ -66,7 +66,7 @@ def about_run(
         "sizes": _sizes_of_films(inputs),
         "texts": {path: file.sha256 for path, file in inputs.texts.items()},
         "remarks": dict(inputs.table.remarks),
-        "solver": solver_of(len(inputs.table)),
+        "solver": choose_solver(len(inputs.table)),
         "fits": list(fits),
         "versions": {"obygaze": __version__, **machine.packages},
         "machine": machine.to_json(),

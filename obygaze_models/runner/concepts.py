@@ -20,7 +20,7 @@ from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.fitting import fit
-from obygaze_models.models.lessons import Lessons
+from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.registry import (
     BANK,
     TEXTS,
@@ -28,7 +28,7 @@ from obygaze_models.models.registry import (
     build_bank,
     find_kind,
 )
-from obygaze_models.models.sentences import bank_of
+from obygaze_models.models.sentences import bank_from_sentences
 from obygaze_models.protocols.kinds import for_task, most_chosen
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.store_run import StoreRun
@@ -70,12 +70,12 @@ def concept_tables(
             qualities[key] = _qualities(run, of_vectors)
         # Weights and trees are those of a fit on every clip of the task.
         clips = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
-        lessons = run.lessons(task, nothing_held_out(run.table, clips))
+        data = run.fold_data(task, nothing_held_out(run.table, clips))
         unfitted = build(model.kind, settings, seed=run.protocol.fit.seed)
         weights: dict[str, float] = {}
         of_model = {"store": run.name, "model": name, "train": task}
         try:
-            bottleneck = fit(run.reading(unfitted), lessons).core
+            bottleneck = fit(run.preprocess(unfitted), data).core
         except FixTraining:
             bottleneck = None
         if bottleneck is not None:
@@ -114,7 +114,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
 
     clips = np.flatnonzero(run.of_store.present)
     held = nothing_held_out(run.table, clips)
-    whole = run.lessons(run.protocol.train_tasks[0], held)
+    whole = run.fold_data(run.protocol.train_tasks[0], held)
     try:
         bank = _bank(run, settings, whole).core
     except FixTraining:
@@ -175,7 +175,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
 def _left_out_margins(
     run: StoreRun,
     settings: Mapping[str, Any],
-    whole: Lessons,
+    whole: FoldData,
     names: Sequence[str],
     parts: IntArray,
 ) -> FloatArray:
@@ -189,25 +189,25 @@ def _left_out_margins(
     for part in np.unique(parts):
         tested = np.flatnonzero(parts == part)
         # Nothing is learned from a clip of the tested films.
-        lessons = whole.inside(np.flatnonzero(parts != part), tested)
+        data = whole.inside(np.flatnonzero(parts != part), tested)
         try:
-            found = _bank(run, settings, lessons)
+            found = _bank(run, settings, data)
         except FixTraining:
             continue
         of_rows = found.margins(run.rows.machines.X)[tested]
         for column, name in enumerate(found.core.concepts_.tolist()):
             if name in names:
-                tied = run.rows.tied(tested, of_rows[:, column])
+                tied = run.rows.equalize(tested, of_rows[:, column])
                 margins[tested, names.index(name)] = tied
     return margins
 
 
-def _bank(run: StoreRun, settings: Mapping[str, Any], lessons: Lessons) -> Any:
-    """Return the concept vectors that some lessons teach, or those of sentences."""
+def _bank(run: StoreRun, settings: Mapping[str, Any], data: FoldData) -> Any:
+    """Return the concept vectors that are fitted on fold data, or the vectors of sentences."""
     if settings[TEXTS]:
-        return bank_of(run.sentences[settings[TEXTS]])
+        return bank_from_sentences(run.sentences[settings[TEXTS]])
     unfitted = build_bank(settings, seed=run.protocol.fit.seed)
-    (bank,) = run.reading(unfitted).learn_each([lessons])
+    (bank,) = run.preprocess(unfitted).fit_folds([data])
     return bank
 
 

@@ -23,7 +23,7 @@ from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import SPLIT_KINDS, Labels, splits_of_task
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import MadeWhenAsked, Split
+from obygaze_models.protocols.splits import LazySequence, Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ def folds_of(
             make = partial(
                 _held_out, protocol, table, pair, splits, trains, tests, file_folds
             )
-            folds[pair] = MadeWhenAsked(len(splits), make)
+            folds[pair] = LazySequence(len(splits), make)
     return {pair: folds[pair] for pair in protocol.pairs}
 
 

@@ -11,28 +11,28 @@ from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import NO_GROUP, Leak, check_leaks, leak_of
 from obygaze_models.evaluation.predictions import NO_ROWS, FloatArray, IntArray
 from obygaze_models.evaluation.tables import Pair
-from obygaze_models.models.changed import reading_changed
-from obygaze_models.models.examples import known_concepts, rows_of_vectors
+from obygaze_models.models.examples import concept_example_rows, known_concepts
 from obygaze_models.models.fitting import (
+    decision_threshold,
     fit_best,
     gives_probabilities,
     inner_scores,
-    scores_of_rows,
-    threshold_of,
+    score_rows,
 )
-from obygaze_models.models.lessons import (
+from obygaze_models.models.fold_data import (
     Concepts,
     FeatureRows,
+    FoldData,
     InnerScores,
-    Lessons,
     check_classes,
 )
+from obygaze_models.models.preprocessing import with_preprocessing
 from obygaze_models.models.registry import (
     BASELINES,
     build,
+    choose_solver,
     find_kind,
     has_epochs,
-    solver_of,
 )
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.kinds import candidates, for_task, offered_values
@@ -106,7 +106,7 @@ class StoreRun:
         equal = None
         if features.equal is not None:
             equal = features.equal[features.present]
-        return FeatureRows(features.X, solver_of(len(self.table)), equal)
+        return FeatureRows(features.X, choose_solver(len(self.table)), equal)
 
     @cached_property
     def concepts(self) -> Concepts:
@@ -120,14 +120,14 @@ class StoreRun:
             table.is_open_concept[present],
         )
 
-    def lessons(self, task: str, held: HeldOut) -> Lessons:
-        """Return what fits of a training task learn from in a fold."""
+    def fold_data(self, task: str, held: HeldOut) -> FoldData:
+        """Return the data from which models are fitted for a training task in a fold."""
         row_of = self.of_store.row_of
         present = self.of_store.present
         file_folds = None
         if held.file_folds is not None:
             file_folds = held.file_folds[present]
-        return Lessons(
+        return FoldData(
             self.rows,
             self.labels[task][present].astype(np.int64),
             row_of[held.train],
@@ -141,9 +141,9 @@ class StoreRun:
             self.sentences,
         )
 
-    def reading(self, estimator: Any) -> Any:
-        """Return an estimator that reads the features as the protocol changes them in each fold."""
-        return reading_changed(
+    def preprocess(self, estimator: Any) -> Any:
+        """Return an estimator with the preprocessing of the protocol, fitted in each fold."""
+        return with_preprocessing(
             estimator,
             parts=self.of_store.parts,
             scaled=self.protocol.data.scale == "standard",
@@ -209,19 +209,19 @@ def store_runs(inputs: Inputs) -> list[StoreRun]:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fit in a fold, and what it learned from.
+    """A fit in a fold, and the data of the fit.
 
     Attributes:
         estimator: What was fitted.
         unfitted: The same before, with the settings that were chosen.
-        lessons: What it learned from.
+        data: The data of the fold.
         chosen: Settings that were chosen, and facts of the fit.
         clips: The number of the clip of each row of features.
     """
 
     estimator: Any
     unfitted: Any
-    lessons: Lessons
+    data: FoldData
     chosen: Mapping[str, Any]
     clips: IntArray
 
@@ -233,7 +233,7 @@ class Fitted:
     @property
     def threshold(self) -> float:
         """The score above which a clip is called positive."""
-        return threshold_of(self.estimator)
+        return decision_threshold(self.estimator)
 
     @property
     def found_on(self) -> IntArray:
@@ -241,18 +241,18 @@ class Fitted:
         if not self.estimator.reads_concepts:
             return NO_ROWS
         core = self.estimator.core
-        rows = rows_of_vectors(self.lessons, getattr(core, "bank_", core).against)
+        rows = concept_example_rows(self.data, getattr(core, "bank_", core).against)
         found: IntArray = self.clips[rows]
         return found
 
     @cached_property
     def inner(self) -> InnerScores:
         """Scores of clips that did not train."""
-        return inner_scores(self.unfitted, self.estimator, self.lessons)
+        return inner_scores(self.unfitted, self.estimator, self.data)
 
     def scores(self, rows: IntArray) -> FloatArray:
         """Return the scores of some rows of features; equal rows have the same one."""
-        return scores_of_rows(self.estimator, self.lessons, rows)
+        return score_rows(self.estimator, self.data, rows)
 
 
 def fit_model(
@@ -271,11 +271,11 @@ def fit_model(
     """
     offered = [for_task(settings, task) for settings in candidates(model)]
     options = estimators_of(run, model, task, seed)
-    lessons = [run.lessons(task, held) for held in folds]
+    data = [run.fold_data(task, held) for held in folds]
     clips = np.flatnonzero(run.of_store.present)
     fits = []
-    best = fit_best(options, lessons)
-    for of_fold, (number, estimator) in zip(lessons, best, strict=True):
+    best = fit_best(options, data)
+    for of_fold, (number, estimator) in zip(data, best, strict=True):
         chosen = dict(estimator.facts)
         for name, value in model.settings.items():
             if offered_values(value) is not None:
@@ -289,7 +289,7 @@ def estimators_of(run: StoreRun, model: Model, task: str, seed: int) -> list[Any
     estimators = []
     for settings in candidates(model):
         estimator = build(model.kind, for_task(settings, task), seed=seed)
-        estimators.append(run.reading(estimator))
+        estimators.append(run.preprocess(estimator))
     return estimators
 
 

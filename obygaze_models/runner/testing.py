@@ -65,7 +65,7 @@ from obygaze_models.runner.store_run import StoreRun
 from obygaze_models.zoo.info import Classes, ModelInfo
 from obygaze_models.zoo.predicting import Predicted, predict, store_to_read
 from obygaze_models.zoo.saving import SavedModel, read_document
-from obygaze_models.zoo.seen import COPY
+from obygaze_models.zoo.training_overlap import COPY
 
 FOLD = "test"
 # The keys of `honest` that a test reads: which clips, in which view, and by which metrics.

@@ -28,8 +28,8 @@ from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.models.common import Floats
-from obygaze_models.models.examples import RATED, rows_of_vectors
-from obygaze_models.models.lessons import Lessons
+from obygaze_models.models.examples import RATED, concept_example_rows
+from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
@@ -61,10 +61,10 @@ from obygaze_models.zoo.info import (
     TrainingData,
 )
 from obygaze_models.zoo.saving import save_model
-from obygaze_models.zoo.seen import video_hashes
+from obygaze_models.zoo.training_overlap import video_hashes
 
 # A fitted estimator, what it learned from, its column of scores for each task, facts for its card.
-_Kept = tuple[Any, Lessons, dict[str, str], dict[str, Any]]
+_Kept = tuple[Any, FoldData, dict[str, str], dict[str, Any]]
 CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
 
@@ -192,15 +192,15 @@ def fit_final(
     (store_run,) = store_runs(inputs)
     is_of_vectors = inputs.protocol.model_names == [CAV]
     if is_of_vectors:
-        estimator, lessons, columns, facts = _vectors(store_run)
+        estimator, data, columns, facts = _vectors(store_run)
     else:
         of_folds = [fold["chosen"] for fold in run.folds_of(run.models[0])]
-        estimator, lessons, columns, facts = _model(store_run, of_folds)
+        estimator, data, columns, facts = _model(store_run, of_folds)
     vectors = getattr(estimator.core, "bank_", estimator.core)
     facts["concepts"] = tuple(getattr(vectors, "concepts_", NO_ROWS).tolist())
-    taught = np.union1d(lessons.train, lessons.validation)
+    taught = np.union1d(data.train, data.validation)
     if estimator.reads_concepts:
-        taught = np.union1d(taught, rows_of_vectors(lessons, vectors.against))
+        taught = np.union1d(taught, concept_example_rows(data, vectors.against))
     of_store = store_run.of_store
     rows = np.flatnonzero(of_store.present)[taught]
     stated = ClipFacts.of_clips([inputs.table.clips[row] for row in rows.tolist()])
@@ -219,15 +219,15 @@ def _vectors(run: StoreRun) -> _Kept:
     protocol = run.protocol
     settings = {**default_settings("pcbm-lr"), "tolerance": PUBLISHED_TOLERANCE}
     held = nothing_held_out(run.table, NO_ROWS)
-    lessons = run.lessons(protocol.train_tasks[0], held)
+    data = run.fold_data(protocol.train_tasks[0], held)
     # A concept that is no task has no metrics, and no vector.
-    of_tasks = lessons.concepts.only(list(protocol.tasks))
-    lessons = replace(lessons, concepts=of_tasks)
-    unfitted = run.reading(build_bank(settings, seed=protocol.fit.seed))
-    (estimator,) = unfitted.learn_each([lessons])
+    of_tasks = data.concepts.only(list(protocol.tasks))
+    data = replace(data, concepts=of_tasks)
+    unfitted = run.preprocess(build_bank(settings, seed=protocol.fit.seed))
+    (estimator,) = unfitted.fit_folds([data])
     concepts = estimator.core.concepts_.tolist()
     columns = {concept: f"margin:{concept}" for concept in concepts}
-    return estimator, lessons, columns, {"kind": CAV, "task": "concepts", "classes": ()}
+    return estimator, data, columns, {"kind": CAV, "task": "concepts", "classes": ()}
 
 
 def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
@@ -263,7 +263,7 @@ def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
         "asked": Classes.of(asked),
     }
     columns = {task: f"{prefix}:{classes[-1]}"}
-    return fitted.estimator, fitted.lessons, columns, facts
+    return fitted.estimator, fitted.data, columns, facts
 
 
 def _model_info(

@@ -39,11 +39,11 @@ from obygaze_models.models.common import NOT_FINITE, Floats, as_float32, row_has
 from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
-from obygaze_models.zoo.seen import (
+from obygaze_models.zoo.training_overlap import (
     COPY,
     IN_SAMPLE,
     OUT_OF_FOLD,
-    what_was_seen,
+    find_training_overlap,
 )
 
 LENGTHS = "lengths"  # the doubt about clips of another length, which is no warning
@@ -431,7 +431,9 @@ def _predicted(
         )
     stated = _stated(ids, listed, store)
     hashes = row_hashes(values[is_finite])
-    seen = what_was_seen(model, stated, store, hashes=hashes, in_sample=in_sample)
+    seen = find_training_overlap(
+        model, stated, store, hashes=hashes, in_sample=in_sample
+    )
     refused = {} if in_sample else _refused(model, ids, seen.basis)
     kept = np.flatnonzero([clip not in refused for clip in ids])
     basis = [seen.basis[place] for place in kept.tolist()]

@@ -112,11 +112,13 @@ def save_model(
     from safetensors.numpy import save
 
     from obygaze_models.models.estimator import save_state
-    from obygaze_models.models.learner import Learner
+    from obygaze_models.models.fold_estimator import FoldEstimator
     from obygaze_models.models.registry import CLASSES
 
     check_target(folder, info.name, force=True)
-    saved = estimator.absorbed() if isinstance(estimator, Learner) else estimator
+    saved = (
+        estimator.merge_scaling() if isinstance(estimator, FoldEstimator) else estimator
+    )
     class_name = type(saved).__name__
     if class_name not in CLASSES:
         raise FixInput(

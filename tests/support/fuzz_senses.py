@@ -386,23 +386,23 @@ def _read_sentences(files: Tree, folder: Path) -> None:
     from obygaze_features.store.texts import read_texts
     from obygaze_models.models.fitting import fit
     from obygaze_models.models.registry import build
-    from obygaze_models.models.sentences import bank_of
+    from obygaze_models.models.sentences import bank_from_sentences
     from obygaze_models.text_vectors import (
         Sentences,
     )
-    from support.lessons import lessons_of
+    from support.fold_data import fold_data_of
 
     table = read_texts(place_of(files, folder) / "t.npz")
     sentences = Sentences.of(table)
-    _ = bank_of(sentences)
+    _ = bank_from_sentences(sentences)
     directions = sentences.directions
     if {"calm", "tense"} <= directions.keys():
         settings = {"texts": "t.npz", "positive": "calm", "negative": "tense"}
         rows = np.ones((2, table.embeddings.shape[1]))
         no_targets = np.zeros((2, 0), np.int64)
-        lessons = lessons_of(rows, np.array([0, 1]), (), no_targets, None)
-        lessons = replace(lessons, sentences={"t.npz": sentences})
-        scores = fit(build("zero-shot", settings), lessons).decision_function(rows)
+        data = fold_data_of(rows, np.array([0, 1]), (), no_targets, None)
+        data = replace(data, sentences={"t.npz": sentences})
+        scores = fit(build("zero-shot", settings), data).decision_function(rows)
         assert np.isfinite(scores).all()
 
 

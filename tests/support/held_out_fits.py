@@ -15,7 +15,7 @@ from obygaze_features.store import Recipe
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models import fitting as models_fitting
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.lessons import Lessons
+from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.registry import build
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.runner.heldout import HeldOut
@@ -215,20 +215,20 @@ def fit(
                 return fitted
             row_of = run.of_store.row_of
             train, hidden = (row_of[clips] for clips in inside)
-            lessons = run.lessons(task, held).inside(train, hidden)
-            return fit_of(run, model, task, lessons)
+            data = run.fold_data(task, held).inside(train, hidden)
+            return fit_of(run, model, task, data)
     except FixTraining as error:
         return error.reason
 
 
-def fit_of(run: StoreRun, model: str, task: str, lessons: Lessons) -> Fitted:
+def fit_of(run: StoreRun, model: str, task: str, data: FoldData) -> Fitted:
     """The fit of the first settings that a model offers."""
     chosen = run.models[model]
     settings = for_task(candidates(chosen)[0], task)
-    unfitted = run.reading(build(chosen.kind, settings, seed=3))
-    fitted = models_fitting.fit(unfitted, lessons)
+    unfitted = run.preprocess(build(chosen.kind, settings, seed=3))
+    fitted = models_fitting.fit(unfitted, data)
     clips = np.flatnonzero(run.of_store.present)
-    return Fitted(fitted, unfitted, lessons, fitted.facts, clips)
+    return Fitted(fitted, unfitted, data, fitted.facts, clips)
 
 
 def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
     if isinstance(fitted, str):
         return {"problem": fitted}
     with fitting():
-        scores = models_fitting.scores_of(fitted.estimator, X)
+        scores = models_fitting.score_features(fitted.estimator, X)
         inner = fitted.inner
     return {
         "scores": scores.tobytes(),

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
 from sklearn.metrics import roc_auc_score
-from support.lessons import taught
+from support.fold_data import taught
 
 from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.common import FixTraining

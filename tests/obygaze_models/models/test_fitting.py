@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.lessons import lessons_of, taught
+from support.fold_data import fold_data_of, taught
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.fitting import fit, fit_best, scores_of
-from obygaze_models.models.learner import Learner
-from obygaze_models.models.lessons import FeatureRows, Lessons
+from obygaze_models.models.fitting import fit, fit_best, score_features
+from obygaze_models.models.fold_data import FeatureRows, FoldData
+from obygaze_models.models.fold_estimator import FoldEstimator
 from obygaze_models.models.registry import KINDS, build
 from obygaze_models.text_vectors import (
     Sentences,
@@ -28,7 +28,7 @@ REQUIRED = {"texts": "texts", "positive": "sure", "negative": "easy"}
 DIRECTIONS = dict(zip(("sure", "easy"), np.eye(WIDTH), strict=False))
 
 
-def lessons_for(kind: str, seed: int = 0) -> Lessons:
+def fold_data_for(kind: str, seed: int = 0) -> FoldData:
     """Four films train, one validates, and nothing may learn from the last."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, N_ROWS)
@@ -38,7 +38,7 @@ def lessons_for(kind: str, seed: int = 0) -> Lessons:
     X[:, 1:3] += has
     if KINDS[kind].reads == "frames":
         X = np.stack([X, X[:, ::-1], 2 * X], axis=1)
-    every_row = lessons_of(X, y, ["Look", "Body"], has, FILMS)
+    every_row = fold_data_of(X, y, ["Look", "Body"], has, FILMS)
     return replace(
         every_row,
         train=IN_TRAINING,
@@ -55,56 +55,56 @@ def unfitted(kind: str, **settings: Any) -> Any:
     return build(kind, settings, seed=3)
 
 
-def plain_fit(kind: str, lessons: Lessons) -> Any:
+def plain_fit(kind: str, data: FoldData) -> Any:
     """The fit of scikit-learn on the rows that train."""
-    rows = lessons.train
-    X = lessons.rows.X[rows]
+    rows = data.train
+    X = data.rows.X[rows]
     estimator = unfitted(kind)
     if KINDS[kind].head:
-        targets = lessons.concepts.targets["absent"][rows]
-        return taught(estimator, X, lessons.y[rows], targets, lessons.films[rows])
-    return estimator.fit(X, lessons.y[rows], lessons.films[rows])
+        targets = data.concepts.targets["absent"][rows]
+        return taught(estimator, X, data.y[rows], targets, data.films[rows])
+    return estimator.fit(X, data.y[rows], data.films[rows])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_learns_what_its_fit_on_the_training_rows_learns(kind: str) -> None:
-    lessons = lessons_for(kind)
-    scores = scores_of(fit(unfitted(kind), lessons), lessons.rows.X)
+    data = fold_data_for(kind)
+    scores = score_features(fit(unfitted(kind), data), data.rows.X)
     assert np.isfinite(scores).all()
     if not KINDS[kind].is_trained:
         # By hand: the cosine with the one direction less that with the other.
-        X = lessons.rows.X.astype(np.float64)
+        X = data.rows.X.astype(np.float64)
         expected = (X[:, 0] - X[:, 1]) / np.linalg.norm(X, axis=1)
     elif KINDS[kind].has_epochs:
         # Rows that neither train nor choose change nothing.
-        X = lessons.rows.X.copy()
-        X[np.setdiff1d(np.arange(len(X)), [*lessons.train, *lessons.validation])] = 9
-        others = replace(lessons, rows=FeatureRows(X))
-        expected = scores_of(fit(unfitted(kind), others), lessons.rows.X)
+        X = data.rows.X.copy()
+        X[np.setdiff1d(np.arange(len(X)), [*data.train, *data.validation])] = 9
+        others = replace(data, rows=FeatureRows(X))
+        expected = score_features(fit(unfitted(kind), others), data.rows.X)
     else:
-        expected = scores_of(plain_fit(kind, lessons), lessons.rows.X)
+        expected = score_features(plain_fit(kind, data), data.rows.X)
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
     assert len(np.unique(scores.round(6))) > 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_one_class_no_kind_learns(kind: str) -> None:
-    lessons = lessons_for(kind)
+    data = fold_data_for(kind)
     with pytest.raises(FixTraining, match="have one label: 1"):
-        fit(unfitted(kind), replace(lessons, y=np.ones_like(lessons.y)))
+        fit(unfitted(kind), replace(data, y=np.ones_like(data.y)))
     with pytest.raises(FixTraining, match="no clip is left to train on"):
-        fit(unfitted(kind), replace(lessons, train=np.empty(0, dtype=np.intp)))
+        fit(unfitted(kind), replace(data, train=np.empty(0, dtype=np.intp)))
 
 
-class Ranked(Learner):
+class Ranked(FoldEstimator):
     """Scores the rows by one number each; it cannot be fitted on some rows."""
 
     def __init__(self, weight: float, fails_with: int | None = None) -> None:
         self.weight = weight
         self.fails_with = fails_with
 
-    def learn(self, lessons: Lessons) -> Ranked:
-        if self.fails_with in lessons.train:
+    def fit_fold(self, data: FoldData) -> Ranked:
+        if self.fails_with in data.train:
             raise FixTraining("no concept has 3 training clips with it and 3 without")
         return self
 
@@ -112,43 +112,43 @@ class Ranked(Learner):
         return self.weight * X[:, 0]
 
 
-def ranked_lessons() -> Lessons:
+def ranked_data() -> FoldData:
     """Rows whose feature is their class, or the other class in the first film."""
     films = np.repeat(["a", "b", "c"], 4)
     y = np.tile([0, 1], 6)
     X = (y + 0.0)[:, None]
     X[films == "a"] *= -9
-    return lessons_of(X, y, [], np.zeros((12, 0), dtype=np.int64), films)
+    return fold_data_of(X, y, [], np.zeros((12, 0), dtype=np.int64), films)
 
 
 def test_validation_rows_choose_the_best_option_that_can_be_fitted() -> None:
-    lessons = ranked_lessons()
-    lessons = replace(lessons, train=np.arange(8), validation=np.arange(8, 12))
+    data = ranked_data()
+    data = replace(data, train=np.arange(8), validation=np.arange(8, 12))
     options = [Ranked(-1.0), Ranked(2.0, fails_with=0), Ranked(1.0), Ranked(3.0)]
-    ((number, fitted),) = fit_best(options, [lessons])
+    ((number, fitted),) = fit_best(options, [data])
     # Of equal ones the first.
     assert (number, fitted.weight) == (2, 1.0)
     with pytest.raises(FixTraining, match="no concept has 3"):
-        fit_best([Ranked(1.0, fails_with=0), Ranked(2.0, fails_with=1)], [lessons])
+        fit_best([Ranked(1.0, fails_with=0), Ranked(2.0, fails_with=1)], [data])
 
 
 def test_without_validation_rows_inner_folds_choose() -> None:
-    lessons = ranked_lessons()
+    data = ranked_data()
     # In the film a the first option is perfect, in the two others the second.
     options = [Ranked(-1.0), Ranked(1.0)]
-    ((number, _),) = fit_best(options, [lessons])
+    ((number, _),) = fit_best(options, [data])
     assert number == 1
 
     # An inner fold that one option cannot be fitted in counts for none. The fit of the option that
     # is chosen needs every row.
     class Few(Ranked):
-        def learn(self, lessons: Lessons) -> Ranked:
-            if len(lessons.train) < 12:
-                return super().learn(lessons)
+        def fit_fold(self, data: FoldData) -> Ranked:
+            if len(data.train) < 12:
+                return super().fit_fold(data)
             return self
 
     only_a = [Few(-1.0), Few(1.0, fails_with=0)]
-    ((number, _),) = fit_best(only_a, [lessons])
+    ((number, _),) = fit_best(only_a, [data])
     assert number == 0
-    ((number, _),) = fit_best([*reversed(only_a)], [lessons])
+    ((number, _),) = fit_best([*reversed(only_a)], [data])
     assert number == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.lessons import taught
+from support.fold_data import taught
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.estimator import Savable

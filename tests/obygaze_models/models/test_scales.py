@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.svm import SVC
-from support.lessons import lessons_of
+from support.fold_data import fold_data_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models import registry
@@ -47,9 +47,9 @@ def test_what_a_scale_does_not_change_is_fitted(probe: Any, scale: float) -> Non
 def test_values_without_end_are_refused(kind: str) -> None:
     X, y, groups = world(1e30)
     probe = registry.build(kind, registry.default_settings(kind), seed=0)
-    lessons = lessons_of(X, y, [], np.zeros((len(y), 0), dtype=np.int64), groups)
+    data = fold_data_of(X, y, [], np.zeros((len(y), 0), dtype=np.int64), groups)
     with pytest.raises(FixInput, match=r"values up to [34]e\+30") as refusal:
-        fit(probe, lessons)
+        fit(probe, data)
     assert refusal.value.hint == STANDARD
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.lessons import lessons_of, taught
+from support.fold_data import fold_data_of, taught
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_models.models.bottleneck import Bottleneck
@@ -48,8 +48,8 @@ def test_a_setting_that_is_no_plain_data_is_refused() -> None:
 
 def perceptron() -> MLPProbe:
     nothing = np.zeros((60, 0), dtype=np.int64)
-    lessons = lessons_of(X, (Y == "S").astype(np.int64), [], nothing, None)
-    return MLPProbe((2,), max_epochs=5).learn(lessons)
+    data = fold_data_of(X, (Y == "S").astype(np.int64), [], nothing, None)
+    return MLPProbe((2,), max_epochs=5).fit_fold(data)
 
 
 def saved() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -26,7 +26,7 @@ from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.tables import Pair
-from obygaze_models.models.lessons import Lessons
+from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.heldout import HeldOut
@@ -85,8 +85,8 @@ def test_every_kind_of_model(manifest: Manifest, tmp_path: Path, splits: str) ->
 def test_vectors_that_were_found_on_test_clips_are_counted(
     manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every_row = property(lambda lessons: np.arange(len(lessons.y)))
-    monkeypatch.setattr(Lessons, "of_concepts", every_row)
+    every_row = property(lambda data: np.arange(len(data.y)))
+    monkeypatch.setattr(FoldData, "concept_rows", every_row)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     protocol = every_kind(*KFOLD, names=("ridge", "pcbm-lr"))
     # Four folds, two tests, two trained.

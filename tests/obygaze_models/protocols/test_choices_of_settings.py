@@ -114,7 +114,7 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
                 )
                 (fitted,) = fit_model(run, alone, "EN_S", [held], seed)
                 scores = fitted.scores(rows)
-                truth = fitted.lessons.y[rows]
+                truth = fitted.data.y[rows]
                 precisions[weight] = average_precision_score(truth, scores)
                 losses[weight] = fitted.estimator.validation_loss_.min()
             assert losses["none"] < losses["balanced"]

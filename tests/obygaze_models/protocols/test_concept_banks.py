@@ -9,7 +9,7 @@ import pytest
 from support.experiments import films, planted, quick, store_of
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.examples import findable
+from obygaze_models.models.examples import findable_columns
 from obygaze_models.models.registry import build
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import gather
@@ -35,11 +35,11 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
     all_folds += [held.joined() for _, _, held in run.every_fold]
     unfitted = build("pcbm-lr", run.models["pcbm-lr"].settings)
     for held in all_folds:
-        lessons = run.lessons("EN_S", held)
-        margins = unfitted._found(lessons)
+        data = run.fold_data("EN_S", held)
+        margins = unfitted._compute_margins(data)
         in_sample = margins.bank.margins(run.rows.machines.X)
         is_other = (margins.of_rows != in_sample).all(axis=1)
-        assert np.flatnonzero(is_other).tolist() == lessons.of_concepts.tolist()
+        assert np.flatnonzero(is_other).tolist() == data.concept_rows.tolist()
 
 
 def test_a_concept_needs_three_examples_of_each_kind() -> None:
@@ -50,6 +50,6 @@ def test_a_concept_needs_three_examples_of_each_kind() -> None:
         [1, 1, 1, 1, 0, 0, 0],
     ]
     targets = np.array(columns).T
-    assert findable(targets) == [0, 3]
+    assert findable_columns(targets) == [0, 3]
     with pytest.raises(FixTraining, match="no concept has 3 training clips with it"):
-        findable(targets[:, 1:3])
+        findable_columns(targets[:, 1:3])

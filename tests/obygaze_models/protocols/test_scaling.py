@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 from support.experiments import films
-from support.lessons import lessons_of
+from support.fold_data import fold_data_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import Scaling
@@ -21,8 +21,8 @@ def test_concept_vectors_of_scaled_rows_read_rows_as_they_are() -> None:
     X = rng.normal(size=(90, 6)) * [1, 5, 25, 1, 1, 1] + 7
     targets = (X[:, [0, 3]] > 7).astype(np.int64)
     rows = np.arange(60)
-    lessons = lessons_of(X, targets[:, 0], ["a", "b"], targets, None)
-    bank = ConceptBank(C=0.1, scaled=True).found_on(lessons, rows)
+    data = fold_data_of(X, targets[:, 0], ["a", "b"], targets, None)
+    bank = ConceptBank(C=0.1, scaled=True).fit_on(data, rows)
     scaler = StandardScaler().fit(X[rows])
     expected = ConceptBank(["a", "b"], C=0.1).fit(
         scaler.transform(X[rows]), targets[rows]

@@ -16,7 +16,7 @@ from support.experiments import VISUAL, films, planted, quick, store_of
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.lessons import Lessons
+from obygaze_models.models.fold_data import FoldData
 from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.store_run import store_runs
@@ -83,22 +83,22 @@ def test_the_precision_of_a_concept_is_that_of_machines_of_the_other_films(
 def test_the_vectors_that_rank_a_film_are_found_without_it(
     inputs: Inputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taught: list[Lessons] = []
-    own = ConceptBank.of_lessons
+    taught: list[FoldData] = []
+    own = ConceptBank.fit_fold
 
-    def recorded(bank: ConceptBank, lessons: Lessons) -> ConceptBank:
-        taught.append(lessons)
-        return own(bank, lessons)
+    def recorded(bank: ConceptBank, data: FoldData) -> ConceptBank:
+        taught.append(data)
+        return own(bank, data)
 
-    monkeypatch.setattr(ConceptBank, "of_lessons", recorded)
+    monkeypatch.setattr(ConceptBank, "fit_fold", recorded)
     tables_of(inputs)
-    ranked = [lessons for lessons in taught if not lessons.may_learn.all()]
-    tested = [np.flatnonzero(~lessons.may_learn) for lessons in ranked]
+    ranked = [data for data in taught if not data.may_learn.all()]
+    tested = [np.flatnonzero(~data.may_learn) for data in ranked]
     assert len(np.unique(np.concatenate(tested))) == 6 * 40
-    for lessons, rows in zip(ranked, tested, strict=True):
-        films_of = lessons.films
-        assert len(lessons.of_concepts)
-        found_on = set(films_of[lessons.of_concepts].tolist())
+    for data, rows in zip(ranked, tested, strict=True):
+        films_of = data.films
+        assert len(data.concept_rows)
+        found_on = set(films_of[data.concept_rows].tolist())
         assert found_on.isdisjoint(films_of[rows].tolist())
 
 
@@ -176,6 +176,6 @@ def test_clips_without_a_video_are_in_no_number_of_a_published_run(
     table = inputs.table
     left_out = [row for row, clip in enumerate(table.ids) if clip in is_left_out]
     for pair, _, held in run.every_fold:
-        found_on = run.lessons(pair[0], held).of_concepts
+        found_on = run.fold_data(pair[0], held).concept_rows
         assert len(found_on)
         assert not np.isin(run.of_store.row_of[left_out], found_on).any()

@@ -157,7 +157,7 @@ def test_films_that_choose_are_apart_or_train(tmp_path: Path) -> None:
     protocol = quick("honest", *ONE_PAIR, "data.view=raw")
     store = store_of(tmp_path / "store", manifest, planted(manifest))
     (run,) = store_runs(gather(protocol, manifest, "", {"x": store}))
-    whole = run.lessons("EN_S", joined)
+    whole = run.fold_data("EN_S", joined)
     inside = whole.inside(rows[1:], rows[:1])
     assert names(manifest, np.flatnonzero(~inside.may_learn)) == held
     assert names(manifest, np.flatnonzero(~whole.may_learn)) == "a0 a1 a2 a3"

@@ -220,13 +220,13 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
 ) -> None:
     """Its coefficients have the factors: what it read were features times these."""
     fits = []
-    own = PartScaling.absorbed_by
+    own = PartScaling.merge_into
 
-    def absorbed_by(scaling: PartScaling, estimator: Any) -> Any:
+    def merge_into(scaling: PartScaling, estimator: Any) -> Any:
         fits.append((scaling, estimator))
         return own(scaling, estimator)
 
-    monkeypatch.setattr(PartScaling, "absorbed_by", absorbed_by)
+    monkeypatch.setattr(PartScaling, "merge_into", merge_into)
     changes = (
         "report.replicates=2",
         "report.concepts=false",

@@ -30,7 +30,7 @@ from support.held_out_fits import (
 from support.seeds import amount
 
 from obygaze_features.core.parts import trust
-from obygaze_models.models import fitting, lessons
+from obygaze_models.models import fitting, fold_data
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.runner.heldout import HeldOut
@@ -281,10 +281,10 @@ def test_every_fit_that_chooses_is_inside(
     """Settings and stores are chosen by fits without the clips that they score."""
     way = case(tmp_path, splits, "chosen settings")
     whole = folds_to_try(way)[0].joined()
-    taught: list[lessons.Lessons] = []
+    taught: list[fold_data.FoldData] = []
     own = fitting.fit_each
 
-    def recorded(estimator: Any, folds: Sequence[lessons.Lessons]) -> list[Any]:
+    def recorded(estimator: Any, folds: Sequence[fold_data.FoldData]) -> list[Any]:
         taught.extend(folds)
         return own(estimator, folds)
 

@@ -100,8 +100,8 @@ def test_other_capitals_than_those_of_the_training_are_refused(tmp_path: Path) -
     names = [f"a-{number}" for number in IDS]
     model = saved(tmp_path, ClipFacts.of(names, FILMS, STARTS, ENDS))
     for row, said in (
-        (Row("new-1", "ALBA"), "the film 'ALBA' differs by capitals alone from 'alba'"),
-        (Row("A-3", "other"), "the clip 'A-3' differs by capitals alone from 'a-3'"),
+        (Row("new-1", "ALBA"), "the film 'ALBA' differs only in case from 'alba'"),
+        (Row("A-3", "other"), "the clip 'A-3' differs only in case from 'a-3'"),
     ):
         store = store_with(tmp_path / row.clip_id, [row])
         with pytest.raises(FixInput, match=said) as refusal:

@@ -1,8 +1,8 @@
-"""What a model learns from: rows of features, their classes, films and concepts, and who teaches.
+"""The data of a fit: rows of features, their classes, films and concepts, and the rows that train.
 
-`FeatureRows` are the features of a store with what all fits on them share. `Lessons` say, for one
-fold, which of these rows train, which choose, and which nothing may learn from. A fit is
-`fitting.fit(estimator, lessons)`; the method `learn` of an estimator reads what it needs of them.
+`FeatureRows` are the features of a store, with results that all fits on them share. `FoldData`
+states for one fold which rows train, which choose, and which no fit may use. A fit is
+`fitting.fit(estimator, data)`; it calls the method `fit_fold` of the estimator.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ NOT_TRAINED = "no clip is left to train on"
 
 
 class Memo:
-    """Results that several fits share: those used last, so many as fit into some bytes.
+    """A cache of results that several fits share; it drops the least recently used results.
 
-    A result has the attribute `n_bytes`. The newest is kept whatever its size.
+    Each result has the attribute `n_bytes`. The newest result is kept whatever its size.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -46,11 +46,11 @@ class Memo:
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of what is kept."""
+        """Bytes of the cached results."""
         return sum(int(result.n_bytes) for result in self._known.values())
 
-    def of(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the result of a key; it is made if it is not known."""
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the result of a key; call `make` if it is not cached."""
         if key in self._known:
             self._known.move_to_end(key)
             return self._known[key]
@@ -67,13 +67,13 @@ class Memo:
 
 @dataclass(frozen=True, eq=False)
 class FeatureRows:
-    """The features that many fits read, and what these share.
+    """The features that many fits read, and the results that these fits share.
 
     Attributes:
-        X: One vector for each row, or its frames or tokens.
-        solver: The solver of support vector machines; by default the one for so many rows.
-        equal: A number for each row: rows of one number are equal. None if nobody looked.
-        memo: What was found on some of the rows.
+        X: One vector per row, or the frames or tokens of the row.
+        solver: The solver of support vector machines; "" for the default of this number of rows.
+        equal: A number per row, the same for equal rows; None if rows were not compared.
+        memo: Results on subsets of the rows.
     """
 
     X: Any
@@ -83,29 +83,29 @@ class FeatureRows:
 
     @cached_property
     def machines(self) -> Machines:
-        """All rows, for the support vector machines of every fit."""
-        # Late: most models need none.
+        """The support vector machines of all rows, shared by all fits."""
+        # Late: most models do not need this import.
         from obygaze_models.models.linear_solvers import machines_on
 
         return machines_on(self.X, self.solver)
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of the rows and of what fits share."""
+        """Bytes of the rows and of the shared results."""
         n_bytes = int(self.X.nbytes) + self.memo.n_bytes
-        # Asked for here, they would be made.
+        # Reading the property would compute it.
         if "machines" in vars(self):
             n_bytes += self.machines.n_bytes
         return n_bytes
 
-    def changed(self, X: NDArray[Any]) -> FeatureRows:
-        """Return other features of the same clips, on which nothing was found yet."""
+    def with_features(self, X: NDArray[Any]) -> FeatureRows:
+        """Return different features of the same clips, with an empty cache."""
         return replace(self, X=X, memo=Memo(self.memo.most_bytes))
 
-    def tied(self, rows: Ints, scores: Floats) -> Floats:
-        """Return scores in which equal rows have one score.
+    def equalize(self, rows: Ints, scores: Floats) -> Floats:
+        """Return scores in which equal rows have equal scores.
 
-        A product of matrices rounds equal rows in other ways, by their places in it.
+        A matrix product rounds equal rows differently, depending on their position.
         """
         if self.equal is None:
             return scores
@@ -117,13 +117,13 @@ class FeatureRows:
 
 @dataclass(frozen=True, eq=False)
 class Concepts:
-    """What is known of the concepts of each row.
+    """The concepts of each row.
 
     Attributes:
         names: The names of the concepts.
-        targets: By the clips that positives are compared with (`examples.Against`): a column for
-            each concept, 1 for a positive, 0 for a negative, -1 for no example.
-        is_example: Whether each row may be an example: it has a level.
+        targets: For each choice of negatives (`examples.Against`), an array with a column per
+            concept: 1 for a positive example, 0 for a negative one, -1 for a row that is not used.
+        is_example: Whether each row may be an example: rows with a level.
     """
 
     names: tuple[str, ...]
@@ -131,7 +131,7 @@ class Concepts:
     is_example: Bools
 
     def only(self, names: Sequence[str]) -> Concepts:
-        """Return some of the concepts."""
+        """Return the named concepts."""
         columns = [self.names.index(name) for name in names]
         targets = {
             against: of_all[:, columns] for against, of_all in self.targets.items()
@@ -141,9 +141,9 @@ class Concepts:
 
 @dataclass(frozen=True, eq=False)
 class InnerScores:
-    """The classes and the scores of rows by fits without them, and the fold of each row.
+    """Scores of rows by fits without these rows, with the class and the fold of each row.
 
-    Scores of different fits have different scales: an order means something within a fold only.
+    Fits differ in scale, so scores are comparable within a fold only.
     """
 
     y: NDArray[Any] = field(default_factory=NO_ROWS.copy)
@@ -152,7 +152,7 @@ class InnerScores:
 
     @property
     def precision(self) -> float | None:
-        """The mean average precision of the folds with rows of both classes; None without any."""
+        """Mean average precision over folds with both classes, or None if there are none."""
         precisions = []
         for fold in np.unique(self.folds):
             is_inside = self.folds == fold
@@ -163,21 +163,21 @@ class InnerScores:
 
 
 @dataclass(frozen=True, eq=False)
-class Lessons:
-    """One fold: the rows that train and choose, and what is known of all rows.
+class FoldData:
+    """The data of one fold: training and validation rows, and the facts of all rows.
 
     Attributes:
-        rows: The features of every clip that has some.
-        y: The class of each row; -1 for a row of no class.
-        train: The numbers of the rows that train; each has a class.
-        validation: Those that choose: when to stop, a setting, a store.
-        films: The film of each row, "" where films are not known.
-        units: The number of what is held out as a whole: the film of each row, or the row.
+        rows: The features of all clips that have features.
+        y: The class of each row; -1 for a row without a class.
+        train: Indices of the training rows; each has a class.
+        validation: Indices of the rows that choose an epoch, a setting or a store.
+        films: The film of each row; "" if films are unknown.
+        units: The group of each row that is held out as a whole: the number of its film or row.
         is_by_film: Whether whole films are held out.
-        may_learn: Whether anything may learn from each row, of whatever class.
+        may_learn: Whether a fit may use each row, whatever its class.
         concepts: The concepts of the rows.
         file_folds: The fold of each row in a published file, whose scheme chooses concept vectors.
-        sentences: The texts of models that sentences describe, by their paths.
+        sentences: The sentences of zero-shot models, by the path of their file.
     """
 
     rows: FeatureRows
@@ -194,36 +194,36 @@ class Lessons:
 
     @property
     def training_films(self) -> Strings | None:
-        """The film of each training row; None if there is only one film.
+        """The film of each training row, or None if there is only one film.
 
-        Fits that leave out rows leave out whole films.
+        Inner folds hold out whole films.
         """
         return _several(self.films[self.train])
 
     @property
-    def of_concepts(self) -> Ints:
-        """The rows that concept vectors are found on."""
+    def concept_rows(self) -> Ints:
+        """Indices of the rows that concept vectors are fitted on."""
         return np.flatnonzero(self.may_learn & self.concepts.is_example)
 
     @property
-    def groups_of_concepts(self) -> Strings | None:
-        """The film of every row; None where vectors may be found without single rows of a film."""
-        if not self.is_by_film or _several(self.films[self.of_concepts]) is None:
+    def concept_groups(self) -> Strings | None:
+        """The film of every row, or None if cross-fitting may split a film."""
+        if not self.is_by_film or _several(self.films[self.concept_rows]) is None:
             return None
         return self.films
 
     @property
-    def key_of_concepts(self) -> Hashable:
-        """A key of all that decides which concept vectors are found."""
-        digest = hashlib.sha256(self.of_concepts.tobytes())
+    def concept_key(self) -> Hashable:
+        """A cache key of all data that concept vectors depend on."""
+        digest = hashlib.sha256(self.concept_rows.tobytes())
         if self.file_folds is not None:
             digest.update(self.file_folds.tobytes())
         return digest.digest(), self.is_by_film, self.concepts.names
 
-    def inside(self, train: Ints, hidden: Ints) -> Lessons:
-        """Return lessons on fewer rows; nothing learns from the films, or rows, that are hidden.
+    def inside(self, train: Ints, hidden: Ints) -> FoldData:
+        """Return the data of an inner fit, which may not use the films or rows that are hidden.
 
-        The validation rows stay: a fit inside stops on the same ones as the fit around it.
+        The validation rows stay the same: inner and outer fit stop on the same rows.
         """
         is_hidden = np.isin(self.units, self.units[hidden])
         return replace(self, train=train, may_learn=self.may_learn & ~is_hidden)
@@ -234,7 +234,10 @@ class Lessons:
         return len(np.unique(self.y[self.validation])) == 2
 
     def inner_splits(self) -> Iterator[tuple[Ints, Ints]]:
-        """Yield training and other rows: the validation rows, or inner folds of films or rows."""
+        """Yield training rows and held-out rows.
+
+        The held-out rows are the validation rows, or inner folds of films or rows.
+        """
         if self.can_validate:
             yield self.train, self.validation
             return
@@ -243,20 +246,19 @@ class Lessons:
             yield self.train[~fold], self.train[fold]
 
     def inner_scores(self, score: Callable[[Ints, Ints], Floats]) -> InnerScores:
-        """Return the scores of all inner splits; none if one of them cannot be fitted.
+        """Return the scores of all inner splits; empty if a split cannot be fitted.
 
         Args:
-            score: Returns the scores of the second rows by a fit on the first.
+            score: Fits on the first rows, and returns the scores of the second rows.
         """
         truth = []
         scores = []
         folds = []
         for fold, (train, rows) in enumerate(self.inner_splits()):
             try:
-                scores.append(self.rows.tied(rows, score(train, rows)))
-            except (
-                FixTraining
-            ):  # such as a concept that too few rows of the others have
+                scores.append(self.rows.equalize(rows, score(train, rows)))
+            except FixTraining:
+                # For example, too few training rows have a concept.
                 return InnerScores()
             truth.append(self.y[rows])
             folds.append(np.full(len(rows), fold, dtype=np.intp))
@@ -266,7 +268,7 @@ class Lessons:
 
 
 def check_classes(y: NDArray[Any]) -> None:
-    """Raise an error if nothing can be learned from the classes of the training rows."""
+    """Raise an error unless the training rows have two classes."""
     classes = np.unique(y).tolist()
     if not classes:
         raise FixTraining(NOT_TRAINED)
@@ -275,16 +277,16 @@ def check_classes(y: NDArray[Any]) -> None:
 
 
 def _several(films: Strings) -> Strings | None:
-    """Return the films of some rows; None if there is only one film."""
+    """Return the films of some rows, or None if there is only one film."""
     return films if np.any(films != films[:1]) else None
 
 
 def inner_folds(
     positive: Bools, groups: NDArray[Any] | None, n_folds: int
 ) -> list[Bools]:
-    """Return the validation rows of each inner fold, without folds that have one class only.
+    """Return the validation rows of each inner fold, without folds of one class.
 
-    Whole groups stay together; of too few rows or groups there are no folds.
+    Groups stay together. With too few rows or groups, there are no folds.
     """
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
@@ -297,13 +299,13 @@ def inner_folds(
     for train, rows in splitter(n_folds).split(positive, positive, groups):
         if not len(rows):
             return []
-        if has_both(positive[rows]) and has_both(positive[train]):
+        if has_both_classes(positive[rows]) and has_both_classes(positive[train]):
             fold = np.zeros(len(positive), dtype=np.bool_)
             fold[rows] = True
             folds.append(fold)
     return folds
 
 
-def has_both(positive: Bools) -> bool:
-    """Return whether some rows are positive and some are not."""
+def has_both_classes(positive: Bools) -> bool:
+    """Return whether both classes occur."""
     return bool(0 < positive.mean() < 1)

@@ -1,7 +1,7 @@
-"""What a model has seen of clips: those that it was trained on, and those of its films.
+"""The overlap of clips with the training clips and training films of a saved model.
 
-It is asked of what a model keeps of its training clips: their ids, films and spans, and the hashes
-of their features and of their video files.
+A model keeps of its training clips their ids, films and spans, and the hashes of their features
+and of their video files.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ IN_SAMPLE = "in-sample"
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What a model has seen of some clips.
+class TrainingOverlap:
+    """The overlap of clips with the training clips of a model.
 
     Attributes:
-        basis: The kind of the score of each clip.
+        basis: For each clip how its score relates to the training, such as `film-seen`.
         rows: The row of each clip in the training clips of the model; -1 for all other clips.
-        n_by_ids: How many clips of another store only their ids say to be training clips.
+        n_by_ids: Clips of other stores matched to training clips by id only.
     """
 
     basis: Sequence[str]
@@ -48,25 +48,25 @@ class Seen:
     n_by_ids: int
 
 
-def what_was_seen(
+def find_training_overlap(
     model: SavedModel,
     clips: ClipFacts,
     store: Store,
     *,
     hashes: Sequence[str],
     in_sample: bool = False,
-) -> Seen:
-    """Return what a model has seen of clips.
+) -> TrainingOverlap:
+    """Return the overlap of clips with the training clips of a model.
 
-    A clip that has the id of a training clip, and another film or span, is an error. So are clips
-    without a film, if the model was trained on films.
+    Raise an error for a clip with the id of a training clip and a different film or span, and for
+    clips without a film if the model was trained on films.
 
     Args:
         model: The model.
-        clips: What a manifest or the store states of the clips.
-        store: The store of their features, which may know the hashes of the videos.
+        clips: The facts of the clips, from a manifest or from the store.
+        store: The store of their features, which may contain the hashes of their videos.
         hashes: The hash of the features of each clip.
-        in_sample: Whether clips that have an out-of-fold score get the model's own score.
+        in_sample: Whether clips with an out-of-fold score get the model's in-sample score instead.
     """
     training = model.info.training
     n_without = int((clips.movie_ids == "").sum())
@@ -86,33 +86,33 @@ def what_was_seen(
             model.clips.facts,
             ("this store", f"the training of {model.info.name}"),
             where=store.location,
-            hint="other ids for the clips of this data set, in its manifest",
+            hint="give the clips of this data set other ids, in its manifest",
         )
     is_film_seen = _is_film_seen(training, clips, store)
     new_films = dict.fromkeys(clips.movie_ids[~is_film_seen].tolist())
-    _refuse_other_capitals("film", new_films, training.films, store)
+    _check_case("film", new_films, training.films, store)
     new = UNSEEN if training.films else FILM_UNKNOWN
     if model.clips is None:
-        # A model that names no films may have been trained on any.
+        # A model without a list of films may have been trained on any film.
         may_be_any = training.n_clips > 0 and not training.films
         basis = np.where(is_film_seen | may_be_any, IN_SAMPLE, UNSEEN)
     else:
         known = model.clips.clip_ids
-        _refuse_other_capitals("clip", clips.clip_ids.tolist(), known, store)
+        _check_case("clip", clips.clip_ids.tolist(), known, store)
         trained = {*model.clips.hashes} - {""}
         is_copy = np.array([features in trained for features in hashes], dtype=np.bool_)
-        # Row -1 is that of a clip that did not train.
+        # Row -1 is a clip that did not train.
         is_scored = np.append(model.clips.has_score, False)[rows]
         basis = np.where(is_film_seen, FILM_SEEN, new)
         basis = np.where(is_copy, COPY, basis)
         basis = np.where(rows >= 0, IN_SAMPLE, basis)
         basis = np.where(is_scored & (not in_sample), OUT_OF_FOLD, basis)
     is_of_training = store.seal == model.info.features.seal
-    return Seen(basis.tolist(), rows, 0 if is_of_training else n_by_ids)
+    return TrainingOverlap(basis.tolist(), rows, 0 if is_of_training else n_by_ids)
 
 
 def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
-    """Return the hashes of the videos of clips and of their films, as far as a store knows them."""
+    """Return the hashes of the videos of clips and of their films that a store contains."""
     hashes: set[str] = set()
     for one in store.stores:
         rows = one.table.find(clips.clip_ids.tolist())
@@ -131,7 +131,7 @@ def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
 def _is_film_seen(
     training: TrainingData, clips: ClipFacts, store: Store
 ) -> npt.NDArray[np.bool_]:
-    """Return for each clip whether a model was trained on its film, by its name or its file."""
+    """Return for each clip whether the model was trained on its film, by film name or file hash."""
     trained_hashes = set(training.video_hashes)
     films = set(training.films)
     is_seen = np.zeros(len(clips), dtype=np.bool_)
@@ -148,12 +148,12 @@ def _is_film_seen(
     return is_seen | np.isin(clips.movie_ids, names)
 
 
-def _refuse_other_capitals(
+def _check_case(
     noun: str, names: Iterable[str], trained: Sequence[str], store: Store
 ) -> None:
-    """Raise an error for a clip or a film that differs by capitals alone from one of the training.
+    """Raise an error for an id that differs only in case from an id of the training data.
 
-    Nothing says whether it is the same, and so whether the model has seen it.
+    It is unknown whether both are the same clip or film, so the overlap is unknown too.
     """
     spelling = {name.casefold(): name for name in trained}
     known = {*trained}
@@ -161,8 +161,8 @@ def _refuse_other_capitals(
         other = spelling.get(name.casefold(), name)
         if name not in known and other != name:
             raise FixInput(
-                f"the {noun} {name!r} differs by capitals alone from {other!r}, which the model"
+                f"the {noun} {name!r} differs only in case from {other!r}, which the model"
                 " was trained on",
                 where=store.location,
-                hint="one spelling of its id, in the manifest of these clips: --manifest",
+                hint="use one spelling in the manifest of these clips, and pass --manifest NAME",
             )

@@ -1,4 +1,4 @@
-"""Lessons of plain arrays, and bottlenecks that learn from them."""
+"""Fold data of plain arrays, and bottlenecks that are fitted on them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.examples import concept_columns
-from obygaze_models.models.lessons import Concepts, FeatureRows, Lessons
+from obygaze_models.models.fold_data import Concepts, FeatureRows, FoldData
 
 
-def lessons_of(
+def fold_data_of(
     X: Floats,
     y: NDArray[Any],
     names: Sequence[str],
     targets: Ints,
     films: NDArray[Any] | None,
-) -> Lessons:
-    """Return lessons in which every row trains, and is an example of concepts.
+) -> FoldData:
+    """Return fold data in which every row trains and is an example of concepts.
 
     Args:
         X: The features.
@@ -35,7 +35,7 @@ def lessons_of(
     units = every_row
     if films is not None:
         units = np.unique(films, return_inverse=True)[1]
-    return Lessons(
+    return FoldData(
         FeatureRows(X),
         y,
         every_row,
@@ -62,4 +62,4 @@ def taught(
     targets = concept_columns(np.asarray(concepts, dtype=np.int64), len(X))
     names = bottleneck.part("bank").concepts
     names = names or [f"concept{number}" for number in range(targets.shape[1])]
-    return bottleneck.learn(lessons_of(X, y, names, targets, films))
+    return bottleneck.fit_fold(fold_data_of(X, y, names, targets, films))

@@ -5,42 +5,42 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from support.lessons import lessons_of
+from support.fold_data import fold_data_of
 
 from obygaze_models.models.common import FixTraining, Floats, Ints
-from obygaze_models.models.lessons import FeatureRows, Lessons, Memo
+from obygaze_models.models.fold_data import FeatureRows, FoldData, Memo
 
 FILMS = np.repeat(["a", "b", "c", "d"], 3)
 NUMBERS = np.arange(12)
 
 
-def twelve_rows(films: np.ndarray | None = FILMS) -> Lessons:
+def twelve_rows(films: np.ndarray | None = FILMS) -> FoldData:
     """Four films of three rows, two of which are positive."""
     targets = np.zeros((12, 1), dtype=np.int64)
     X = NUMBERS[:, None] / 7
-    return lessons_of(X, (NUMBERS % 3 > 0).astype(np.int64), ["Look"], targets, films)
+    return fold_data_of(X, (NUMBERS % 3 > 0).astype(np.int64), ["Look"], targets, films)
 
 
 def test_whole_films_are_hidden_inside() -> None:
     """Also a row of a hidden film that neither trains nor is scored."""
-    lessons = replace(twelve_rows(), validation=np.array([11]))
-    inside = lessons.inside(train=np.array([0, 1, 6]), hidden=np.array([4]))
+    data = replace(twelve_rows(), validation=np.array([11]))
+    inside = data.inside(train=np.array([0, 1, 6]), hidden=np.array([4]))
     assert np.flatnonzero(inside.may_learn).tolist() == [0, 1, 2, *range(6, 12)]
-    assert inside.of_concepts.tolist() == [0, 1, 2, *range(6, 12)]
+    assert inside.concept_rows.tolist() == [0, 1, 2, *range(6, 12)]
     assert inside.train.tolist() == [0, 1, 6]
     assert inside.validation.tolist() == [11]
     # What was hidden around it stays hidden.
     further = inside.inside(train=np.array([0]), hidden=np.array([7]))
-    assert further.of_concepts.tolist() == [0, 1, 2, 9, 10, 11]
-    assert lessons.may_learn.all()
+    assert further.concept_rows.tolist() == [0, 1, 2, 9, 10, 11]
+    assert data.may_learn.all()
 
 
 def test_inner_splits_leave_out_whole_films_or_are_the_validation_rows() -> None:
-    lessons = twelve_rows()
-    for train, rows in lessons.inner_splits():
+    data = twelve_rows()
+    for train, rows in data.inner_splits():
         assert not set(FILMS[train]) & set(FILMS[rows])
         assert sorted([*train, *rows]) == NUMBERS.tolist()
-    validated = replace(lessons, train=NUMBERS[:9], validation=NUMBERS[9:])
+    validated = replace(data, train=NUMBERS[:9], validation=NUMBERS[9:])
     ((train, rows),) = validated.inner_splits()
     assert (train.tolist(), rows.tolist()) == ([*range(9)], [9, 10, 11])
     # Rows of one class choose nothing.
@@ -51,25 +51,30 @@ def test_inner_splits_leave_out_whole_films_or_are_the_validation_rows() -> None
 def test_inner_scores_are_of_each_row_once_or_none_if_a_split_cannot_be_fitted() -> (
     None
 ):
-    lessons = twelve_rows()
-    found = lessons.inner_scores(lambda train, rows: rows + 0.0)
+    data = twelve_rows()
+    found = data.inner_scores(lambda train, rows: rows + 0.0)
     assert sorted(found.scores.tolist()) == NUMBERS.tolist()
-    assert found.y.tolist() == lessons.y[found.scores.astype(int)].tolist()
+    assert found.y.tolist() == data.y[found.scores.astype(int)].tolist()
 
     def fails_with_row_0(train: Ints, rows: Ints) -> Floats:
         if 0 in train:
             raise FixTraining("no concept has 3 training clips with it and 3 without")
         return rows + 0.0
 
-    assert not len(lessons.inner_scores(fails_with_row_0).y)
+    assert not len(data.inner_scores(fails_with_row_0).y)
 
 
 def test_equal_rows_have_one_score() -> None:
     """Those of a bottleneck were rounded in other ways, which put them in an order."""
     rows = FeatureRows(np.zeros((12, 1)), equal=NUMBERS // 2)
     scores = np.array([0.1, 0.5, 0.7, 0.9])
-    assert rows.tied(np.array([4, 9, 5, 2]), scores).tolist() == [0.1, 0.5, 0.1, 0.9]
-    assert replace(rows, equal=None).tied(NUMBERS[:4], scores) is scores
+    assert rows.equalize(np.array([4, 9, 5, 2]), scores).tolist() == [
+        0.1,
+        0.5,
+        0.1,
+        0.9,
+    ]
+    assert replace(rows, equal=None).equalize(NUMBERS[:4], scores) is scores
     equal_in_films = replace(twelve_rows(), rows=replace(rows, equal=NUMBERS // 3))
     found = equal_in_films.inner_scores(lambda _, rows: rows + 0.0)
     assert sorted(found.scores.tolist()) == sorted([0, 3, 6, 9] * 3)
@@ -91,7 +96,7 @@ def made(memo: Memo, *keys: str, n_bytes: int = 40) -> list[str]:
         return Result(n_bytes)
 
     for key in keys:
-        memo.of(key, lambda key=key: make(key))
+        memo.get(key, lambda key=key: make(key))
     return found
 
 
