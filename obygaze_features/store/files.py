@@ -281,9 +281,10 @@ class ListedFiles:
     def _not_as_listed(self, message: str) -> ObygazeError:
         """Return the error for a file that is damaged, or of a store that took its place."""
         with suppress(ObygazeError, OSError):
-            document = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES)
-            if self.seal and seal_of(document.tobytes()) != self.seal:
-                return replaced_while_read(self.location)
+            if self.seal:
+                document = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES)
+                if seal_of(document.tobytes()) != self.seal:
+                    return replaced_while_read(self.location)
         return Corrupt(message, where=self.location)
 
     @contextmanager
