@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.decoding import (
+    Bytes,
     Rows,
     checked_content,
     chunk_with_crc_bytes,
@@ -57,13 +58,23 @@ class Arrays:
         ends = [*firsts[1:].tolist(), len(rows)]
         chunks = zip(numbers.tolist(), checks, firsts.tolist(), ends, strict=True)
         chunk_bytes = chunk_with_crc_bytes(array)
-        ranges = self._ranges(array, numbers.tolist())
+        result = out.reshape(-1).view(np.uint8)
+        memories: list[Bytes | None] = [None] * len(ends)
+        for place, first in enumerate(firsts.tolist()):
+            # The checksum comes to the place of the next chunk, which is read later.
+            memory = result[first * array.row_bytes :][:chunk_bytes]
+            is_whole = is_ascending and ends[place] - first == array.chunk_rows
+            if is_whole and len(memory) == chunk_bytes:
+                memories[place] = memory
+        ranges = self._ranges(array, numbers.tolist(), memories)
         for wanted, data in zip(ranges, self.listed.parts(ranges), strict=True):
             for start in range(0, wanted.stop - wanted.start, chunk_bytes):
                 number, check, first, after = next(chunks)
                 with self.listed.decoding(wanted.name):
                     chunk = data[start : start + chunk_bytes]
                     content = checked_content(array, chunk, check)
+                if data is wanted.memory:
+                    continue
                 values = content.view(array.dtype).reshape(-1, *array.shape)
                 places = in_order[first:after] - number * array.chunk_rows
                 # A slice is copied faster.
@@ -112,12 +123,14 @@ class Arrays:
         )
         return np.empty((n_rows, *array.shape), dtype=array.dtype)
 
-    def _ranges(self, array: Array, numbers: list[int]) -> list[Range]:
+    def _ranges(
+        self, array: Array, numbers: list[int], memories: list[Bytes | None]
+    ) -> list[Range]:
         """Return where ascending chunks are; neighbours of one file are read at once."""
         chunk_bytes = chunk_with_crc_bytes(array)
         most_bytes = max(self.listed.files.piece_bytes, chunk_bytes)
         ranges: list[Range] = []
-        for number in numbers:
+        for number, memory in zip(numbers, memories, strict=True):
             file, place = divmod(number, array.chunks_of_a_file)
             name = array.file_name(file)
             start = place * chunk_bytes
@@ -127,8 +140,8 @@ class Arrays:
                 self._check_length(array, file)
             elif stop - last.start <= most_bytes:
                 ranges.pop()
-                start = last.start
-            ranges.append(Range(name, start, stop))
+                start, memory = last.start, None
+            ranges.append(Range(name, start, stop, memory))
         return ranges
 
     def check_index(self, array: Array, file: int) -> None:

@@ -19,7 +19,7 @@ from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
 from obygaze_features.core.files import leads_out
 from obygaze_features.store.decoding import DAMAGE, Bytes
-from obygaze_features.store.layout import STORE_JSON
+from obygaze_features.store.layout import CHUNK_BYTES, STORE_JSON
 from obygaze_features.store.records import FileMark, seal_of
 
 LINK_REFUSED = "a store must not contain symbolic links"
@@ -36,11 +36,16 @@ class NoRanges(FixInput):
 
 
 class Range(NamedTuple):
-    """Bytes of a file: from `start` to before `stop`."""
+    """Bytes of a file: from `start` to before `stop`.
+
+    `memory` is a place for these bytes, for readers that read one part after another. Other
+    readers ignore it.
+    """
 
     name: str
     start: int
     stop: int
+    memory: Bytes | None = None
 
 
 class Files(Protocol):
@@ -75,7 +80,8 @@ class Files(Protocol):
 class FolderFiles:
     """The files of a folder on this machine. Symbolic links in it are refused."""
 
-    piece_bytes = 2**18
+    # One chunk: it is read to its place in the result.
+    piece_bytes = CHUNK_BYTES
 
     def __init__(self, root: Path) -> None:
         # Where the program is now decides what a relative path means, not where it will be.
@@ -95,8 +101,9 @@ class FolderFiles:
         """Yield parts of files; a file is opened once for neighbouring parts."""
         for name, parts in groupby(ranges, key=lambda wanted: wanted.name):
             with self._open(name) as stream:
-                for _, start, stop in parts:
-                    memory = np.empty(stop - start, np.uint8)
+                for _, start, stop, memory in parts:
+                    if memory is None:
+                        memory = np.empty(stop - start, np.uint8)
                     yield _read_at(stream, start, memory)
 
     def length(self, name: str) -> int:

@@ -52,7 +52,7 @@ class MemoryFiles:
         return np.frombuffer(self.files[name], np.uint8)
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[npt.NDArray[np.uint8]]:
-        for name, start, stop in ranges:
+        for name, start, stop, _ in ranges:
             self.length(name)
             yield np.frombuffer(self.files[name][start:stop], np.uint8)
 
