@@ -21,8 +21,10 @@ from obygaze_features.manifest.expression import (
 )
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.models.registry import (
+    BANK,
     BASELINES,
     KINDS,
+    TEXTS,
     default_settings,
     find_kind,
     is_kind,
@@ -343,6 +345,7 @@ def _check_every_task_is_run(
 def _check_models(document: Document, protocol: Protocol) -> None:
     """Check settings of models that must fit each other, or the splits."""
     for name, model in protocol.models.items():
+        defaults = default_settings(model.kind)
         offered = []
         for settings in candidates(model):
             offered += [for_task(settings, task) for task in protocol.train_tasks]
@@ -350,6 +353,9 @@ def _check_models(document: Document, protocol: Protocol) -> None:
         for settings in offered:
             if settings.get("max_epochs", 1) < settings.get("min_epochs", 0):
                 problems["max_epochs"] = "must be at least min_epochs"
+            for key in BANK if settings.get(TEXTS) else ():
+                if settings.get(key) != defaults.get(key):
+                    problems[key] = "has no effect: texts are the concept vectors"
             if protocol.splits.follow_scheme or not find_kind(model.kind).head:
                 continue
             for key, value in (("best_of_folds", True), ("tolerance", "folds")):

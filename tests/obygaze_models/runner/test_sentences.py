@@ -166,6 +166,10 @@ def test_what_is_refused(tmp_path: Path, world: World) -> None:
     with pytest.raises(FixInput) as caught:
         quick("honest", "models.said.kind=zero-shot", "models.said.texts=t.npz")
     assert len(caught.value.details) == 2
+    with pytest.raises(FixInput) as caught:
+        quick("honest", f"models.pcbm-lr.texts={texts}", "models.pcbm-lr.cross_fit=3")
+    (problem,) = caught.value.details
+    assert "cross_fit: has no effect: texts are the concept vectors" in problem
     with pytest.raises(FixUsage, match="unknown model 'zero-shot'"):
         training_protocol("zero-shot", "EN_S", manifest)
 
