@@ -22,7 +22,6 @@ from golden.tables import Row, Table, number, read_table
 
 DONE = 0
 SOME_FAILED = 3
-REFUSED = (1, 2, 4, 5)
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,11 @@ A document with a date or a version, such as store.json, is read for its lasting
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
-import pyarrow.parquet
-from pympi.Elan import Eaf
-from python_calamine import load_workbook
 from support.checkpoints import save_tiny, write_tiny_card
 
 import obygaze as og
@@ -25,8 +21,6 @@ from golden.doors import (
     extract,
     import_clips,
     import_features,
-    predict,
-    train,
 )
 from golden.films import drawn_pictures, drawn_samples, write_film
 from golden.tables import Row, Table
@@ -37,12 +31,10 @@ RATE = 24
 
 
 def record_files(place: Place) -> dict[str, Table]:
-    """Bytes and contents of stores, extractions, exports and tables."""
+    """Bytes and contents of stores and extractions."""
     return {
         **record_stores(place),
         **record_extraction(place),
-        **record_exports(place),
-        **record_tables(place),
     }
 
 
@@ -198,146 +190,3 @@ def numbers_of_clips(store: Any) -> list[Row]:
         named = {f"x{place}": float(x) for place, x in enumerate(numbers[:8])}
         rows.append({"row": row, **named})
     return rows
-
-
-# ---- exports -------------------------------------------------------------------------------------
-
-
-def record_exports(place: Place) -> dict[str, Table]:
-    """The exports of a store, read by the library of each format."""
-    arrays = []
-    for store in ("frames", "seen"):
-        place(f"store export {store} {store}-out.npz")
-        place(f"store export {store} {store}-out.h5")
-        with np.load(place.folder / f"{store}-out.npz") as archive:
-            arrays += of_export("npz", store, archive)
-        with h5py.File(place.folder / f"{store}-out.h5") as file:
-            arrays += of_export("hdf5", store, file)
-    place("store export seen parquet-out --as parquet --with-labels films")
-    read = pyarrow.parquet.read_table(
-        place.folder / "parquet-out/data/features.parquet"
-    )
-    labelled = []
-    for line in read.to_pylist():
-        row: dict[str, Any] = {}
-        for column, value in line.items():
-            if isinstance(value, list) and value and isinstance(value[0], float):
-                numbers = np.array(value, dtype=np.float64)
-                row |= {f"{column} first": numbers[0], f"{column} mean": numbers.mean()}
-            else:
-                row[column] = "|".join(value) if isinstance(value, list) else value
-        labelled.append(row)
-    return {"exports.arrays": arrays, "exports.parquet": labelled}
-
-
-def of_export(format: str, store: str, file: Any) -> list[Row]:
-    """Return what is in each array of a file but in its origin, which has a date."""
-    rows = []
-    for name in sorted(file):
-        if name != "obygaze_origin":
-            values = np.asarray(file[name])
-            if values.dtype.kind in "UO":
-                values = np.array([str(as_text(value)) for value in values], dtype="S")
-            rows.append(
-                {"format": format, "store": store, **facts_of_array(name, values)}
-            )
-    return rows
-
-
-def as_text(value: Any) -> str:
-    """Return a text of an HDF5 file or an archive."""
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-# ---- tables --------------------------------------------------------------------------------------
-
-
-def record_tables(place: Place) -> dict[str, Table]:
-    """The files for other programs: of manifests, of marks, of predictions, for MediaEval."""
-    place("manifest export films films-out.csv")
-    place("manifest export films films-out.xlsx")
-    place.write_rows("marks.csv", worlds.drawn_marks())
-    place("manifest import marks.csv --as marks -o marks")
-    place("manifest export marks elan-out --as elan")
-    train(place, "ridge", "seen", "films", "--set report.replicates=50", output="kept")
-    predict(place, "kept", "seen")
-    place("models predict kept seen -o predicted.xlsx --force")
-    files = []
-    for name in ("films-out.csv", "manifests/films.csv", "segments/marks.csv"):
-        files.append(bytes_of_file(place.folder / name, name))
-    return {
-        "tables.bytes": files,
-        "tables.elan": annotations_of(place.folder / "elan-out"),
-        "tables.films": sheet(place.folder / "films-out.xlsx"),
-        "tables.predicted": sheet(place.folder / "predicted.xlsx"),
-        "tables.mediaeval": record_mediaeval(place),
-    }
-
-
-def bytes_of_file(path: Path, name: str) -> Row:
-    """Return size and checksum of a file."""
-    data = path.read_bytes()
-    sha256 = hashlib.sha256(data).hexdigest()
-    return {"folder": "", "file": name, "bytes": len(data), "sha256": sha256}
-
-
-def annotations_of(folder: Path) -> list[Row]:
-    """Return the annotations of ELAN files, which have a date, read by another library."""
-    rows: list[Row] = []
-    for path in sorted(folder.glob("*.eaf")):
-        file = Eaf(str(path))
-        for tier in sorted(file.get_tier_names()):
-            for start, end, word, *_ in file.get_annotation_data_for_tier(tier):
-                times = {"start": start / 1000, "end": end / 1000}
-                rows.append({"film": path.stem, "tier": tier, **times, "word": word})
-    return rows
-
-
-def sheet(path: Path) -> list[Row]:
-    """Return the rows of a workbook, read by another library."""
-    header, *lines = load_workbook(str(path)).get_sheet_by_index(0).to_python()
-    return [dict(zip(header, line, strict=True)) for line in lines]
-
-
-def record_mediaeval(place: Place) -> list[Row]:
-    """The run files of MediaEval, of violence and of affect, and their scores."""
-    excerpts = worlds.accede_excerpts()
-    for name, text in worlds.accede_files(excerpts).items():
-        place.write_text(f"annotations/{name}", text)
-    place("manifest import annotations --as liris-accede")
-    ids = [{"clip_id": excerpt["name"]} for excerpt in excerpts]
-    X = worlds.accede_features(excerpts)
-    import_features(place, ids, X, "accede", manifest="liris-accede")
-    settings = "--task violence=1 --set splits.kind=fixed --set report.replicates=50"
-    split = "--set splits.column=fold:mediaeval2015 --set 'splits.test=[\"0\"]'"
-    train(place, "ridge", "accede", "liris-accede", f"{settings} {split}", output="v")
-    place("models predict v accede -o v.csv")
-    place("audit mediaeval --write violence.txt --predictions v.csv")
-    place.write_rows("affect.csv", affect_of(excerpts))
-    place("audit mediaeval --write affect.txt --affect affect.csv")
-    rows: list[Row] = []
-    for name in ("violence.txt", "affect.txt"):
-        for line in (place.folder / name).read_text(encoding="utf-8").splitlines():
-            rows.append({"run": name, **named_words(line.split())})
-        line = f"audit mediaeval {name} --manifest liris-accede --table scored.csv"
-        place(f"{line} --force")
-        for row in place.read_rows("scored.csv"):
-            rows.append({"run": f"score of {name}", **named_words(list(row.values()))})
-    return rows
-
-
-def affect_of(excerpts: Sequence[Row]) -> list[Row]:
-    """Return made-up scores of valence and arousal of the excerpts of the test."""
-    draws = np.random.default_rng(16)
-    rows = []
-    for excerpt in excerpts:
-        if excerpt["is_test"]:
-            valence, arousal = draws.uniform(-1, 1, 2).round(3)
-            row = {"clip_id": excerpt["name"], "valence": valence, "arousal": arousal}
-            rows.append(row)
-    return rows
-
-
-def named_words(words: Sequence[str]) -> Row:
-    """Return the words of a line, as numbers where they are some."""
-    return {f"word {place}": word for place, word in enumerate(words, start=1)}

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from golden.recording import PARTS, RECORDED, record_in_a_process
-from golden.runs import scores
 from golden.tables import differences, read_table
 from golden.tolerances import EXACT, tolerance_of
 
@@ -49,23 +48,6 @@ def test_a_part_is_as_it_was_recorded(part: str, recorded_today: Path) -> None:
         lines += differences(table, before, after, tolerance_of(table))
     shown = "\n".join(lines[:SHOWN])
     assert not lines, f"{len(lines)} values are not those recorded:\n{shown}"
-
-
-def test_a_row_that_stands_in_a_run_twice_is_no_recording() -> None:
-    names = (
-        "task",
-        "train",
-        "store",
-        "model",
-        "fold",
-        "clip_id",
-        "movie_id",
-        "decision",
-    )
-    row = {**dict.fromkeys(names, "x"), "seed": "0", "y": "1", "score": "0.5"}
-    assert len(scores([row, {**row, "model": "other"}])) == 1
-    with pytest.raises(AssertionError, match="tested twice"):
-        scores([row, row])
 
 
 @pytest.mark.parametrize(

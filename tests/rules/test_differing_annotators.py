@@ -6,20 +6,15 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
-from support.seeds import amount
 from support.tables import rows_of
 
 import obygaze as og
-from obygaze_features.core.errors import ObygazeWarning
-from obygaze_features.manifest.annotators import labelled
-from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.clips import (
     clip_table,
     differing_annotators,
@@ -182,55 +177,3 @@ def test_shares_of_groups_are_of_undisputed_clips() -> None:
         assert (found["n_x"], found["n_y"]) == (n_x, n_y)
         share_of = {value["value"]: value["share_x"] for value in found["values"]}
         assert share_of["Look" if column == "concepts" else "joy"] == share_x
-
-
-ANNOTATED = st.lists(
-    st.tuples(
-        st.sampled_from(["ada", "ben", "cleo"]),
-        st.sampled_from(["EN", "HN", "NS", "S", ""]),
-        st.sets(st.sampled_from(VISUAL[:2])),
-    ),
-    max_size=3,
-    unique_by=lambda said: said[0],
-)
-
-
-@settings(max_examples=amount(8, 100), deadline=None)
-@given(
-    said=st.lists(ANNOTATED, min_size=12, max_size=12),
-    rule=st.sampled_from(["agreed", "majority", "highest"]),
-    view=st.sampled_from(["raw", "visual"]),
-    splits=st.sampled_from(["nested", "kfold"]),
-)
-def test_no_clip_of_a_tested_film_trains_whatever_annotators_said(
-    said: list[list[tuple[str, str, set[str]]]], rule: str, view: str, splits: str
-) -> None:
-    """A row is a clip: in splits of clips, no tested one trains, in others no film of one."""
-    annotations = []
-    for clip, of_clip in zip(FILMS.clips[::5], said, strict=False):
-        for name, level, concepts in of_clip:
-            names = tuple(name for name in VISUAL if name in concepts)
-            annotations.append(Annotation(clip.clip_id, name, level, names, {}))
-    manifest = labelled(replace(FILMS, annotations=tuple(annotations)), rule)
-    changes = (
-        *(f"data.view={view}", f"splits.kind={splits}", "splits.folds=2"),
-        *('grid.models=["ridge", "pcbm-lr"]', "leakage=error"),
-    )
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ObygazeWarning)
-        store = store_of(Path(folder) / "s", FILMS, planted(FILMS))
-        inputs = gather(quick("honest", *changes), manifest, "x", {"x": store})
-        (run,) = store_runs(inputs)
-        assert inputs.table.ids == list(FILMS.clip_ids)
-        units = inputs.table.films if splits == "nested" else np.array(FILMS.clip_ids)
-        for pair, _, held in run.every_fold:
-            tested = set(units[held.test].tolist())
-            may_learn = np.flatnonzero(held.may_learn)
-            learned = [*held.train, *held.validation, *may_learn]
-            assert tested.isdisjoint(units[learned].tolist())
-            labels = [inputs.labels[task] for task in pair]
-            for clip, of_train, of_test in zip(
-                inputs.table.clips, *labels, strict=True
-            ):
-                if "level" in clip.extra.get("differs", "").split("|"):
-                    assert (of_train, of_test) == (-1, -1)

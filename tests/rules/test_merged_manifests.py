@@ -152,22 +152,6 @@ def test_headers_that_contradict_each_other_are_refused(
         merged_manifest([paris, with_header("nice", "c-2", **facts)], "all")
 
 
-def test_what_headers_say_of_their_own_is_kept() -> None:
-    paris = with_header("paris", licence="CC0", notes=("one",), said=("mood",))
-    nice = with_header("nice", "c-2", concepts={"Look": "unknown", "Light": "visual"})
-    made = merged_manifest([nice, paris], "all")
-    header = made.manifest.header
-    assert header.concepts == {"Look": "visual", "Light": "visual"}
-    assert header.licence == "nice: not stated; paris: CC0"
-    assert (header.notes, header.said, header.dataset) == (
-        ("one",),
-        ("mood",),
-        "made up",
-    )
-    (warning,) = made.warnings
-    assert warning.startswith("paris does not have the concepts Light, so that its")
-
-
 def test_ids_that_differ_by_capitals_alone_are_refused() -> None:
     paris, nice = (with_header(name) for name in LABS[:2])
     paris = paris.with_clips([Clip("c-1", "alba"), Clip("c-3", "alba")])

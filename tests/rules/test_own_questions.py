@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
-import pandas as pd
-import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.share import values_of_films
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import single_line
 from obygaze_features.manifest.expression import parse, plain_value
-from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
-from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_models.protocols.clips import (
     ClipTable,
@@ -281,88 +276,3 @@ def test_a_number_is_one_value_however_it_is_written(
         groups = values_of_films(manifest, "rating")
         found.append((counts, said, groups))
     assert found[0] == found[1]
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    asked=st.sampled_from(("concept=Speech", "concept=Body", "mood=sad", "mood=joy")),
-    view=st.sampled_from(("visual", "raw")),
-    where=st.sampled_from(("", "mood != sad", "mood == sad")),
-)
-def test_a_word_that_only_other_clips_have_is_said_so(
-    asked: str, view: str, where: str
-) -> None:
-    """A view leaves out what is only heard, and `data.where` leaves out clips."""
-    said = {"concept": ("Look", "Speech"), "mood": ("sad", "calm")}
-    pairs = itertools.product(said["concept"], said["mood"])
-    clips = []
-    for number, (concept, mood) in enumerate([*pairs] * 2):
-        extra = {"mood": mood}
-        clips.append(
-            Clip(f"c{number}", "f", level="S", concepts=(concept,), extra=extra)
-        )
-    header = Header("m", {"Look": "visual", "Speech": "speech", "Body": "visual"})
-    manifest = Manifest("m", header, tuple(clips), ("mood",))
-    honest = load_protocol("honest")
-    protocol = replace(honest, data=replace(honest.data, view=view, where=where))
-    column, word = asked.split("=")
-    is_hidden = (word == "Speech" and view == "visual") or (
-        word == "sad" and where == "mood != sad"
-    )
-    try:
-        with_tasks(protocol, [asked], manifest)
-        found = ""
-    except FixUsage as error:
-        found = str(error)
-    assert ("no selected clip has" in found) == is_hidden
-    assert (f"the column {column} has no" in found) == (word not in said[column])
-
-
-# What pandas has where a cell is empty, and numbers.
-NO_TEXTS = (float("nan"), None, pd.NA, pd.NaT, 4, 2.5, True)
-
-
-@settings(max_examples=40, deadline=None)
-@given(cells=st.lists(st.sampled_from(("sad", "calm", "", *NO_TEXTS)), min_size=2))
-def test_a_cell_is_a_text_on_every_way_into_a_manifest(
-    tmp_path_factory: pytest.TempPathFactory, cells: list[Any]
-) -> None:
-    """The NaN of pandas was the word `nan`: its clips were negatives."""
-    clips = [Clip(f"c{number}", "film") for number in range(len(cells))]
-    manifest = Manifest("m", Header("m"), tuple(clips))
-    given_cells = {f"c{number}": cell for number, cell in enumerate(cells)}
-    as_clips = [
-        replace(clip, extra={"mood": given_cells[clip.clip_id]}) for clip in clips
-    ]
-    of_cells = Manifest("m", Header("m"), tuple(as_clips), ("mood",))
-    ways = {
-        "with_column": lambda: manifest.with_column("mood", given_cells),
-        "cells of clips": lambda: of_cells,
-    }
-    for way, call in ways.items():
-        if all(isinstance(cell, str) for cell in cells):
-            path = tmp_path_factory.mktemp("m") / "m.toml"
-            made = call()
-            write_manifest(made, path)
-            for found in (made, read_manifest(path)):
-                moods = [found[clip_id].extra["mood"] for clip_id in given_cells]
-                assert moods == cells, way
-        else:
-            with pytest.raises(FixInput, match="in the column 'mood', expected text"):
-                check_manifest(call())
-
-
-@settings(max_examples=30, deadline=None)
-@given(column=st.sampled_from((*CLIP_COLUMNS, "mood")), clip_id=st.sampled_from("abx"))
-def test_a_value_of_a_new_column_is_lost_by_an_error_only(
-    column: str, clip_id: str
-) -> None:
-    """`level` is a field of a clip, which a column of this name did not change."""
-    clips = (Clip("a", "film", level="EN"), Clip("b", "film", level="EN"))
-    manifest = Manifest("m", Header("m"), clips)
-    try:
-        made = manifest.with_column(column, {clip_id: "S"})
-    except (FixUsage, NotFound):
-        assert column in CLIP_COLUMNS or clip_id == "x"
-        return
-    assert made[clip_id].values(column) == ("S",)

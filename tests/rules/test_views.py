@@ -1,9 +1,7 @@
 """Rule (c): a level is seen through a view, the view is named, and no modality is guessed."""
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -166,35 +164,6 @@ def test_audits_and_tasks_have_the_levels_of_their_view(
         left_out = empty_labels({"EN_S": EN_S}, {"EN_S": labels}, table)
         n_without = of_clips.count("")
         assert left_out.startswith(f"{n_without} of ") == (n_without > 0)
-
-
-@pytest.mark.usefixtures("no_intervals")
-@settings(max_examples=30, deadline=None)
-@given(ROWS, vocabularies(*MODALITIES), st.sampled_from(("raw", "visual", None)))
-def test_audits_say_which_levels_their_view_changes_for_want_of_a_concept(
-    rows: list[Labelled], modality_of: dict[str, str], view: View | None
-) -> None:
-    manifest = manifest_of(rows, modality_of)
-    used = view or plain_usual(rows, modality_of)
-    lost = [row for row in rows if row.level not in ("", "EN") and not row.concepts]
-    n_lost = len(lost) if used == "visual" else 0
-    groups = {"x": "level == S", "y": "level == EN"}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with suppress(FixInput):
-            if view is None:
-                audit_annotations(manifest, **groups)
-            else:
-                audit_levels(manifest, view=view)
-    sentences = [str(one.message) for one in caught]
-    said = [text for text in sentences if "without concepts" in text]
-    assert [int(text.split()[1]) for text in said] == [n_lost] * bool(n_lost)
-    visible = {name for name, modality in modality_of.items() if modality == "visual"}
-    rated = [row for row in rows if row.level not in ("", "EN")]
-    heard = [row for row in rated if row.concepts and visible.isdisjoint(row.concepts)]
-    n_heard = len(heard) if used == "visual" else 0
-    said = [text for text in sentences if "but no visual one" in text]
-    assert [int(text.split()[1]) for text in said] == [n_heard] * bool(n_heard)
 
 
 @settings(max_examples=40, deadline=None)

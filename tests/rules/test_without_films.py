@@ -13,7 +13,6 @@ from support.tables import rows_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.report.page import write_report
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 
@@ -22,7 +21,7 @@ CHANGES = (
     'grid.test=["EN_S"]',
     'grid.models=["ridge"]',
 )
-OF_CLIPS = ("splits.kind=kfold", "splits.folds=4")
+OF_CLIPS = ("splits.kind=kfold", "splits.folds=3")
 
 
 def without_films(manifest: Manifest) -> Manifest:
@@ -31,7 +30,7 @@ def without_films(manifest: Manifest) -> Manifest:
 
 def run_of(path: Path, manifest: Manifest, *changes: str) -> Run:
     path.mkdir(parents=True, exist_ok=True)
-    of_films = films(8, 14, seed=3)
+    of_films = films(5, 8, seed=3)
     X = planted(of_films, width=14, strength=0.7, seed=5)
     store = store_of(path / "store", of_films, X)
     protocol = quick("honest", *CHANGES, *changes)
@@ -39,7 +38,7 @@ def run_of(path: Path, manifest: Manifest, *changes: str) -> Run:
 
 
 def test_splits_by_film_are_refused(tmp_path: Path) -> None:
-    manifest = without_films(films(8, 14, seed=3))
+    manifest = without_films(films(5, 8, seed=3))
     with pytest.raises(FixInput, match="this manifest has no films") as no:
         run_of(tmp_path, manifest)
     assert no.value.message == (
@@ -49,7 +48,7 @@ def test_splits_by_film_are_refused(tmp_path: Path) -> None:
 
 
 def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> None:
-    manifest = without_films(films(8, 14, seed=3))
+    manifest = without_films(films(5, 8, seed=3))
     run = run_of(tmp_path, manifest, *OF_CLIPS)
     trained = [cell for cell in run.cells if cell.is_trained]
     assert {cell.basis for cell in trained} == {"film-unknown"}
@@ -64,15 +63,11 @@ def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> N
     reason = "films are not known, so that clips of one film may be on both sides"
     assert reason in text
     assert "film" not in re.sub(reason, "", text)
-    write_report([run.folder])
-    page = (run.folder / "report.html").read_text("utf-8")
-    assert "films it has not seen" not in page and "unseen films" not in page
-    assert "draws of" not in page
 
 
 def test_a_model_of_every_clip_leaves_out_clips_inside(tmp_path: Path) -> None:
     """Weights of concepts are of every clip; no concept vector is said to be tested."""
-    manifest = without_films(films(8, 14, seed=3))
+    manifest = without_films(films(5, 8, seed=3))
     bottleneck = ('grid.models=["pcbm-lr"]', "report.concepts=true")
     run = run_of(tmp_path, manifest, *OF_CLIPS, *bottleneck)
     concepts = run.table("concepts.csv")

@@ -167,21 +167,6 @@ def test_a_wrong_cell_is_named_by_line_and_column(ws: Workspace, name: str) -> N
     assert not ws.path("manifests/club.csv").exists()
 
 
-def test_a_time_that_is_no_time_or_may_be_two_is_not_guessed(ws: Workspace) -> None:
-    ws.write(
-        "clips.csv",
-        "clip_id;movie_id;start_s;end_s;level\n"
-        "lake-001;lake;0;41,5;EN\n"
-        "lake-002;lake;41,5;three;S\n"
-        "lake-003;lake;1:10;2:00;HN\n",
-    )
-    answer = ws("manifest import clips.csv -o films", code=1)
-    assert "clips.csv:3: column 'end_s': 'three' is not a time" in answer.text
-    assert "clips.csv:4: column 'start_s': '1:10'" in answer.text
-    assert "clips.csv:4: column 'end_s': '2:00'" in answer.text
-    assert "clips.csv:2" not in answer.text
-
-
 def test_times_are_the_same_after_excel(ws: Workspace) -> None:
     rows = []
     for number in range(1, 60):

@@ -213,26 +213,3 @@ def test_what_cannot_be_asked_says_what_can(
     text = ws(f"run honest --store own {line} {QUICK}", code=(1, 2)).text
     assert message in text
     assert advice in text
-
-
-def test_a_messy_table_becomes_a_score_in_four_commands(ws: Workspace) -> None:
-    """German headers, semicolons, numbers that restart, a title with accents, a word of its own."""
-    rows, X = table_of_clips()
-    lines = ["Film;Nr;Gewalt;Sicherheit"]
-    ids = []
-    for row in rows:
-        film = f"Die Brücke {row['movie_id'][-1]}"
-        number = row["clip_id"].partition("-")[2]
-        word = {"Yes": "ja", "No": "nein", "": ""}[row["violent"]]
-        lines.append(f"{film};{number};{word};2,5")
-        ids.append(f"Die_Brucke_{row['movie_id'][-1]}-{number}")
-    ws.write("gewalt.csv", "".join(f"{line}\r\n" for line in lines))
-    np.savez(ws.path("f.npz"), clip_id=ids, X=X)
-    ws("manifest import gewalt.csv --map movie_id=Film --id '{Film}-{Nr}' -o films")
-    ws("store import f.npz --array clip=X --manifest films -o own")
-    failed = ws(f"run honest --store own --task Gewalt -o first {QUICK}", code=2)
-    assert "has 2 words: ja, nein; which are positive?" in failed.text
-    assert "--task Gewalt=ja" in failed.text
-    ws(f"run honest --store own --task Gewalt=ja -o first {QUICK}")
-    result = the_result(ws, "first", model="bayes")
-    assert result["clips"] == sum(row["violent"] != "" for row in rows)

@@ -6,8 +6,6 @@ paper's sub-constructs? And do the emotions of somebody else's table go with a l
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from scipy.stats import hypergeom
@@ -68,41 +66,6 @@ def test_levels_and_concepts_are_counted_in_both_views(ws: Workspace) -> None:
     assert "EN 7 46.7 %" in text
     part = ws("manifest stats films --view visual --where 'Look in concept' --json")
     assert part.json()["levels"] == {"EN": 0, "HN": 2, "NS": 0, "S": 2}
-
-
-def test_the_counts_are_drawn(ws: Workspace) -> None:
-    import_clips(ws)
-    ws("manifest stats films --view visual --figure figures/films")
-    assert ws.path("figures/films.png").exists()
-    texts = re.findall(r"<text[^>]*>([^<]*)", ws.read("figures/films.svg"))
-    drawn = " ".join(texts)
-    # Of 15 clips.
-    for counted in ("EN 7 47 %", "HN 3 20 %", "NS 1 7 %", "S 4 27 %"):
-        assert counted in drawn
-    for concept in ("Type of shot", "Look", "Body", "Posture", "Clothing"):
-        assert concept in texts
-
-
-def test_films_have_title_year_and_genres(ws: Workspace) -> None:
-    import_clips(ws)
-    answer = ws("manifest stats films")
-    # As printed in the list of films of MObyGaze, and otherwise in Table 3 of the paper.
-    assert "Pulp Fiction 1994 Detective, Drama" in answer.text
-    assert "Juno 2007 Comedy, Drama" in answer.text
-    assert "Pulp Fiction in Table 3 of the paper of ObyGaze12: Drama, Mystery" in (
-        answer.text
-    )
-    # Of a film that is in no list, a table says the genres.
-    genres = [
-        {"movie_id": "tt0110912", "genres": "detective|drama"},
-        {"movie_id": "tt0467406", "genres": "comedy|drama"},
-        {"movie_id": "pier", "genres": "comedy"},
-    ]
-    ws.write_table("genres.csv", genres)
-    ws("manifest join films genres.csv")
-    shown = ws("manifest show films --where 'comedy in genres and level == S' --json")
-    found = [clip["clip_id"] for clip in shown.json()["clips"]]
-    assert found == ["tt0467406-005", "pier-004", "pier-005"]
 
 
 def test_concepts_are_grouped_by_subconstruct_or_by_ones_own_theory(
@@ -217,9 +180,6 @@ def test_emotions_are_joined_and_tested_exactly(ws: Workspace) -> None:
         "audit annotations films 'level == S' 'level == EN' --column emotions"
     ).text
     assert "fear: 66.7 % of X, 14.3 % of Y" in text
-
-
-# ---- the published labels ------------------------------------------------------------------------
 
 
 # ---- joined tables -------------------------------------------------------------------------------

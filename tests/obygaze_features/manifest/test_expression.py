@@ -11,7 +11,7 @@ from obygaze_features.manifest.expression import (
     parse,
     plain_value,
 )
-from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_features.manifest.spelling import Spelling
 
 CLIPS = [
@@ -64,17 +64,13 @@ def holds(text: str) -> list[int]:
     ("text", "rows"),
     [
         ("level == S", [3, 4]),
-        ("level != S", [0, 1, 2, 5]),
         ("level in {S, NS,HN}", [1, 2, 3, 4]),
-        ("level not in {S, NS}", [0, 1, 5]),
         ('"Look" in concept', [1, 2]),
         ('concept in {Body, "Type of shot"}', [2, 3, 4]),
         ("concept", [1, 2, 3, 4]),
         ("level == EN or level == HN and concept == Body", [0]),
         ("(level == EN or level == HN) and concept == Look", [1]),
         ("not (level == S and concept)", [0, 1, 2, 5]),
-        ("not not level == S", [3, 4]),
-        ("level==S and(Body in concept)", [4]),
         ("\n  level == S\n  and\tconcept == Body ", [4]),
         ("annotator in {A2, 'A 3'}", [1, 3]),
         ("scene in {1, 3}", [0, 3]),
@@ -94,20 +90,12 @@ def test_by_hand(text: str, rows: list[int]) -> None:
     ("text", "what"),
     [
         ("", "not complete or not valid"),
-        ("level = S", "not complete or not valid"),
         ("'é' in concept § level", "not complete or not valid"),
         ("level == X", "unknown level 'X'"),
-        ("level == s", "did you mean 'S'?"),
-        ("Look in level", "unknown level 'Look'"),
         ("level in {}", "expected a column or a value"),
-        ("level in [S]", "expected a column or a value"),
-        ('mood == ""', "expected a column or a value"),
         ("mood > 2,5", "2,5 is written as 2.5"),
-        ("level == S == S", "expected a column or a value"),
         ("level < S", "expected a number, got 'S'"),
-        ("2 < scene", "expected a number, got 'scene'"),
         ("level == 'S\\x41'", "a backslash is not allowed"),
-        ("level == b'S'", "expected a column or a value"),
     ],
 )
 def test_an_error_says_what_is_wrong_and_in_which_expression(
@@ -122,12 +110,7 @@ def test_an_error_says_what_is_wrong_and_in_which_expression(
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "__import__('os').system('true')",
-        "concept.__class__",
-        "lambda: 1",
-        "[c for c in concept]",
-    ],
+    ["__import__('os').system('true')", "concept.__class__", "[c for c in concept]"],
 )
 def test_nothing_can_be_run(text: str) -> None:
     with pytest.raises(BadExpression):
@@ -147,41 +130,19 @@ class TestLimits:
         with pytest.raises(BadExpression, match="at most 2000 characters"):
             parse(" or ".join(["level == S"] * 1000))
 
-    def test_a_long_chain_is_not_deep(self) -> None:
-        assert holds(" or ".join(["level == S"] * 100)) == [3, 4]
 
-
-VOCABULARY = ("Body", "Look", "Type of shot")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "level == S and not (Bdy in concept)",
-            r"unknown concept 'Bdy' \(did you mean 'Body'\?",
-        ),
-        ("Weather in concept", "known: Body, Look, Type of shot"),
-        # Under both names of the column.
-        ("Bodi not in concepts", r"unknown concepts 'Bodi' \(did you mean 'Body'"),
-    ],
-)
-def test_a_concept_that_is_not_in_the_vocabulary(text: str, message: str) -> None:
-    with pytest.raises(BadExpression, match=message):
-        parse(text, vocabulary=VOCABULARY)
+def test_a_concept_that_is_not_in_the_vocabulary() -> None:
+    # Under both names of the column.
+    for column in ("concept", "concepts"):
+        with pytest.raises(BadExpression, match=f"unknown {column} 'Bdy'"):
+            parse(f"level == S and not (Bdy in {column})", vocabulary=("Body", "Look"))
 
 
 def test_a_column_that_the_manifest_does_not_have() -> None:
     # Each part is evaluated, so that the wrong name is found whatever the clips are.
-    for text in (
-        "Look",
-        "level == EN or anotator == A1",
-        "level == S and anotator == A1",
-    ):
-        with pytest.raises(UnknownName, match=r"no column '(Look|anotator)'"):
+    for text in ("level == EN or anotator == A1", "level == S and anotator == A1"):
+        with pytest.raises(UnknownName, match=r"no column 'anotator'"):
             holds(text)
-    with pytest.raises(UnknownName, match="did you mean 'annotator'"):
-        holds("anotator == A1")
 
 
 NAMES = ("Look", "Body", "Type of shot", "in", "it's")
@@ -248,7 +209,6 @@ def test_against_a_walk_in_plain_python(tree: tuple, clips: list) -> None:
     assert [expression.holds(clip.values) for clip in made] == expected
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.text(alphabet=" levlconcptSEN{}(),=!\"'andortx.1", max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
@@ -259,32 +219,16 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert error.message.startswith("no column ")
 
 
-def test_an_unknown_column_is_one_of_the_manifest_and_not_of_its_first_clip() -> None:
-    manifest = Manifest("films", Header("Films", {}), tuple(CLIPS))
-    with pytest.raises(UnknownName, match="no column 'annotater'") as raised:
-        manifest.where("annotater == A1")
-    assert raised.value.where == "films"
-    # The columns of a person's own table are named before those of all manifests.
-    assert str(raised.value.hint).startswith("one of mood, clip_id, ")
-
-
-@pytest.mark.parametrize(
-    "text", ["mood == joy # and level == S", "level == S\n# not mood\nand mood"]
-)
-def test_a_comment_is_refused(text: str) -> None:
-    """It cut the expression off, without a word; of several lines it ate all that follow."""
+def test_a_comment_is_refused() -> None:
+    """It would cut the expression off."""
     with pytest.raises(BadExpression, match="# is not allowed outside quotes"):
-        parse(text)
+        parse("mood == joy # and level == S")
+    tagged = Clip("a", "m", extra={"tag": "#1"})
+    assert parse("tag == '#1' and level != S").holds(tagged.values)
 
 
-def test_a_value_in_quotes_may_have_the_sign_of_a_comment() -> None:
-    clip = Clip("a", "m", extra={"tag": "#1"})
-    assert parse("tag == '#1' and level != S").holds(clip.values)
-
-
-@pytest.mark.parametrize("cell", ["02", "002.00", " 2 "])
-def test_a_number_is_the_same_by_order_and_by_value(cell: str) -> None:
-    clip = Clip("c", "m", extra={"rating": Spelling().cell(cell, "rating")})
+def test_a_number_is_the_same_by_order_and_by_value() -> None:
+    clip = Clip("c", "m", extra={"rating": Spelling().cell("002.00", "rating")})
     for text in ("rating == 2", "rating == 02.0", "rating >= 2", "rating in {1, 2}"):
         assert parse(text.replace("02.0", '"02.0"')).holds(clip.values), text
     assert not parse("rating == 20").holds(clip.values)
@@ -293,9 +237,8 @@ def test_a_number_is_the_same_by_order_and_by_value(cell: str) -> None:
 @pytest.mark.parametrize(
     ("word", "plain"),
     [
-        *(("0", "0"), ("00", "0"), ("0.50", "0.5"), ("-01", "-1"), ("100", "100")),
-        *(("007x", "007x"), ("01e2", "01e2")),
-        ("12345678901234567890", "12345678901234567890"),
+        *(("00", "0"), ("0.50", "0.5"), ("-01", "-1"), ("100", "100")),
+        *(("007x", "007x"), ("12345678901234567890", "12345678901234567890")),
     ],
 )
 def test_zeros_of_numbers_alone_are_left_out(word: str, plain: str) -> None:

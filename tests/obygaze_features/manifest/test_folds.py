@@ -2,55 +2,111 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.folds import grouped
-from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.folds import (
+    folds_by_group,
+    grouped,
+    grouped_folds,
+    stratified_folds,
+)
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 
-def films(sizes: list[int], levels: str = "") -> Manifest:
-    """Films with so many scenes; levels by cycling through a string of digits."""
-    clips = [
-        Clip(
-            f"m{m:02d}-{scene:03d}",
-            f"m{m:02d}",
-            scene,
-            level=LEVELS[int(levels[(m + scene) % len(levels)])] if levels else "",
+def spread(counts: np.ndarray) -> int:
+    return int(counts.max() - counts.min())
+
+
+@given(
+    st.lists(st.sampled_from("abc"), min_size=12, max_size=90),
+    st.integers(2, 10),
+    st.integers(0),
+)
+def test_stratified_folds_are_equal_in_all_and_in_each(
+    strata: list[str], k: int, seed: int
+) -> None:
+    folds = stratified_folds(strata, k, seed=seed)
+    assert spread(np.bincount(folds, minlength=k)) <= 1
+    for stratum in set(strata):
+        inside = folds[np.array(strata) == stratum]
+        assert spread(np.bincount(inside, minlength=k)) <= 1
+
+
+def test_grouped_folds_are_the_best_of_all_deals_of_small_films() -> None:
+    """Seven films in three folds are 2,187 deals: none is more even than the one found."""
+    rng = np.random.default_rng(4)
+    groups = np.repeat(np.arange(7), rng.integers(3, 30, 7))
+    y = rng.random(groups.size) < rng.random(7)[groups]
+    totals = [y, ~y, np.ones(y.size)]
+    loads = np.array(
+        [[np.sum(t[groups == g]) / np.sum(t) for t in totals] for g in range(7)]
+    )
+
+    def unevenness(deal: np.ndarray) -> float:
+        return sum(
+            ((loads[deal == f].sum(axis=0) - 1 / 3) ** 2).sum() for f in range(3)
         )
-        for m, size in enumerate(sizes)
-        for scene in range(size)
-    ]
-    return Manifest("films", Header("Films", {}), tuple(clips))
+
+    deals = itertools.product(range(3), repeat=7)
+    folds = grouped_folds(groups, y, 3, seed=0)
+    found = np.array([folds[groups == g][0] for g in range(7)])
+    assert unevenness(found) == pytest.approx(
+        min(unevenness(np.array(deal)) for deal in deals)
+    )
 
 
-sizes_of_films = st.lists(st.integers(3, 30), min_size=3, max_size=8)
+@pytest.mark.parametrize("seed", range(3))
+def test_no_film_that_moves_and_no_two_that_swap_make_folds_more_even(
+    seed: int,
+) -> None:
+    rng = np.random.default_rng(seed)
+    n_films, n_folds = 14, 5
+    groups = np.repeat(np.arange(n_films), rng.integers(1, 40, n_films))
+    y = rng.random(groups.size) < rng.random(n_films)[groups]
+    totals = [y, ~y, np.ones(y.size)]
+    shares = [np.bincount(groups, weights=t) / np.sum(t) for t in totals]
+    loads = np.stack(shares, axis=1)
+    folds = grouped_folds(groups, y, n_folds, seed=seed)
+    deal = np.array([folds[groups == film][0] for film in range(n_films)])
+    assert all(len(set(folds[groups == film])) == 1 for film in range(n_films))
+
+    def unevenness(deal: np.ndarray) -> float:
+        return sum(((loads[deal == f].sum(axis=0)) ** 2).sum() for f in range(n_folds))
+
+    others = []
+    for film, fold in itertools.product(range(n_films), range(n_folds)):
+        moved = deal.copy()
+        moved[film] = fold
+        others.append(unevenness(moved))
+    for one, other in itertools.combinations(range(n_films), 2):
+        swapped = deal.copy()
+        swapped[[one, other]] = deal[[other, one]]
+        others.append(unevenness(swapped))
+    assert set(deal) == set(range(n_folds))
+    assert unevenness(deal) <= min(others) + 1e-9
 
 
-@given(sizes_of_films)
-def test_grouped_folds_never_split_a_film_and_none_is_empty(sizes: list[int]) -> None:
-    manifest = films(sizes, "0123")
-    folds = grouped(manifest, 3)
-    for film in manifest.films:
-        assert (
-            len({folds[clip.clip_id] for clip in manifest if clip.movie_id == film})
-            == 1
-        )
-    assert set(folds.values()) == {0, 1, 2}
-
-
-@pytest.mark.parametrize("k", [0, 1, 5])
-def test_impossible_numbers_of_folds(k: int) -> None:
-    with pytest.raises(FixUsage):
-        grouped(films([3, 3, 3]), k)
-
-
-def test_a_manifest_without_films_has_no_folds_of_films() -> None:
-    manifest = films([2, 3])
-    clips = [replace(clip, movie_id="") for clip in manifest]
+def test_folds_that_cannot_be_are_refused() -> None:
+    clips = tuple(Clip(f"{n}", f"film{n % 3}") for n in range(9))
+    manifest = Manifest("films", Header("Films"), clips)
+    assert len(set(grouped(manifest, 3).values())) == 3
+    for k in (1, 5):
+        with pytest.raises(FixUsage):
+            grouped(manifest, k)
+    without_films = [Clip(clip.clip_id, "") for clip in manifest]
     with pytest.raises(FixInput, match="is not stated, so that the clips of a film"):
-        grouped(manifest.with_clips(clips), 2)
+        grouped(manifest.with_clips(without_films), 2)
+    with pytest.raises(FixInput, match="cannot make 3 folds of 2 films"):
+        grouped_folds(["a", "b"], [0, 1], 3, seed=0)
+
+
+def test_leave_one_film_out() -> None:
+    assert folds_by_group(["b", "a", "b", "c"]).tolist() == [1, 0, 1, 2]
+    with pytest.raises(FixInput, match="cannot make 2 folds of 1 film"):
+        folds_by_group(["a", "a"])

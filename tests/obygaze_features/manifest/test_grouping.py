@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
-from support.data import real_data
 
-from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest.adapters.obygaze12 import read
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.grouping import (
     group,
@@ -19,24 +15,6 @@ from obygaze_features.manifest.grouping import (
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
-from obygaze_features.manifest.stats import compute_stats
-
-
-def test_clips_of_each_sub_construct_on_the_published_labels(tmp_path: Path) -> None:
-    """The numbers of clips with a concept are those of the released table, in the visual view."""
-    manifest = read(real_data("obygaze12", "ObyGaze12_thresh_02.csv")).manifest
-    made = group(manifest, name="sub", workspace=tmp_path)
-    counted = compute_stats(made.manifest, view="visual").concepts
-    # Counted with the names of the released table.
-    gaze = Counter(
-        clip.level
-        for clip in manifest.view("visual")
-        if "Look" in clip.concepts or "Type of shot" in clip.concepts
-    )
-    for level, of_level in counted.items():
-        assert of_level.get("male gaze", 0) == gaze[level]
-    assert gaze.total() == 282
-
 
 CLIPS = (
     Clip("a-1", "a", level="S", concepts=("Look", "Body", "Voice")),
@@ -105,22 +83,6 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
 def test_groups_that_cannot_be(groups: dict[str, list[str]], message: str) -> None:
     with pytest.raises(FixInput, match=re.escape(message)):
         grouped_concepts(toy(), groups)
-
-
-def test_groups_need_a_manifest_and_a_name(tmp_path: Path) -> None:
-    words = ("-C", tmp_path, "manifest", "group")
-    without_name = call_obygaze(*words, "toy", "--groups", "groups.toml")
-    assert without_name.code == 2
-    assert "Try: MANIFEST -o NAME" in without_name.stderr
-    without_manifest = call_obygaze(*words, "-o", "new")
-    assert without_manifest.code == 2
-    assert "expected a manifest" in without_manifest.stderr
-    file = tmp_path / "groups.toml"
-    file.write_text('[groups]\nseen = "Look"\n')
-    with pytest.raises(FixInput, match="the groups are not valid"):
-        group(toy(), name="again", groups=file, workspace=tmp_path)
-    with pytest.raises(NotFound):
-        group(toy(), name="again", groups=tmp_path / "no", workspace=tmp_path)
 
 
 def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(

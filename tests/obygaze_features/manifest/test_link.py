@@ -6,12 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import check_manifest, write_manifest
 from obygaze_features.manifest.link import (
     LinkReport,
@@ -60,17 +60,6 @@ def videos(report: LinkReport) -> list[str]:
     return [clip.video for clip in report.manifest]
 
 
-def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
-    touch(tmp_path / "elsewhere", "x.mp4")
-    root = touch(tmp_path / "root", "a/y.mp4")
-    (root / "z_more").symlink_to(tmp_path / "elsewhere")
-    (root / "z_again").symlink_to(tmp_path / "elsewhere")
-    (root / "a" / "loop").symlink_to(root)
-    (root / "broken").symlink_to(tmp_path / "none")
-    (root / "broken.mp4").symlink_to(tmp_path / "none.mp4")
-    assert find_videos(root) == ("a/y.mp4", "z_again/x.mp4")
-
-
 def test_names_that_a_manifest_cannot_hold_are_listed(tmp_path: Path) -> None:
     touch(tmp_path, "a.mp4", "C:x.mp4", "new\nline.mp4")
     Path(str(tmp_path) + "/\udcff.mp4").touch()
@@ -80,22 +69,8 @@ def test_names_that_a_manifest_cannot_hold_are_listed(tmp_path: Path) -> None:
     assert caught.value.message == f"these names cannot be in a manifest: {shown}"
 
 
-def test_the_folder_must_be_one(tmp_path: Path) -> None:
-    with pytest.raises(NotFound):
-        find_videos(tmp_path / "none")
-    with pytest.raises(FixInput):
-        find_videos(touch(tmp_path, "x.mp4") / "x.mp4")
-
-
 @pytest.mark.parametrize(
-    "file",
-    [
-        "tt01/tt01_scene_1.avi",
-        "tt01/tt01_scene_1.mkv",
-        "clips/all/tt01_scene_1.MP4",
-        "tt01_scene_001.mkv",
-        "tt01/tt01-001.mp4",
-    ],
+    "file", ["clips/all/tt01_scene_1.MP4", "tt01_scene_001.mkv", "tt01/tt01-001.mp4"]
 )
 def test_a_clips_own_file_by_any_of_its_names(tmp_path: Path, file: str) -> None:
     clip = named("tt01-001", "tt01/tt01_scene_1.avi", scene=1)
@@ -108,7 +83,6 @@ def test_a_clips_own_file_by_any_of_its_names(tmp_path: Path, file: str) -> None
     assert report.manifest.clips[0].extra["video_name"] == "tt01/tt01_scene_1.avi"
 
 
-@settings(max_examples=30)
 @given(st.data())
 def test_a_clip_gets_the_file_that_its_table_names(data: st.DataObject) -> None:
     """A name without its ending was that of the film: `lake.1` became all of lake.mp4."""
@@ -159,48 +133,19 @@ def test_files_that_fit_equally_are_reported_and_not_linked(tmp_path: Path) -> N
     assert report.without == ()
 
 
-def test_a_name_that_films_share_needs_the_film(tmp_path: Path) -> None:
-    clips = (
-        named("a-1", "scene_1.mp4", "tt01"),
-        named("b-1", "scene_1.mp4", "tt02"),
-        named("b-2", "scene_2.mp4", "tt02"),
-        named("b-3", "scene_3.mp4", "tt02"),
-    )
-    touch(
-        tmp_path,
-        "scene_1.mp4",
-        "tt02 - Film/scene_1.mkv",
-        "scene_2.mp4",
-        "tt01/scene_3.mp4",
-    )
-    report = link(manifest_of(*clips), tmp_path)
-    # scene_1.mp4 could be of either film, and a scene 3 of another film is not this one's.
-    assert videos(report) == ["", "tt02 - Film/scene_1.mkv", "scene_2.mp4", ""]
-    assert report.without == ("a-1", "b-3")
-
-
-@pytest.mark.parametrize("file", ["tt01.mkv", "films/tt01.mp4"])
-def test_a_part_of_the_films_file_by_its_times(tmp_path: Path, file: str) -> None:
+def test_a_part_of_the_films_file_by_its_times(tmp_path: Path) -> None:
+    file = "films/tt01.mp4"
     clips = (
         Clip("tt01-001", "tt01", 1, start_s=0.0, end_s=12.5),
         Clip("tt01-002", "tt01", 2),
         Clip("tt02-001", "tt02", 1, start_s=0.0, end_s=1.0),
     )
-    # Clips of scenes that the manifest does not have are no film either.
-    touch(tmp_path, file, "tt01_scene_9.avi", "tt01-010.mp4", "tt011.mkv")
+    # Clips of scenes that the manifest does not have are no film, and tt01 3 is another one.
+    touch(tmp_path, file, "tt01_scene_9.avi", "tt01-010.mp4", "tt011.mkv", "tt01 3.mkv")
     report = link(manifest_of(*clips), tmp_path)
     assert (report.by_time, report.without) == (("tt01-001",), ("tt01-002", "tt02-001"))
     first = report.manifest.clips[0]
     assert (first.video, first.start_s, first.end_s) == (file, 0.0, 12.5)
-
-
-def test_a_file_whose_name_begins_with_a_film_is_another_film(tmp_path: Path) -> None:
-    """Clips of Alien were linked to the pictures of Alien 3."""
-    clip = Clip("Alien-001", "Alien", start_s=1.0, end_s=2.0)
-    touch(tmp_path, "Alien 3.mkv", "Alien.Resurrection.mp4")
-    report = link(manifest_of(clip), tmp_path)
-    assert (videos(report), report.without) == ([""], ("Alien-001",))
-    assert report.unmatched == ("Alien 3.mkv", "Alien.Resurrection.mp4")
 
 
 def test_a_film_with_the_id_of_another_films_clip_is_asked_about(
@@ -217,21 +162,16 @@ def test_a_film_with_the_id_of_another_films_clip_is_asked_about(
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "what"),
+    ("end", "what"),
     [
-        (
-            "0:01:02",
-            "0:01:12",
-            "film_start_s must be a number of seconds, got '0:01:02'",
-        ),
-        ("62", "nan", "film_end_s must be a number of seconds, got 'nan'"),
-        ("62", "12", "film_end_s 12 is before film_start_s 62"),
+        ("nan", "film_end_s must be a number of seconds, got 'nan'"),
+        ("12", "film_end_s 12 is before film_start_s 62"),
     ],
 )
-def test_what_is_no_time_in_the_film_is_an_error_that_names_clip_and_column(
-    tmp_path: Path, start: str, end: str, what: str
+def test_an_invalid_time_in_the_film_is_an_error_that_names_clip_and_column(
+    tmp_path: Path, end: str, what: str
 ) -> None:
-    cells = {"film_start_s": start, "film_end_s": end}
+    cells = {"film_start_s": "62", "film_end_s": end}
     manifest = manifest_of(named("a-1", "", extra=cells), columns=tuple(cells))
     with pytest.raises(FixInput) as caught:
         link(manifest, touch(tmp_path, "tt01.mp4"))
@@ -291,15 +231,6 @@ def test_two_films_in_one_video_file_are_refused(tmp_path: Path) -> None:
     assert refused.code == 1 and "v.mp4 (alba, brug)" in refused.stderr
 
 
-def test_clips_without_films_are_found_by_their_own_names(tmp_path: Path) -> None:
-    clips = Clip("c1", ""), Clip("c2", "", start_s=0.0, end_s=4.0)
-    manifest = Manifest("m", Header("d", films="none"), clips)
-    report = link(manifest, touch(tmp_path, "c1.mp4", "other.mp4"))
-    assert videos(report) == ["c1.mp4", ""]
-    assert "1 clip without a video: c2" in report.notes
-    assert report.notes[-1] == "Warning: 1 of 2 clips without a video"
-
-
 FILES = (
     *("a.mp4", "b.mkv", "a-1.mp4", "a-2.avi", "b-1.mp4", "a_scene_3.mp4"),
     *("x1.avi", "a/x2.mp4", "b/x2.mp4", "x3.mp4"),
@@ -335,7 +266,6 @@ def placed_clips(draw: st.DrawFn) -> Manifest:
 FOLDERS = st.lists(st.sampled_from(FILES), min_size=1, max_size=7, unique=True)
 
 
-@settings(max_examples=25, deadline=None)
 @given(placed_clips(), FOLDERS, FOLDERS)
 def test_a_link_to_another_folder_and_back_changes_nothing(
     manifest: Manifest, here: list[str], there: list[str]

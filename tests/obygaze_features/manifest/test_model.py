@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
+from obygaze_features.manifest.io import check_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 HEADER = Header(
@@ -47,6 +51,23 @@ def test_an_unknown_id_is_a_key_error_that_suggests_a_near_one() -> None:
         MANIFEST[0]  # type: ignore[index]
     with pytest.raises(NotFound, match="it has no clip"):
         MANIFEST.with_clips(())["a"]
+
+
+def test_a_new_column_is_of_known_clips_has_a_name_of_its_own_and_texts() -> None:
+    """`level` is a field of a clip, and the NaN of pandas would be the word `nan`."""
+    for column, clip_id in (("level", "tt1-001"), ("mood", "tt9-001")):
+        with pytest.raises((FixUsage, NotFound)):
+            MANIFEST.with_column(column, {clip_id: "S"})
+    nan: Any = float("nan")
+    with_nan = Manifest(
+        "m", HEADER, [replace(CLIPS[0], extra={"mood": nan})], ("mood",)
+    )
+    for make in (
+        lambda: MANIFEST.with_column("mood", {"tt1-001": nan}),
+        lambda: check_manifest(with_nan),
+    ):
+        with pytest.raises(FixInput, match="in the column 'mood', expected text"):
+            make()
 
 
 def test_a_data_frame_has_typed_columns() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
 
 from obygaze.audits.cooccurrence import audit_cooc
 from obygaze.audits.texts import GroupNames
@@ -38,7 +37,6 @@ MOODS = {
 }
 # One word, as a person, Excel, pandas, R and a web page write it.
 ONE = ("1", "1.0", "01", " 1 ", "1\u200b")
-MARKS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
 
 
 def table_of(folder: Path, header: str, *rows: str) -> Path:
@@ -63,15 +61,6 @@ def test_a_table_has_each_word_once(tmp_path: Path) -> None:
     assert moods_of(joined) == list(MOODS.values())
 
 
-def test_a_manifest_that_was_edited_by_hand_has_each_word_once(tmp_path: Path) -> None:
-    clips = [Clip(f"c{n}", "lake", extra={"mood": "calm"}) for n in range(3)]
-    manifest = Manifest("m", Header("m"), tuple(clips), ("mood",))
-    write_manifest(manifest, tmp_path / "m.toml")
-    rows = tmp_path / "m.csv"
-    rows.write_text(rows.read_text("utf-8").replace("calm", "Calm", 1), "utf-8")
-    assert moods_of(read_manifest(tmp_path / "m.toml")) == ["Calm"] * 3
-
-
 def test_an_annotator_is_one_person_however_the_name_is_typed(tmp_path: Path) -> None:
     """Of `Ada` and `ada`, agreement was that of two people."""
     rows = ["c1,lake,ada,S", "c1,lake,ben,S", "c2,lake, Ada ,S", "c2,lake,BEN,EN"]
@@ -87,17 +76,6 @@ def test_an_annotator_is_one_person_however_the_name_is_typed(tmp_path: Path) ->
     with pytest.raises(FixInput, match="not valid") as error:
         read_manifest(tmp_path / "m.toml")
     assert "said something of this clip on line 2" in error.value.details[0]
-
-
-def test_marks_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) -> None:
-    """Of `Ada` and `ada`, alpha was -.061, where one person had marked."""
-    path = tmp_path / "marks.csv"
-    rows = ("lake,Ada,0,24,S,Gun", "lake,ada,50,74,HN,gun|look", "lake,Ada,80,90,S,Gun")
-    path.write_text(MARKS + "".join(f"{row},25\n" for row in rows), "utf-8")
-    marks = read_marks([path])
-    assert {mark.annotator for mark in marks} == {"Ada"}
-    said = {mark.value for mark in marks if mark.column == "concepts"}
-    assert said == {"Gun", "Look"}
 
 
 def _of_rows(folder: Path) -> set[str]:
@@ -178,15 +156,3 @@ def test_one_function_makes_a_word_of_a_cell_at_every_door(
 
 def test_an_option_names_a_word_of_a_tier_in_any_spelling(tmp_path: Path) -> None:
     assert _of_tiers(tmp_path, words={"1.0": "low"}) == {"low"}
-
-
-def test_people_who_write_one_number_in_two_ways_agree(tmp_path: Path) -> None:
-    """Alpha of ratings `1` and `1.0` was -.150 in marks, and 1 in a manifest."""
-    rows = ["movie_id,start_s,end_s,column,value,annotator"]
-    for number in range(12):
-        span = f"lake,{10 * number},{10 * number + 10},rating"
-        rows += [f"{span},{number % 3},ada", f"{span},{number % 3}.0,ben"]
-    (tmp_path / "marks.csv").write_text("\n".join([*rows, ""]), "utf-8")
-    line = "agree marks.csv --every 10 --column rating --json"
-    done = call_obygaze(*line.split(), cwd=tmp_path)
-    assert '"alpha": 1.0' in done.stdout, done.stderr

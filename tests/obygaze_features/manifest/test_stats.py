@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.data import real_data
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import FoldStats, compute_stats, draw_stats
 from obygaze_features.manifest.vocabulary import (
@@ -47,47 +47,11 @@ def manifest() -> Manifest:
     )
 
 
-def test_raw_counts(manifest: Manifest) -> None:
-    stats = compute_stats(manifest.view("raw"))
-    assert (stats.clips, stats.n_films, stats.without_video, stats.without_level) == (
-        8,
-        2,
-        4,
-        1,
-    )
-    assert stats.levels == {"EN": 1, "HN": 2, "NS": 1, "S": 3}
-    assert stats.share["S"] == 3 / 8
-    assert stats.concepts["S"] == {
-        "Look": 2,
-        "Body": 1,
-        "Clothing": 1,
-        "Soundtrack": 1,
-        "Voice": 1,
-    }
-    assert stats.concepts_per_clip == {"HN": 1.5, "NS": 2.0, "S": 2.0}
-    assert stats.by_film == {
-        "a": {"EN": 1, "HN": 2, "NS": 0, "S": 0},
-        "b": {"EN": 0, "HN": 0, "NS": 1, "S": 3},
-    }
-
-
 def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -> None:
     seen = manifest.view("as_published")
     assert seen.clip_ids == ("a-1", "a-2", "a-3", "b-2", "b-4")
     folds = compute_stats(seen).folds["02_EN_HN_S"]
     assert folds == {0: FoldStats(3, 1, 1 / 3, 0), 1: FoldStats(2, 1, 0.5, 0)}
-
-
-def test_views_do_not_stack(manifest: Manifest) -> None:
-    seen = manifest.view("visual")
-    assert seen.view("visual") is seen
-    with pytest.raises(FixInput, match="expected a manifest in the raw view"):
-        seen.view("raw")
-    with pytest.raises(FixUsage):
-        manifest.view("audible")
-    bare = Manifest("bare", manifest.header, manifest.clips)
-    with pytest.raises(FixInput, match="needs the published split"):
-        bare.view("as_published")
 
 
 def test_a_selection_says_of_how_many_clips_it_is(manifest: Manifest) -> None:

@@ -120,72 +120,6 @@ def test_rows_of_two_people_whose_numbers_restart(tmp_path: Path) -> None:
     ]
 
 
-def test_people_in_a_column_of_any_name_below_titles_with_commas(
-    tmp_path: Path,
-) -> None:
-    """Each row was a clip of its own, and the title was the header."""
-    text = (
-        "Coding sheet, group 2, spring\n\n"
-        "Titel,scene,Wer sah es,Konzepte,Wort\n"
-        'Lac,1,ana,"Look, Body",ja\nLac,1,bo,Look,ja\n'
-        "Lac,2,ana,Body,nein\nLac,2,bo,,ja\n"
-    )
-    (tmp_path / "t.csv").write_text(text, "utf-8")
-    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
-    assert "likely --map 'annotator=Wer sah es'" in said
-    assert "likely --map concepts=Konzepte" in said
-    assert rows_of(tmp_path, "Wort", "differs") == [
-        ("Lac-1", None, None, "", "Look", "ja", "Body"),
-        ("Lac-2", None, None, "", "Body", "", "Wort"),
-    ]
-
-
-@pytest.mark.parametrize(("ben", "are_people"), [("hmmlhl", True), ("mlhhml", False)])
-def test_columns_of_own_words_are_of_people_if_they_agree_beyond_chance(
-    tmp_path: Path, ben: str, are_people: bool
-) -> None:
-    """One person may say two things on one scale, and these mostly differ."""
-    words = {"l": "low", "m": "mid", "h": "high"}
-    rows = ["clip,film,Anna,Ben"]
-    for number, pair in enumerate(zip("hmmlhh", ben, strict=True)):
-        rows.append(f"a{number},f,{words[pair[0]]},{words[pair[1]]}")
-    (tmp_path / "t.csv").write_text("\n".join(rows), "utf-8")
-    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
-    assert ("'Anna' and 'Ben' look like the words of 2 people" in said) == are_people
-    manifest = read_manifest("t", workspace=tmp_path)
-    if are_people:
-        assert "--map coder:Anna:label=Anna --map coder:Ben:label=Ben" in said
-        labels = [clip.extra["label"] for clip in manifest]
-        assert labels == ["high", "mid", "mid", "low", "high", ""]
-    else:
-        assert manifest.columns[:2] == ("Anna", "Ben")
-
-
-def test_frames_are_no_seconds_and_titles_of_clips_no_films(tmp_path: Path) -> None:
-    lines = ["Titel;Film;Start Frame;End Frame;FPS", "Kuss;Alba;0;24;25"]
-    lines += ["Flucht;Alba;25;74;25", "Ende;Brug;0;49;25"]
-    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
-    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
-    assert "look like the frames of the clips" in said
-    assert rows_of(tmp_path, "end_frame") == [
-        ("Alba-001", 0.0, 1.0, "", "", "24"),
-        ("Alba-002", 1.0, 3.0, "", "", "74"),
-        ("Brug-001", 0.0, 2.0, "", "", "49"),
-    ]
-
-
-def test_a_clip_that_stands_twice_is_no_clip_of_two_people(tmp_path: Path) -> None:
-    """A rating was the likely name of a person."""
-    rows = ["clip_id,movie_id,mood,rating"]
-    rows += [f"a{n},f,{'calm' if n % 2 else 'wild'},{n % 3}" for n in range(9)]
-    (tmp_path / "t.csv").write_text("\n".join([*rows, "a0,f,sad,2"]), "utf-8")
-    with pytest.raises(FixInput) as caught:
-        read(tmp_path / "t.csv")
-    (line,) = caught.value.details
-    assert "'a0' is already on line 2" in line
-    assert "likely" not in line
-
-
 def test_two_people_with_a_file_each(tmp_path: Path) -> None:
     header = "film,from,to,verdict\n"
     (tmp_path / "Ada.csv").write_text(
@@ -207,30 +141,6 @@ def test_two_people_with_a_file_each(tmp_path: Path) -> None:
         ("lake-001", "Ben", "fear"),
         ("lake-002", "Ada", "fear"),
     ]
-
-
-def test_a_table_without_films_whose_level_has_own_words(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("id,level\na1,stark\na2,mittel\na3,stark\n")
-    typed_again(tmp_path, ["t.csv", "-o", "t"])
-    manifest = read_manifest("t", workspace=tmp_path)
-    assert not manifest.has_films
-    assert rows_of(tmp_path, "own_level") == [
-        ("a1", None, None, "", "", "stark"),
-        ("a2", None, None, "", "", "mittel"),
-        ("a3", None, None, "", "", "stark"),
-    ]
-
-
-def test_columns_that_are_kept_are_not_asked_about(tmp_path: Path) -> None:
-    table = "clip_id,movie_id,Von,Bis,Ada,Ben\na,f,0,1,S,HN\nb,f,1,2,EN,S\n"
-    (tmp_path / "t.csv").write_text(table)
-    with pytest.raises(FixInput) as caught:
-        read(tmp_path / "t.csv")
-    assert "'Von' and 'Bis' look like the times" in caught.value.details[0]
-    assert "'Ada' and 'Ben' look like the words of 2 people" in caught.value.details[1]
-    kept = {name: name for name in ("Von", "Bis", "Ada", "Ben")}
-    clips = read(tmp_path / "t.csv", kept).manifest.clips
-    assert clips[0].extra == {"Von": "0", "Bis": "1", "Ada": "S", "Ben": "HN"}
 
 
 @pytest.mark.parametrize(

@@ -83,25 +83,6 @@ def test_titles_and_times_of_a_table_of_this_program_are_no_columns_of_ones_own(
     assert renamed.extra["movie_title"] == "Été 85"
 
 
-def test_a_table_of_other_clips(tmp_path: Path) -> None:
-    with pytest.raises(
-        NotFound, match="no clip has an id of this table, such as 'x'"
-    ) as caught:
-        join(MANIFEST, table(tmp_path, "clip_id,mood\nx,calm\n"))
-    assert caught.value.hint == "the manifest has tt1-001, tt1-002 and 1 more"
-
-
-def test_ids_in_another_column_than_the_one_that_is_mapped_are_said_to_be_left_out(
-    tmp_path: Path,
-) -> None:
-    path = table(tmp_path, "shot,mood,clip_id\ntt1-002,calm,9\ntt2-001,wild,8\n")
-    joined = join(MANIFEST, path, {"clip_id": "shot"})
-    moods = [clip.extra["mood"] for clip in joined.manifest]
-    assert moods == ["", "calm", "wild"]
-    said = [warning for warning in joined.warnings if "mapped to them" in warning]
-    assert [warning.rpartition(": ")[2] for warning in said] == ["clip_id"]
-
-
 def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
     tmp_path: Path,
 ) -> None:
@@ -144,13 +125,6 @@ def test_a_row_without_an_id_is_a_row_of_no_clip(tmp_path: Path, blank: str) -> 
     assert warnings[-1].endswith("left out, without a movie_id: 1 row")
     with pytest.raises(NotFound, match="no clip has an id of this table"):
         join(MANIFEST, table(tmp_path, f"clip_id,mood\n{blank},TOTAL\n"))
-
-
-def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
-    """Each annotator's clip got the values of all, and with --force all annotators."""
-    path = table(tmp_path, "clip_id,annotator,mood\ntt1-001,A1,calm\ntt1-001,A2,wild\n")
-    with pytest.raises(FixInput, match="several annotators of one clip: A1, A2"):
-        join(MANIFEST, path, force=True)
 
 
 def test_a_sheet_of_a_workbook_is_joined_and_the_likely_one_is_said(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.liris_accede import read
 
 A0, A1, A2, M0 = (
@@ -137,19 +137,3 @@ def test_descriptions_are_read_with_care(tmp_path: Path, text: str, told: str) -
     with pytest.raises(FixInput) as caught:
         read([path])
     assert [f"{path}{told}"] == list(caught.value.details)
-
-
-def test_only_files_that_are_known_by_name(tmp_path: Path) -> None:
-    other = tmp_path / "other.txt"
-    other.write_text("", encoding="utf-8")
-    for path in (other, tmp_path, tmp_path / "ACCEDEaffect.txt"):
-        with pytest.raises(
-            NotFound, match="no annotation file of LIRIS-ACCEDE"
-        ) as missing:
-            read([path])
-        assert "ACCEDEaffect.txt" in (missing.value.hint or "")
-    write(tmp_path)
-    (tmp_path / "copy").mkdir()
-    write(tmp_path / "copy")
-    with pytest.raises(FixInput, match=r"two files have the name ACCEDEaffect\.txt"):
-        read([tmp_path])

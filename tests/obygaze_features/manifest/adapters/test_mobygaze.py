@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import csv
 import json
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -149,6 +152,28 @@ def test_segments_are_clips_of_their_own_and_the_import_says_so(tmp_path: Path) 
 @pytest.fixture(scope="module")
 def released() -> ImportedManifest:
     return read(real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv"))
+
+
+def test_each_segment_is_its_row_of_the_released_table(
+    released: ImportedManifest,
+) -> None:
+    """Frame / rate, where 23.976 and 23.9759 stand for 24000 / 1001."""
+    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    rate_of = {"24.0": Fraction(24)}
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter=";"))
+    assert len(rows) == len(released.manifest)
+    for row, clip in zip(rows, released.manifest, strict=True):
+        number = int(row["clip_index"].removeprefix("id_"))
+        clip_id = f"{row['imdb_key']}-{row['annotator']}-{number:04d}"
+        assert (clip.clip_id, clip.movie_id) == (clip_id, row["imdb_key"])
+        rate = rate_of.get(row["framerate"], Fraction(24000, 1001))
+        first, after = int(row["start_frame"]), int(row["end_frame"]) + 1
+        times = (float(first / rate), float(after / rate))
+        assert (clip.start_s, clip.end_s) == times
+        words = [" ".join(word.split()) for word in ast.literal_eval(row["concepts"])]
+        concepts = dict.fromkeys(canonical_concept(word) for word in words if word)
+        assert clip.concepts == tuple(concepts)
 
 
 def test_the_released_counts_by_label_as_counted_elsewhere(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.moviegraphs import read
 
 # A film of 100 frames at 25 a second (frame n at n / 25 s), with cuts at frames 10, 30 and 60.
@@ -50,18 +50,6 @@ def test_clips_out_of_shots(tmp_path: Path) -> None:
     ]
 
 
-def test_the_folder_above_is_found_too_and_films_stand_in_order(tmp_path: Path) -> None:
-    write_film(tmp_path / "mg_videoinfo", "tt02")
-    write_film(tmp_path / "mg_videoinfo", "tt01", scenes="1 4 1\n")
-    manifest = read(tmp_path).manifest
-    assert manifest.films == ("tt01", "tt02")
-    assert len(manifest) == 5
-    assert (
-        manifest.header.sources[0].file
-        == "mg_videoinfo/scene_boundaries/tt01.scenes.gt"
-    )
-
-
 def test_a_file_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "moviegraphs.pkl"
     path.write_bytes(b"cos\nsystem\n(S'touch /tmp/opened'\ntR.")
@@ -100,20 +88,3 @@ def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
         f"{frames}:1: expected frame 0 and its time, in ascending order, got '1 0.04'; the rest is"
         " not read"
     )
-
-
-def test_missing_files_are_all_named(tmp_path: Path) -> None:
-    write_film(tmp_path)
-    write_film(tmp_path, "tt02")
-    (tmp_path / "video_boundaries" / "tt01.matidx").unlink()
-    (tmp_path / "video_boundaries" / "tt02.videvents").unlink()
-    with pytest.raises(FixInput) as caught:
-        read(tmp_path)
-    assert caught.value.details == (
-        f"{tmp_path}/video_boundaries/tt01.matidx: no such file",
-        f"{tmp_path}/video_boundaries/tt02.videvents: no such file",
-    )
-    with pytest.raises(NotFound):
-        read(tmp_path / "video_boundaries")
-    with pytest.raises(NotFound):
-        read(tmp_path / "none")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import ast
+import csv
+import re
 from pathlib import Path
 
 import pytest
 from support.data import real_data
 
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.stats import compute_stats
@@ -107,22 +109,6 @@ def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
     )
 
 
-def test_other_files_are_refused_with_their_place(tmp_path: Path) -> None:
-    commas = tmp_path / "commas.csv"
-    commas.write_text("idx,util,clip\n", encoding="utf-8")
-    with pytest.raises(FixInput) as caught:
-        read(commas)
-    assert f"{commas}:1: column 'label': required column is missing" in (
-        caught.value.details
-    )
-    empty = write(tmp_path)
-    with pytest.raises(FixInput) as caught:
-        read(empty)
-    assert caught.value.details == (f"{empty}: the table has no clips",)
-    with pytest.raises(NotFound):
-        read(tmp_path / "none.csv")
-
-
 def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:
     write_split(
         tmp_path,
@@ -181,15 +167,12 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
     )
 
 
-def test_the_folder_of_splits_must_hold_one(tmp_path: Path) -> None:
-    path = write(tmp_path, *ROWS)
-    for folder in (tmp_path, tmp_path / "none", path):
-        with pytest.raises(
-            NotFound, match="no folder with split files of ObyGaze12"
-        ) as caught:
-            read(path, splits=folder)
-        assert "02_EN_S.csv" in (caught.value.hint or "")
-
+LEVELS = {"Easy Neg": "EN", "Hard Neg": "HN", "Not Sure": "NS", "Sure": "S"}
+RENAMED = {
+    "Type of plan": "Type of shot",
+    "Clothes": "Clothing",
+    "Exp of emotion": "Expression of emotion",
+}
 
 # From here on, the released files and the figures published about them.
 
@@ -215,29 +198,23 @@ def test_the_released_files_are_the_known_ones(released: ImportedManifest) -> No
     )
 
 
-def test_raw_counts(released: ImportedManifest) -> None:
-    stats = compute_stats(released.manifest)
-    assert (stats.clips, stats.n_films, stats.without_video, stats.without_level) == (
-        1914,
-        12,
-        75,
-        0,
-    )
-    assert stats.levels == {"EN": 453, "HN": 711, "NS": 397, "S": 353}
-    assert {film: list(levels.values()) for film, levels in stats.by_film.items()} == {
-        "tt0108160": [22, 46, 23, 19],
-        "tt0110912": [54, 31, 32, 15],
-        "tt0119822": [88, 34, 38, 32],
-        "tt0212338": [60, 87, 22, 0],
-        "tt0467406": [18, 81, 28, 21],
-        "tt0822832": [36, 45, 18, 21],
-        "tt1045658": [21, 64, 26, 58],
-        "tt1142988": [23, 39, 21, 52],
-        "tt1193138": [54, 106, 32, 31],
-        "tt1454029": [14, 60, 72, 36],
-        "tt1570728": [8, 36, 28, 40],
-        "tt2267998": [55, 82, 57, 28],
-    }
+def test_each_clip_is_its_row_of_the_released_file(released: ImportedManifest) -> None:
+    path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = [row for row in csv.DictReader(stream, delimiter=";") if row["id"]]
+    assert len(rows) == len(released.manifest)
+    for row, clip in zip(rows, released.manifest, strict=True):
+        video = row["video_name"] and f"{row['movie']}/{row['video_name']}"
+        names = [" ".join(name.split()) for name in ast.literal_eval(row["concepts"])]
+        concepts = tuple(RENAMED.get(name, name) for name in names if name)
+        found = (clip.clip_id, clip.movie_id, clip.video, clip.level, clip.concepts)
+        level = LEVELS[row["label"]]
+        assert found == (row["id"], row["movie"], video, level, concepts)
+        scene, first, last = map(
+            int, re.findall(r"(?<=[-.])\d+|(?<=s-)\d+", row["clip"])
+        )
+        shots = (clip.extra["first_shot"], clip.extra["last_shot"])
+        assert (clip.scene, *shots) == (scene, str(first), str(last))
 
 
 def test_the_published_population(released: ImportedManifest) -> None:
@@ -245,14 +222,10 @@ def test_the_published_population(released: ImportedManifest) -> None:
     assert stats.levels == {"EN": 436, "HN": 304, "NS": 0, "S": 308}
 
 
-def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> None:
+def test_sizes_of_the_published_folds(released: ImportedManifest) -> None:
     folds = compute_stats(released.manifest).folds
-    all_ = folds["02_ENHN_S"][9]
-    for split, n_clips in (("02_EN_S", 75), ("02_ENHN_S", 103)):
-        tested = [clip for clip in released.manifest if clip.fold(split) == 9]
-        levels = [clip.level for clip in tested if clip.video]
-        assert (levels.count("S"), len(levels)) == (31, n_clips)
-    assert (all_.positive, all_.clips) == (31, 105)
+    tested = folds["02_ENHN_S"][9]
+    assert (tested.positive, tested.clips) == (31, 105)
     sizes = {
         name: sum(fold.clips for fold in split.values())
         for name, split in folds.items()
@@ -261,23 +234,3 @@ def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> N
         **{"02_EN_S": 744, "02_HN_S": 612, "02_ENHN_S": 1048, "02_EN_HN_S": 1048},
         **{"by_movie_HN_S": 589, "by_movie_ENHN_S": 997},
     }
-
-
-def test_concept_totals(released: ImportedManifest) -> None:
-    assert Counter(name for clip in released.manifest for name in clip.concepts) == {
-        **{
-            "Activities": 379,
-            "Clothing": 277,
-            "Body": 228,
-            "Expression of emotion": 196,
-        },
-        **{"Type of shot": 176, "Posture": 175, "Look": 165, "Appearance": 98},
-        **{"Speech": 966, "Voice": 166, "Soundtrack": 24, "Narratology": 5},
-    }
-    visible = set(released.manifest.header.visual)
-    unseen = [
-        c.level
-        for c in released.manifest
-        if c.concepts and not visible & set(c.concepts)
-    ]
-    assert Counter(unseen) == {"HN": 402, "NS": 105, "S": 43}

