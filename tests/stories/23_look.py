@@ -152,23 +152,6 @@ def test_a_film_is_watched_by_mouse(browser: Any, ws: Workspace) -> None:
         wait(lambda first=first: first <= page.picture() < first + PICTURES_OF_CLIP)
 
 
-def test_what_each_person_said_is_shown(browser: Any, ws: Workspace) -> None:
-    begin_with_extracted_films(ws)
-    ws("manifest link films videos")
-    header = "movie_id,start_s,end_s,column,value,annotator\n"
-    ws.path("segments").mkdir(exist_ok=True)
-    rows = (
-        "lake,0,2,level,S,ada\nlake,1,2,comment,a mirror,ada\nlake,1,3,mood,calm,ben\n"
-    )
-    ws.write("segments/films.both.csv", header + rows)
-    page = FilmPage(browser, viewed(ws, f"films {FILM}"), FILM)
-    page.wait_for_film(FILM)
-    page.go_to("0:01.2")
-    wait(lambda: "ada: S sure" in page.at_this_time())
-    said = page.at_this_time()
-    assert "a mirror" in said and "mood, ben: calm" in said
-
-
 def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
     browser: Any, ws: Workspace
 ) -> None:

@@ -9,36 +9,22 @@ from typing import Any
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.films.formats import (
-    BY_ENDING,
-    FLAGS,
-    FORMATS,
-    WRITTEN,
-    export_manifest,
-    import_manifest,
-)
+from obygaze.films.formats import FORMATS, WRITTEN, export_manifest, import_manifest
 from obygaze.films.importing import ImportedMarks
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.manifest import Clip, Header, Manifest, read_manifest
 from obygaze_features.manifest.adapters import SavedManifest
-from obygaze_features.manifest.importing import ManifestFormat
 
-OPTIONS = {option for known in FORMATS for option in known.options}
 CLIPS = "clip_id,movie_id\na-1,a\n"
 
 
-@pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.name)
-def test_an_option_of_another_format_is_refused(
-    known: ManifestFormat, tmp_path: Path
-) -> None:
-    for option in OPTIONS - {*known.options}:
-        given: dict[str, Any] = {option: "x"}
-        with pytest.raises(FixUsage) as caught:
-            import_manifest(tmp_path / "x", format=known.name, **given)
-        flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
-        takers = [other.name for other in FORMATS if option in other.options]
-        names = ", ".join(takers)
-        assert caught.value.message == f"{flag} is for {names}, not for {known.name}"
+def test_an_option_of_another_format_is_refused(tmp_path: Path) -> None:
+    for known in FORMATS:
+        of_others = {one for other in FORMATS for one in other.options}
+        for option in of_others - {*known.options}:
+            given: dict[str, Any] = {option: "x"}
+            with pytest.raises(FixUsage, match=rf" is for .*, not for {known.name}$"):
+                import_manifest(tmp_path / "x", format=known.name, **given)
 
 
 def marked() -> Manifest:
@@ -58,9 +44,8 @@ def spans(imported: SavedManifest | ImportedMarks) -> set[tuple[str, Any, Any]]:
     return {(row.movie_id, row.start_s, row.end_s) for row in rows}
 
 
-@pytest.mark.parametrize(("ending", "name"), [*WRITTEN.items()])
-def test_what_is_written_is_read_back(name: str, ending: str, tmp_path: Path) -> None:
-    assert BY_ENDING[ending].name == name
+@pytest.mark.parametrize("ending", WRITTEN)
+def test_what_is_written_is_read_back(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"lake{ending}"
     one = marked()
     export_manifest(replace(one, clips=one.clips[:1]), path)
@@ -81,9 +66,8 @@ def test_a_folder_of_films_and_of_elan_files_is_asked_about(tmp_path: Path) -> N
     (films / "._lake.eaf").touch()
     import_manifest(films, workspace=tmp_path)
     export_manifest(marked(), films, format="elan", workspace=tmp_path)
-    with pytest.raises(FixUsage, match="the folder has films and ELAN files") as caught:
+    with pytest.raises(FixUsage, match="the folder has films and ELAN files"):
         import_manifest(films, workspace=tmp_path)
-    assert caught.value.hint == "--as folder for the films, or --as elan"
     import_manifest(films, "again", format="folder", workspace=tmp_path)
 
 
@@ -98,9 +82,8 @@ def test_several_sources_are_of_one_format(tmp_path: Path) -> None:
         path.mkdir()
     with pytest.raises(FixUsage, match="folder is one source, got 2 sources"):
         import_manifest(paths, "x", workspace=tmp_path)
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(NotFound):
         import_manifest([Path("mobygaze"), tmp_path / "a.csv"], workspace=tmp_path)
-    assert caught.value.hint == "FILE --as mobygaze"
 
 
 def test_labels_in_parquet_are_a_table(tmp_path: Path) -> None:
@@ -132,15 +115,16 @@ def test_parquet_that_is_no_table_of_labels_is_refused(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     features = pyarrow.table({"clip_id": ["a"], "x": [[0.5, 1.0]]})
     parquet.write_table(features, tmp_path / "f.parquet")
-    with pytest.raises(FixInput, match="'x' has lists") as caught:
-        import_manifest(tmp_path / "f.parquet", workspace=tmp_path)
-    assert "obygaze store import" in str(caught.value.hint)
     # A text that is once in the file, and in each row of the table.
     bomb = pyarrow.table({"clip_id": ["x" * 100_000] * 1_000})
     parquet.write_table(bomb, tmp_path / "b.parquet")
     assert (tmp_path / "b.parquet").stat().st_size < 1_000_000
     whole = (tmp_path / "f.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(whole[:-20])
-    for name, problem in (("b", "of text"), ("cut", "not a Parquet file")):
+    for name, code, problem in (
+        ("f", 1, "'x' has lists"),
+        ("b", 4, "of text"),
+        ("cut", 4, "not a Parquet file"),
+    ):
         refused = call_obygaze("manifest", "import", f"{name}.parquet", cwd=tmp_path)
-        assert (refused.code, problem in refused.stderr) == (4, True)
+        assert (refused.code, problem in refused.stderr) == (code, True)

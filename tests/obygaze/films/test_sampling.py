@@ -65,19 +65,15 @@ def test_a_draw_has_its_probabilities(data: Any) -> None:
             assert clip.extra["draw_clips"] == str(size)
         plan = draw_plan(drawn)
         assert {film: plan[film].n_drawn for film in plan} == n_of_film
-        _check_equal(sizes, n_of_film)
-
-
-def _check_equal(sizes: list[int], n_of_film: Counter[str]) -> None:
-    """Films with fewer clips than another one have no more to give."""
-    for film, size in enumerate(sizes):
-        n_clips = n_of_film[f"f{film}"]
-        assert n_clips == size or n_clips >= max(n_of_film.values()) - 1
+        # Films with fewer clips than another one have no more to give.
+        for film, size in enumerate(sizes):
+            n_of = n_of_film[f"f{film}"]
+            assert n_of == size or n_of >= max(n_of_film.values()) - 1
 
 
 def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> None:
     saved(tmp_path, manifest_of([10, 10]))
-    n_draws = 150
+    n_draws = 100
     drawn: Counter[str] = Counter()
     for seed in range(n_draws):
         clips = draw(tmp_path, 6, seed=seed, force=True).manifest.clip_ids
@@ -90,12 +86,11 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "n_clips", "problem"),
     [
-        ("none", 1, "-n must be from 2, a clip of each film, to 6, all clips, got 1"),
+        ("none", 1, "-n must be from 2"),
         ("none", 7, "got 7"),
         ("times", 4, "it is not known where these clips are in theirs"),
-        ("film", 4, "is not stated, so that the clips of a film"),
+        ("film", 4, "is not stated"),
         ("drawn", 4, "these clips are a sample themselves"),
-        ("taken", 4, "this file exists and has other contents"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
@@ -114,8 +109,6 @@ def test_what_cannot_be_drawn_is_refused(
     if change == "drawn":
         drawn = draw(tmp_path, 4).manifest
         saved(tmp_path, replace(drawn, name="films"))
-    elif change == "taken":
-        draw(tmp_path, 3)
     with pytest.raises(ObygazeError) as refused:
         draw(tmp_path, n_clips)
     assert problem in refused.value.message
@@ -123,15 +116,7 @@ def test_what_cannot_be_drawn_is_refused(
 
 @pytest.mark.parametrize(
     ("probability", "n_clips"),
-    [
-        ("0.1", "5"),
-        ("often", "5"),
-        ("0.5", "0"),
-        ("1.5", "5"),
-        ("nan", "5"),
-        ("1/0", "5"),
-        ("1e308", "5"),
-    ],
+    [("0.1", "5"), ("often", "5"), ("0.5", "0"), ("1.5", "5")],
 )
 def test_columns_that_are_those_of_no_draw_are_refused(
     probability: str, n_clips: str
