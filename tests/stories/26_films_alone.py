@@ -1,22 +1,19 @@
 """Story 26: I have a folder of films and nothing else, and want to find and to see things in them.
 
-The films are cut into windows, the windows get features, and a search finds them by another window
-or by words. A model that somebody trained gives scores along a new film. A contact sheet shows the
+The films are cut into windows, the windows get features, and a search finds them by another window.
+A model that somebody trained gives scores along a new film. A contact sheet shows the
 pictures that were asked for. Every picture of these films carries its number.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from random import Random
 
 import numpy as np
-import pytest
 from PIL import Image
 from support.videos import read_number, read_numbers, write_video
 
-import obygaze as og
 from stories.workspace import Workspace
 
 RATE = 25
@@ -74,54 +71,13 @@ def test_the_window_that_another_film_quotes_ranks_first(ws: Workspace) -> None:
     rows = ws.read_table("like.csv")
     assert rows[0]["clip_id"] == "lake_2.000-3.000"
     assert (float(rows[0]["start_s"]), float(rows[0]["end_s"])) == (2.0, 3.0)
-    # The cosines are those of the features as NumPy has them.
-    store = og.open_store(ws.path("stores/cut.descriptors"))
-    X = store["clip"].values.astype(float)
-    ids = [str(clip_id) for clip_id in store.clip_ids]
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    cosines = X @ X[ids.index("quote_1.000-2.000")]
-    for row in rows:
-        expected = cosines[ids.index(row["clip_id"])]
-        assert float(row["cosine"]) == pytest.approx(expected, abs=1e-6)
     assert "wrote like.csv" in text
-
-
-def test_windows_are_found_by_words(ws: Workspace) -> None:
-    pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    from support.checkpoints import write_tiny_card
-    from support.words import save_text_model
-
-    begin_with_windows(ws)
-    weights = save_text_model("clip", ws.path("weights"))
-    write_tiny_card("clip", ws.path("backbones"))
-    ws("extract run cut -b tiny-clip --weights weights --workers 1")
-    text = "a happy man"
-    found = ws(
-        f"search cut.tiny-clip --text '{text}' --weights weights --top 14 --json"
-    ).json()["clips"]
-    # The same by transformers and NumPy.
-    tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
-    model = transformers.CLIPModel.from_pretrained(weights).eval()
-    embedded = model.get_text_features(**tokenizer([text], return_tensors="pt"))
-    embedded = getattr(embedded, "pooler_output", embedded)
-    query = embedded.detach().numpy()[0].astype(float)
-    query /= np.linalg.norm(query)
-    store = og.open_store(ws.path("stores/cut.tiny-clip"))
-    X = store["clip"].values.astype(float)
-    cosines = X @ query / np.linalg.norm(X, axis=1)
-    expected = np.argsort(-cosines, kind="stable")
-    ids = [str(clip_id) for clip_id in store.clip_ids]
-    assert [clip["clip_id"] for clip in found] == [ids[row] for row in expected]
-    assert [clip["cosine"] for clip in found] == pytest.approx(
-        list(cosines[expected]), abs=1e-5
-    )
 
 
 # ---- the scores of a model along a film ----------------------------------------------------------
 
 SEED = 26
-TRAINING_FILMS = ("harbour", "lake", "night", "station")
+TRAINING_FILMS = ("harbour", "lake", "night")
 
 
 def numbers_of_seconds(first: int, levels: list[str]) -> list[int]:
@@ -136,24 +92,21 @@ def numbers_of_seconds(first: int, levels: list[str]) -> list[int]:
     return numbers
 
 
-LEVELS_OF_NEW_FILM = ["EN", "EN", "S", "EN", "S", "S", "S", "EN"]
+LEVELS_OF_NEW_FILM = ["EN", "EN", "S", "S", "S", "EN"]
 
 
 def write_training_films(ws: Workspace) -> list[dict[str, object]]:
-    """Write four films, and one to score; return the clips of the four, each a second."""
+    """Write three films, and one to score; return the clips of the three, each a second."""
     draw = Random(SEED)
-    rows = []
+    rows: list[dict[str, object]] = []
     for number, film in enumerate(TRAINING_FILMS):
-        levels = ["S", "EN"] * 4
+        levels = ["S", "EN"] * 3
         draw.shuffle(levels)
         numbers = numbers_of_seconds(200 * number, levels)
         write_film(ws.path(f"training/{film}.mp4"), numbers)
         for second, level in enumerate(levels):
-            concepts = "Look" if level == "S" else ""
-            clip_id = f"{film}_{second}.000-{second + 1}.000"
-            ids = {"clip_id": clip_id, "movie_id": film}
-            times = {"start_s": second, "end_s": second + 1}
-            rows.append({**ids, **times, "level": level, "concepts": concepts})
+            ids = {"clip_id": f"{film}-{second}", "movie_id": film, "level": level}
+            rows.append({**ids, "start_s": second, "end_s": second + 1})
     write_film(ws.path("new/pier.mp4"), numbers_of_seconds(800, LEVELS_OF_NEW_FILM))
     return rows
 
@@ -163,14 +116,11 @@ def decided(rows: list[dict[str, str]]) -> list[str]:
 
 
 def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
-    rows = write_training_films(ws)
-    for row in rows:
-        row["clip_id"] = str(row["clip_id"]).replace("_", "-")
-    ws.write_table("clips.csv", rows)
+    ws.write_table("clips.csv", write_training_films(ws))
     ws("manifest import clips.csv -o clips")
     ws("manifest link clips training")
     ws("extract run clips -b descriptors --workers 1")
-    settings = "--jobs 1 --set report.replicates=50"
+    settings = "--jobs 1 --set report.replicates=20"
     ws(f"train ridge --store clips.descriptors --manifest clips -o motion {settings}")
     ws("manifest windows new -o new --seconds 1")
     ws("extract run new -b descriptors --workers 1")
@@ -179,33 +129,11 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     assert decided(scores) == LEVELS_OF_NEW_FILM
     assert {row["basis"] for row in scores} == {"unseen"}
     assert "trained on clips of 1 s (median), and these are windows of 1 s" in said
-    assert [row["movie_id"] for row in scores] == ["pier"] * 8
-    assert [float(row["start_s"]) for row in scores] == list(range(8))
+    assert [row["movie_id"] for row in scores] == ["pier"] * 6
+    assert [float(row["start_s"]) for row in scores] == list(range(6))
     values = np.array([float(row["score:positive"]) for row in scores])
     is_s = np.array([level == "S" for level in LEVELS_OF_NEW_FILM])
     assert values[is_s].min() > values[~is_s].max()
-    # ELAN shows them, each at its second of the film.
-    pympi = pytest.importorskip("pympi")
-    ws("manifest export new scored.eaf --predictions scores.csv")
-    file = pympi.Eaf(str(ws.path("scored.eaf")))
-    (tier,) = [name for name in file.get_tier_names() if name.startswith("score")]
-    scored = sorted(file.get_annotation_data_for_tier(tier))
-    assert [one[0] for one in scored] == [1000 * k for k in range(8)]
-    shown = [float(text.split()[-1]) for _, _, text, *_ in scored]
-    assert shown == pytest.approx(list(values), rel=1e-3)
-    # The page shows them along the film.
-    told = ws("view new --run motion", code=2).text
-    assert "Try: --scores TABLE" in told
-    ws("view new --scores scores.csv --no-browser")
-    text = ws.read("pages/new/pier.html")
-    start = '<script type="application/json" id="document">'
-    page = json.loads(text.partition(start)[2].partition("</script>")[0])
-    scored = page["scores"][0]["scores"]
-    times = page["film"]["spans"]
-    assert [times[clip_id] for clip_id in scored] == [[k, k + 1] for k in range(8)]
-    assert [one["score"] for one in scored.values()] == list(values)
-    decisions = ["S" if one["positive"] else "EN" for one in scored.values()]
-    assert decisions == LEVELS_OF_NEW_FILM
     # A film that was replaced has the scores of the film before, and it is said.
     write_film(ws.path("new/pier.mp4"), numbers_of_seconds(900, ["S", "EN"]))
     said = ws("models predict motion new.descriptors").text

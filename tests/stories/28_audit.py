@@ -1,19 +1,14 @@
-"""Story 28: an audit of one's own, of vectors, of clips and prompts, and of captions."""
+"""Story 28: an audit of one's own, of clips and prompts, and of captions."""
 
 from __future__ import annotations
 
 import itertools
-import json
-import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from PIL import Image
 from support.closed_form import cronbach
-from support.data import golden
 
 import obygaze as og
 from stories.films import import_films
@@ -22,50 +17,11 @@ from stories.workspace import Workspace
 Vectors = npt.NDArray[np.float64]
 
 
-def reference(name: str) -> Any:
-    """Return the cases of another program, which are not part of the project."""
-    return json.loads(golden("audits", name).read_text(encoding="utf-8"))
-
-
 def cosines(first: Vectors, second: Vectors) -> Vectors:
     """Return the cosine of each row of the first matrix with each row of the second."""
     first = first / np.linalg.norm(first, axis=1, keepdims=True)
     second = second / np.linalg.norm(second, axis=1, keepdims=True)
     return first @ second.T
-
-
-# ---- two groups of vectors, two sets of words ---------------------------------------------------
-
-
-def test_vectors_of_films_are_exchanged_within_each_film(ws: Workspace) -> None:
-    case = reference("eat.json")["blocked"]
-    # The cosine to A less the cosine to B of the vector at the angle t is cos t - sin t. That is
-    # at most 1.41; p stays the same if all values are halved.
-    values = np.array(case["s"]) / 2
-    angles = np.arccos(values / math.sqrt(2)) - math.pi / 4
-    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    is_x = np.array(case["is_x"]) == 1
-    films = np.array(case["block"])
-    np.savez(
-        ws.path("vectors.npz"),
-        X=vectors[is_x],
-        Y=vectors[~is_x],
-        A=[[1.0, 0.0]],
-        B=[[0.0, 1.0]],
-        x_block=films[is_x],
-        y_block=films[~is_x],
-    )
-    line = "audit eat --vectors vectors.npz --tail greater"
-    document = ws(f"{line} --json").json()
-    assert document["p_blocked"]["n"] == case["n"]
-    assert document["p_blocked"]["greater"] == pytest.approx(case["p_exact_ge"])
-    text = ws(f"{line} --figure figures/vectors --table vectors.csv").text
-    assert "p = 0.030" in text
-    assert ws.path("figures/vectors.svg").is_file()
-    with Image.open(ws.path("figures/vectors.png")) as picture:
-        assert len(picture.convert("L").getcolors()) > 10
-    (row,) = ws.read_table("vectors.csv")
-    assert float(row["d"]) == pytest.approx(document["effect_size"])
 
 
 # ---- clips of a store, with prompts of one's own ------------------------------------------------
@@ -166,9 +122,6 @@ def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
     assert alphas["grief"] == pytest.approx(
         cronbach(cosines(clips, texts["grief"])), abs=1e-4
     )
-
-
-# ---- captions of two groups ---------------------------------------------------------------------
 
 
 # ---- the Gender Score, from captions alone ------------------------------------------------------

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pytest
-from sklearn.linear_model import LinearRegression
-from sklearn.metrics import accuracy_score
 
 from stories.workspace import Workspace
 
 N_FILMS = 12
 PER_FILM = 10
 DEVELOPMENT_FILMS = 8
+SCALES = ("valence", "arousal")
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,9 @@ def made_up_excerpts() -> list[Excerpt]:
 
 
 def features_of(excerpts: list[Excerpt]) -> npt.NDArray[np.float32]:
-    """Return noise in which violence, valence and arousal are planted."""
+    """Return noise in which violence is planted."""
     X = np.random.default_rng(6).normal(size=(len(excerpts), 8))
     X[:, 0] += [1.5 * excerpt.violence for excerpt in excerpts]
-    X[:, 1] += [1.5 * excerpt.valence for excerpt in excerpts]
-    X[:, 2] += [1.5 * excerpt.arousal for excerpt in excerpts]
     return X.astype(np.float32)
 
 
@@ -113,7 +110,7 @@ def train_violence(ws: Workspace, manifest: str, model: str) -> None:
         " --set tasks.violence.column=violence"
         """ --set 'tasks.violence.values={ "0" = 0, "1" = 1 }'"""
         " --set splits.kind=fixed --set splits.column=fold:mediaeval2015"
-        """ --set 'splits.test=["0"]' --set report.replicates=50"""
+        """ --set 'splits.test=["0"]' --set report.replicates=20"""
     )
     ws(f"models predict {model} features -o {model}.csv")
     ws(f"audit mediaeval --write {model}.txt --predictions {model}.csv")
@@ -156,11 +153,7 @@ def test_a_run_of_violence_has_the_test_clips_and_the_score_of_trec_eval(
     assert found["ap_trec"] == pytest.approx(trec_eval(judgements, scores), abs=1e-9)
     n = len(judgements)
     n_relevant = sum(judgements.values())
-    by_chance = 0.0
-    for rank in range(1, n + 1):
-        of_others = (n_relevant - 1) / (n - 1) * (rank - 1) / rank
-        by_chance += (of_others + 1 / rank) / n
-    assert found["ap_trec"] > by_chance + 0.2
+    assert found["ap_trec"] > n_relevant / n + 0.2
 
 
 def test_the_labels_of_the_test_films_change_no_score_of_their_clips(
@@ -178,45 +171,23 @@ def test_the_labels_of_the_test_films_change_no_score_of_their_clips(
     assert read_run(ws, "other.txt") == read_run(ws, "violence.txt")
 
 
-def test_a_run_of_affect_has_the_classes_and_accuracies_of_the_task(
-    ws: Workspace,
-) -> None:
-    excerpts = begin(ws)
-    X = features_of(excerpts).astype(np.float64)
-    is_test = np.array([one.is_test for one in excerpts])
-    scores = {}
-    for target in ("valence", "arousal"):
-        y = np.array([getattr(one, target) for one in excerpts])
-        model = LinearRegression().fit(X[~is_test], y[~is_test])
-        scores[target] = model.predict(X[is_test]).clip(-1, 1)
-    test_excerpts = [one for one in excerpts if one.is_test]
-    # The bounds of the task are neutral themselves.
-    scores["valence"][:4] = [-0.15, -0.1501, 0.15, 0.1501]
+def test_a_run_of_affect_has_the_accuracies_of_the_task(ws: Workspace) -> None:
+    excerpts = [one for one in begin(ws) if one.is_test]
+    draws = np.random.default_rng(7)
+    scores = {name: draws.uniform(-1, 1, len(excerpts)) for name in SCALES}
     rows = []
-    for number, one in enumerate(test_excerpts):
-        row = {"clip_id": f"{one.name}.mp4"}
-        row |= {target: float(scores[target][number]) for target in scores}
-        rows.append(row)
+    for number, one in enumerate(excerpts):
+        row = {name: float(scores[name][number]) for name in SCALES}
+        rows.append({"clip_id": f"{one.name}.mp4", **row})
     # The run does not have the last four clips, which count as wrong.
     ws.write_table("scores.csv", rows[:-4])
     ws("audit mediaeval --write affect.txt --affect scores.csv")
-
-    classes = {}
-    for target, values in scores.items():
-        classes[target] = np.where(values < -0.15, -1, np.where(values > 0.15, 1, 0))
-    lines = ws.read("affect.txt").splitlines()
-    assert len(lines) == len(rows) - 4
-    for number, line in enumerate(lines):
-        valence = classes["valence"][number]
-        arousal = classes["arousal"][number]
-        assert line == f"{rows[number]['clip_id']} {valence} {arousal}"
-
     answer = ws("audit mediaeval affect.txt --manifest accede --table scores-of.csv")
     assert "rules of the task" not in answer.text
     table = {row["subtask"]: row for row in ws.read_table("scores-of.csv")}
-    for target, found in table.items():
-        y = [getattr(one, target) for one in test_excerpts]
-        of_returned = accuracy_score(y[:-4], classes[target][:-4])
-        share = len(lines) / len(rows)
-        assert float(found["value"]) == pytest.approx(of_returned * share)
-    assert table.keys() == {"valence", "arousal"}
+    assert table.keys() == {*SCALES}
+    for name, found in table.items():
+        classes = np.where(abs(scores[name]) <= 0.15, 0, np.sign(scores[name]))
+        y = np.array([getattr(one, name) for one in excerpts])
+        n_right = (classes == y)[:-4].sum()
+        assert float(found["value"]) == pytest.approx(n_right / len(excerpts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,7 @@ from scipy import stats
 from obygaze.audits.eat import run_tests
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import permutation
-from obygaze_models.evaluation.group_tests import (
-    GroupTest,
-    compare_groups,
-)
+from obygaze_models.evaluation.group_tests import GroupTest, compare_groups
 from obygaze_models.evaluation.permutation import permutation_p
 from obygaze_models.text_vectors import VectorGroup, unit_rows
 
@@ -25,37 +23,13 @@ from obygaze_models.text_vectors import VectorGroup, unit_rows
 X = [[1, 0], [1, 0], [0, 1], [1, 1]]
 Y = [[0, 1], [0, 1], [1, 0], [1, 1]]
 A, B = [[1, 0]], [[0, 1]]
-# Two films of five and six items, one of three: 10 * 20 * 3 = 600 ways within films.
-BLOCKED = [
-    0.65,
-    -0.512,
-    0.832,
-    0.646,
-    -0.753,
-    0.123,
-    0.541,
-    0.248,
-    -0.204,
-    -0.485,
-    -0.222,
-]
-BLOCKED += [0.993, 2.081, -1.416]
-BLOCKED_IS_X = [1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0]
-BLOCK = [0] * 5 + [1] * 6 + [2] * 3
 
 
-def embedding_association(
-    x: object,
-    y: object,
-    a: object,
-    b: object,
-    x_block: object = None,
-    y_block: object = None,
-) -> GroupTest:
-    """The result of one test of X against Y."""
-    groups = VectorGroup("X", x, x_block), VectorGroup("Y", y, y_block)  # type: ignore[arg-type]
-    pair = (VectorGroup("A", a), VectorGroup("B", b))  # type: ignore[arg-type]
-    return run_tests(*groups, [pair])[0]
+def embedding_association(x: Any, y: Any, a: Any, b: Any, *films: Any) -> GroupTest:
+    """The result of one test of X against Y, with the films of each of both."""
+    of_x, of_y = films or (None, None)
+    pair = (VectorGroup("A", a), VectorGroup("B", b))
+    return run_tests(VectorGroup("X", x, of_x), VectorGroup("Y", y, of_y), [pair])[0]
 
 
 @given(
@@ -92,37 +66,35 @@ def test_exact_counts_equal_full_enumeration(
 def test_sampling_agrees_with_counting_within_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    draws = np.random.default_rng(3)
+    values, films = draws.normal(size=14), [0] * 5 + [1] * 6 + [2] * 3
+    is_x = [1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0]
+    exact = permutation_p(values, is_x, films)
+    assert (exact.n, exact.method) == (600, "exact")
     monkeypatch.setattr(permutation, "MAX_COUNTED", 1)
-    p = permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000)
-    # Four standard errors of a share of .03 in 200,000.
-    assert p.greater == pytest.approx(0.03, abs=4 * (0.03 * 0.97 / 200_000) ** 0.5)
+    p = permutation_p(values, is_x, films, permutations=200_000)
+    # Four standard errors of a share in 200,000.
+    error = (exact.greater * (1 - exact.greater) / 200_000) ** 0.5
+    assert p.greater == pytest.approx(exact.greater, abs=4 * error)
     assert p.method == "sampled, 200000 permutations, seed 0"
-    assert p == permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000)
+    assert p == permutation_p(values, is_x, films, permutations=200_000)
 
 
 @pytest.mark.parametrize(
-    "x",
+    ("x", "films"),
     [
-        [[0.0, 0.0], [1.0, 0.0]],
-        [[np.nan, 1.0]],
-        [[np.inf, 1.0]],
-        [],
-        [1.0, 2.0],
-        [[1.0, 2.0, 3.0]],
+        ([[0.0, 0.0], [1.0, 0.0]], ()),
+        ([[np.nan, 1.0]], ()),
+        ([], ()),
+        ([1.0, 2.0], ()),
+        ([[1.0, 2.0, 3.0]], ()),
+        (X, ([0, 1, 2, 3], None)),
+        (X, ([0], [0, 1, 2, 3])),
     ],
 )
-def test_zero_nonfinite_and_misshaped_vectors_are_errors(x: list[object]) -> None:
+def test_vectors_and_films_that_do_not_fit_are_errors(x: Any, films: Any) -> None:
     with pytest.raises(FixInput):
-        embedding_association(x, Y, A, B)
-
-
-def test_blocks_must_fit() -> None:
-    with pytest.raises(FixInput):
-        embedding_association(X, Y, A, B, x_block=[0, 1, 2, 3])
-    with pytest.raises(FixInput):
-        embedding_association(X, Y, A, B, x_block=[0], y_block=[0, 1, 2, 3])
-    with pytest.raises(FixInput):
-        permutation_p([1.0, 2.0], [1, 1])
+        embedding_association(x, Y, A, B, *films)
 
 
 def test_normal_form_has_the_mean_and_variance_of_all_permutations() -> None:

@@ -18,7 +18,7 @@ from obygaze.audits.mediaeval_runs import (
     score_affect,
     score_ranking,
 )
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 
 documents = st.lists(
     st.tuples(
@@ -84,12 +84,18 @@ def test_bad_judgements_and_affect_lines(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read_affect_run(write(tmp_path, "a", "a 0 2\nb 0\nc 1 1\nc 1 1\n"))
     assert len(caught.value.details) == 3
-    run, qrels = (
-        write(tmp_path, "r", "w Q0 a 1 1 t\n"),
-        write(tmp_path, "q", "v 0 a 1\n"),
-    )
-    with pytest.raises(FixInput, match="the same topic, got w in the run, v judged"):
-        audit_mediaeval([run], qrels=qrels)
+    qrels = write(tmp_path, "q", "v 0 a 1\n")
+    for text, problem in (
+        ("w Q0 a 1 1 t\n", "the same topic, got w in the run, v judged"),
+        # Its score would be 0 whatever it says.
+        ("v Q0 b 1 1 t\n", "no clip of the run is judged"),
+        ("a 1 0\n", "no valence or arousal classes given"),
+    ):
+        run = write(tmp_path, "r", text)
+        with pytest.raises(FixInput, match=problem):
+            audit_mediaeval([run], qrels=qrels)
+    with pytest.raises(FixUsage, match="expected --qrels or --manifest, got neither"):
+        audit_mediaeval([run])
 
 
 def test_the_rules_of_the_task(tmp_path: Path) -> None:

@@ -6,10 +6,7 @@ import csv
 
 from support.cli import ROOT
 
-from obygaze.audits.printed import (
-    printed_shares,
-    printed_shares_beside,
-)
+from obygaze.audits.printed import printed_shares, printed_shares_beside
 
 PRINTED = ROOT / "tests" / "data" / "papers" / "printed.csv"
 

@@ -15,7 +15,7 @@ from obygaze.audits import (
     audit_gender_score,
     audit_mediaeval,
 )
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage
 
 VECTORS = {
     "X": [[1, 0], [1, 0.1]],
@@ -42,24 +42,18 @@ def mediaeval_audit(folder: Path) -> Audit:
     return audit_mediaeval([folder / "r"], qrels=folder / "q")
 
 
-def test_arrays_are_compared_as_a_file_of_them_is() -> None:
-    document = audit_eat(vectors=VECTORS).to_json()
+def test_arrays_are_compared_and_invalid_arguments_are_named() -> None:
+    found = audit_eat(vectors=VECTORS)
     # Two above two: one of the six splits is as high, two are as far.
-    assert (document["p"]["greater"], document["p"]["two_sided"]) == (1 / 6, 2 / 6)
-    assert document["source"] == "arrays"
-    one_sided = audit_eat(vectors=VECTORS, tail="greater")
-    assert one_sided["p"]["greater"] == 1 / 6
-
-
-def test_invalid_arguments_are_named() -> None:
-    with pytest.raises(FixUsage, match="unknown tail 'upper'"):
-        audit_eat(vectors=VECTORS, tail="upper")  # type: ignore[arg-type]
-    with pytest.raises(FixUsage, match="--attributes is for a store"):
-        audit_eat(vectors=VECTORS, attributes=[("A", "B")])
-    with pytest.raises(FixUsage, match="got neither"):
-        audit_eat()
-    with pytest.raises(NotFound, match="no column 'film'"):
-        audit_captions(ROWS, group="film")
+    assert (found["p"]["greater"], found["p"]["two_sided"]) == (1 / 6, 2 / 6)
+    for options, problem in (
+        ({"vectors": VECTORS, "tail": "upper"}, "unknown tail 'upper'"),
+        ({"vectors": VECTORS, "x": "level == S"}, "--x is for a store"),
+        ({}, "got neither"),
+        ({"store": "films"}, "expected --x, --y and --text"),
+    ):
+        with pytest.raises(FixUsage, match=problem):
+            audit_eat(**options)  # type: ignore[arg-type]
 
 
 def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:

@@ -47,14 +47,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
         space_id=np.array(space_of_array(recipe, "clip")),
     )
     done = call_obygaze(
-        *(
-            "-C",
-            place,
-            "explain",
-            "model",
-            "films.tiny-clip",
-            place / "t.npz",
-        ),
+        *("-C", place, "explain", "model", "films.tiny-clip", place / "t.npz"),
         *("--weights", place / "weights", "-o", "joy"),
     ).ok()
     assert "maps of 4 of 4 clips" in done.stdout
@@ -84,11 +77,8 @@ def test_a_sheet_for_each_direction_over_the_exact_pictures(
     words = ("-C", place, "explain", "draw", "joy", "tt0-003", "-o", place / "sheets")
     found = call_obygaze(*words, "--json").ok().json()["files"]
     # Both directions and, for comparison, the first random one.
-    assert [Path(one).name for one in found] == [
-        "tt0-003.joy.png",
-        "tt0-003.fear.png",
-        "tt0-003.random-1.png",
-    ]
+    sheets = [f"tt0-003.{name}.png" for name in ("joy", "fear", "random-1")]
+    assert [Path(one).name for one in found] == sheets
     store = open_store(place / "stores" / "films.tiny-clip")
     decoded = exact_pictures(Workspace(place), store, "tt0-003")
     with Image.open(found[0]) as sheet:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from support.cli import call_obygaze
 from support.experiments import VISUAL, films
 from support.maps import GRID, token_store
 
-from obygaze.audits.maps.boxes import covered_shares, shares_in_boxes
+from obygaze.audits.maps.boxes import covered_shares
 from obygaze.audits.maps.conditions import AT_RANDOM, compare_conditions
 from obygaze.audits.maps.stores import write_maps
 from obygaze_features.core.errors import FixInput
@@ -75,10 +74,8 @@ def share_by_hand(of_clip: NDArray[np.float64]) -> float:
 def test_the_paired_test_is_that_of_all_exchanges(maps: Path, tmp_path: Path) -> None:
     conditions, boxes = tables(tmp_path, maps)
     audit = compare_conditions(maps, conditions, boxes=boxes)
-    assert [condition["name"] for condition in audit["conditions"]] == [
-        "objectified",
-        "not objectified",
-    ]
+    names = [condition["name"] for condition in audit["conditions"]]
+    assert names == ["objectified", "not objectified"]
     assert audit["n_pairs"] == N_PAIRS and audit["left_out"] == {}
     of_text, at_random = audit["directions"]
     by_hand = np.array([share_by_hand(of_clip[0]) for of_clip in values()])
@@ -108,15 +105,13 @@ def test_small_boxes_count_by_the_area_that_they_cover(
     assert audit["directions"][0]["shares"] == pytest.approx(
         (np.mean(by_hand[::2]), np.mean(by_hand[1::2])), abs=1e-9
     )
-    measured = shares_in_boxes(open_store(maps), boxes)
-    assert len(measured.clip_ids) == 2 * N_PAIRS and measured.left_out == {}
 
 
 def test_covered_shares_against_a_fine_grid() -> None:
     rng = np.random.default_rng(0)
     n = 400
     middle = (np.arange(n) + 0.5) / n
-    for _ in range(20):
+    for _ in range(10):
         ends = np.sort(rng.integers(0, n + 1, (3, 2, 2)) / n, axis=1)
         boxes = [(x0, y0, x1, y1) for (x0, y0), (x1, y1) in ends if x0 < x1 and y0 < y1]
         fine = np.zeros((n, n), dtype=bool)
@@ -130,13 +125,9 @@ def test_covered_shares_against_a_fine_grid() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            ("not objectified,0", "objectified,0"),
-            "pair '0' has two clips of 'objectified'",
-        ),
+        (("not objectified,0", "objectified,0"), "has two clips of 'objectified'"),
         (("objectified,1", "objectified,"), "has no pair"),
         (("not objectified,2", "third,2"), "expected two conditions, got 3"),
-        (("objectified,3", ",3"), "has no condition"),
     ],
 )
 def test_conditions_that_cannot_be(
@@ -152,12 +143,10 @@ def test_the_command_and_its_figure(maps: Path, tmp_path: Path) -> None:
     conditions, boxes = tables(tmp_path, maps)
     done = call_obygaze(
         *("-C", tmp_path, "explain", "conditions", maps, conditions),
-        *("--boxes", boxes, "--figure", tmp_path / "means", "--json"),
+        *("--boxes", boxes, "--figure", tmp_path / "means.svg", "--json"),
     )
-    document = json.loads(done.stdout)
+    document = done.ok().json()
     assert document["n_pairs"] == N_PAIRS
     assert np.array(document["directions"][0]["mean_maps"]).shape == (2, 5, 5)
     svg = (tmp_path / "means.svg").read_text("utf-8")
-    for text in ("not objectified (10)", "sad person", "difference"):
-        assert text in svg
-    assert (tmp_path / "means.png").exists()
+    assert "not objectified (10)" in svg and "sad person" in svg
