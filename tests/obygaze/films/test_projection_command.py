@@ -22,8 +22,6 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
-SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
-
 
 def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
     table = write_marks(tmp_path / "marks.csv", marks("0-99 watched, 0-99 S Body"))
@@ -144,17 +142,6 @@ def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is(
     assert (len(made), made[0].start_s) == (20, 0.0)
     assert made[3].clip_id == "lake_29.988-39.998"
     assert made[3].start_s == float(719 / rate)
-
-
-def test_clips_of_seconds_are_rounded_to_pictures_where_a_table_states_the_rate(
-    tmp_path: Path,
-) -> None:
-    """30 s are 719.28 pictures at 24000 / 1001: the first clip has 719, rounded down."""
-    (tmp_path / "s.csv").write_text(f"{SEGMENTS}a,ada,719,2157,S,,23.976\n")
-    ids = [
-        clip.clip_id for clip in cut(read_marks([tmp_path / "s.csv"]), "30", tmp_path)
-    ]
-    assert ids == ["a_0.000-29.988", "a_29.988-60.018", "a_60.018-90.007"]
 
 
 @pytest.mark.parametrize("every", ["0", "-1", "1e3"])

@@ -20,8 +20,6 @@ from obygaze_features.store import Reason, open_store
 
 N_PAIRS = 10
 NAMES = ("sad person", "random 1", "random 2")
-# A box that has the middle of no place of the grid of 5 x 5.
-SMALL = (0.21, 0.21, 0.29, 0.39)
 CELL = (0.2, 0.2, 0.4, 0.4)
 
 
@@ -48,9 +46,7 @@ def maps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "maps"
 
 
-def tables(
-    folder: Path, maps: Path, box: tuple[float, ...] = CELL
-) -> tuple[Path, Path]:
+def tables(folder: Path, maps: Path) -> tuple[Path, Path]:
     """The conditions of ten pairs, and the same box for each of their clips."""
     ids = open_store(maps).clip_ids.tolist()
     conditions = ["clip_id,condition,pair"]
@@ -58,7 +54,7 @@ def tables(
     for number, clip in enumerate(ids[: 2 * N_PAIRS]):
         name = "objectified" if number % 2 == 0 else "not objectified"
         conditions.append(f"{clip},{name},{number // 2}")
-        boxes.append(",".join(map(str, (clip, *box))))
+        boxes.append(",".join(map(str, (clip, *CELL))))
     (folder / "conditions.csv").write_text("\n".join(conditions))
     (folder / "boxes.csv").write_text("\n".join(boxes))
     return folder / "conditions.csv", folder / "boxes.csv"
@@ -90,21 +86,6 @@ def test_the_paired_test_is_that_of_all_exchanges(maps: Path, tmp_path: Path) ->
     assert of_text["difference"] == pytest.approx(differences.mean(), abs=1e-9)
     assert at_random["direction"] == AT_RANDOM and at_random["p"] is None
     assert abs(at_random["difference"]) < 0.05 < of_text["difference"]
-
-
-def test_small_boxes_count_by_the_area_that_they_cover(
-    maps: Path, tmp_path: Path
-) -> None:
-    """A clip whose box had the middle of no place was left out without a word."""
-    conditions, boxes = tables(tmp_path, maps, SMALL)
-    audit = compare_conditions(maps, conditions, boxes=boxes)
-    assert audit["n_pairs"] == N_PAIRS and not audit["left_out"]
-    # .08 x .18 of a place of .2 x .2.
-    part = 0.08 * 0.18 / 0.04
-    by_hand = [part * share_by_hand(of_clip[0]) for of_clip in values()]
-    assert audit["directions"][0]["shares"] == pytest.approx(
-        (np.mean(by_hand[::2]), np.mean(by_hand[1::2])), abs=1e-9
-    )
 
 
 def test_covered_shares_against_a_fine_grid() -> None:

@@ -316,12 +316,3 @@ def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(
         ("S", ("Look",)),
         ("EN", ()),
     ]
-
-
-def test_a_clip_has_its_place_in_the_film(tmp_path: Path) -> None:
-    extra = {"film_start_s": "60.0", "film_end_s": "61.0", "video_name": "a.mp4"}
-    piece = Clip("lake-1", "lake", 1, "a.mp4", 0.0, 1.0, "S", ("Look",), extra)
-    shown = document(site(tmp_path, [piece]))
-    (clip,) = shown["page"]["clips"]
-    assert (clip["start"], clip["end"]) == (60, 61)
-    assert shown["film"]["spans"] == {"lake-1": (60, 61)}
