@@ -1,8 +1,7 @@
-"""What a value and its interval are of, from what trained and what was tested.
+"""What a value was measured on, and what its interval holds for.
 
-This is the one place that says it: terminal, page, tables, limits and comparisons take their words
-from here. What the simulations of docs/design/0007-calibration.md hold for is the same experiment
-with other films on both sides, in training and in testing.
+Terminal, page, tables, limits and comparisons take their words from here. The simulations of
+docs/design/0007-calibration.md are of these cases.
 """
 
 from collections.abc import Iterable
@@ -11,36 +10,39 @@ UNSEEN = "unseen"
 FILM_SEEN = "film-seen"
 FILM_UNKNOWN = "film-unknown"
 LEAKED = "leaked"
-# From the value that says most to the one that says least.
+# From the strongest conclusion to the weakest.
 IN_ORDER = (UNSEEN, FILM_SEEN, FILM_UNKNOWN, LEAKED)
 
 _TESTED = {
     UNSEEN: "{units} it has not seen",
     FILM_SEEN: "further clips of {units} that trained",
     FILM_UNKNOWN: "clips it has not seen",
-    LEAKED: "clips of which some trained or chose (leaked)",
+    LEAKED: "test clips of which some were used in training or selection (leaked)",
 }
+# An interval "holds for" these.
 _INTERVAL_OF = {
-    UNSEEN: "other {units} of the same kind, each tested unseen",
-    FILM_SEEN: "the same experiment with other {units} on both sides, in training and in testing",
+    UNSEEN: "other {units} of the same kind that the model has not seen",
+    FILM_SEEN: (
+        "the same experiment on other {units}, with clips of each of them in training and in test"
+    ),
 }
-# The interval of one saved model says nothing of another training.
+# The interval of a saved model says nothing about a model that is trained again.
 _INTERVAL_OF_ONE_MODEL = {
     UNSEEN: _INTERVAL_OF[UNSEEN],
-    FILM_SEEN: "the same model with other {units} of its training",
+    FILM_SEEN: "further clips of other {units} that trained this model",
 }
 _NOT_OF = {
     UNSEEN: "other kinds of {units} can differ more",
-    FILM_SEEN: "nothing is said of {units} that did not train",
+    FILM_SEEN: "results on {units} that did not train can differ more",
 }
 _NO_INTERVAL = {
     FILM_UNKNOWN: "films are not known, so that clips of one film may be on both sides of a split",
-    LEAKED: "test clips trained or chose (leaked)",
+    LEAKED: "some test clips were used in training or selection (leaked)",
 }
 
 
 def weakest(bases: Iterable[str]) -> str:
-    """Return the basis that says least; of none, that of unseen films."""
+    """Return the basis that allows the weakest conclusion; UNSEEN without any."""
     return max(bases, key=IN_ORDER.index, default=UNSEEN)
 
 
@@ -50,21 +52,21 @@ def has_interval(basis: str) -> bool:
 
 
 def no_interval_because(basis: str) -> str:
-    """Return why no value of this basis has an interval and a p; "" if it can have both."""
+    """Return why values of this basis have no interval and no p, or "" if they can have both."""
     return _NO_INTERVAL.get(basis, "")
 
 
 def tested_on(basis: str, units: str) -> str:
-    """Return what a value of this basis is of, such as `films it has not seen`."""
+    """Return what a value was measured on, such as `films it has not seen`."""
     return _TESTED[basis].format(units=units)
 
 
 def interval_is_of(basis: str, units: str, *, is_of_one_model: bool = False) -> str:
-    """Return what an interval of this basis is of; "" where there is none."""
+    """Return what an interval holds for, or "" if values of this basis have none."""
     words = _INTERVAL_OF_ONE_MODEL if is_of_one_model else _INTERVAL_OF
     return words.get(basis, "").format(units=units)
 
 
 def interval_is_not_of(basis: str, units: str) -> str:
-    """Return what an interval of this basis leaves open; "" where there is none."""
+    """Return what an interval does not hold for, or "" if values of this basis have none."""
     return _NOT_OF.get(basis, "").format(units=units)

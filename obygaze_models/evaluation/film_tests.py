@@ -35,17 +35,17 @@ def training_factor(n_films: int) -> float:
     return 2 * (n_films - 1) / (n_films - 2)
 
 
-def smallest_shown(n_films: int, factor: float, *, greater: bool) -> float:
-    """Return the smallest difference with p .05, as a multiple of its spread over films.
+def smallest_shown(by_film: FloatArray, factor: float, n_comparisons: int = 1) -> float:
+    """Return about how large a mean over films must be for a one-sided p of .05.
 
     Args:
-        n_films: The number of films.
+        by_film: The difference of each film; their spread counts, and not their mean.
         factor: A factor of the variance of the mean that films do not show.
-        greater: Whether p is one-sided.
+        n_comparisons: The number of comparisons that p is corrected for.
     """
-    tail = 1 - CONFIDENCE if greater else (1 - CONFIDENCE) / 2
-    t = -float(special.stdtrit(n_films - 1, tail))
-    return t * math.sqrt(factor / n_films)
+    tail = (1 - CONFIDENCE) / n_comparisons
+    t = -float(special.stdtrit(by_film.size - 1, tail))
+    return t * float(by_film.std(ddof=1)) * math.sqrt(factor / by_film.size)
 
 
 def mean_over_films(

@@ -169,7 +169,9 @@ class ComparedRuns(Listing):
         if bases:
             units = plural(self.unit)
             of_intervals = interval_is_of(weakest(bases), units)
-            sentences.append(f"In brackets: intervals over {units}, of {of_intervals}.")
+            sentences.append(
+                f"In brackets: intervals over {units}, which hold for {of_intervals}."
+            )
         if others:
             named = [f"{name} ({listed(runs)})" for name, runs in others.items()]
             sentences.append(f"Without a difference to {first}: {few(named)}.")

@@ -24,6 +24,7 @@ from obygaze_features.core.own_results import REPORT, REPORT_ENDINGS, check_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import open_store
+from obygaze_features.store.recipe import UNKNOWN_FACT
 from obygaze_models.evaluation.basis import interval_is_not_of
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import AP, metric_name
@@ -38,12 +39,13 @@ from obygaze_models.report.lookup import (
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import render_template
 from obygaze_models.runner.answer import (
+    about_p,
     answers,
     asked_cells,
     clips_text,
     compared_metric,
     has_levels,
-    intervals_are_of,
+    intervals_hold_for,
     question_of,
     short,
 )
@@ -197,6 +199,9 @@ def _about(run: Run, cell: Cell | None) -> str:
     parts.append(clips_text(run))
     for name, facts in run.about["stores"].items():
         made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
+        if made_by.startswith(UNKNOWN_FACT):
+            kind = made_by.removeprefix(UNKNOWN_FACT).strip()
+            made_by = f"imported {kind}, backbone not stated"
         array = f", array {facts['array']}" if len(facts.get("arrays", ())) > 1 else ""
         parts.append(f"features {name}: {made_by}{array}")
     return " · ".join(parts)
@@ -204,10 +209,10 @@ def _about(run: Run, cell: Cell | None) -> str:
 
 def _words(run: Run) -> Iterator[tuple[str, str]]:
     """Yield what the words of a run mean that a page explains."""
-    intervals = intervals_are_of(run, run.cells)
+    intervals = intervals_hold_for(run, run.cells)
     if intervals:
         drawn = f"Whole {run.units} are drawn, since clips of one {run.unit} are alike."
-        yield "interval", f"Likely values of {intervals}. {drawn}"
+        yield "interval", f"Likely values for {intervals}. {drawn}"
     if has_levels(run):
         yield "EN, HN, NS, S", LEVELS_MEAN
     for concept in dict.fromkeys(run.table("concepts.csv")["concept"]):
@@ -248,9 +253,11 @@ def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
         yield f"{text}; in perfect order they have 1."
     if cell.has_interval(metric):
         yield (
-            f"The interval is over {count(cell.n_films, run.unit)}, and is of"
-            f" {intervals_are_of(run, [cell])}; {interval_is_not_of(cell.basis, run.units)}."
+            f"The interval is over {count(cell.n_films, run.unit)}, and holds for"
+            f" {intervals_hold_for(run, [cell])}; {interval_is_not_of(cell.basis, run.units)}."
         )
+    if about_p(run):
+        yield about_p(run)
     concepts = sentence_of_concepts(run)
     if concepts:
         yield concepts

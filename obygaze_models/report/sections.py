@@ -26,7 +26,7 @@ from obygaze_models.evaluation.cells import Cell, grouped_by, on_shared_clips
 from obygaze_models.evaluation.error_analysis import ALL_FILMS, LEVEL_FACTORS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import metric_name
-from obygaze_models.evaluation.results import names_of_difference
+from obygaze_models.evaluation.results import BLIND, names_of_difference
 from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
 from obygaze_models.report.figures import (
     Figure,
@@ -59,6 +59,7 @@ from obygaze_models.report.tables import (
 )
 from obygaze_models.runner.answer import (
     MOST_ANSWERS,
+    about_p,
     asked_cells,
     asked_differences,
     best_guess,
@@ -66,7 +67,7 @@ from obygaze_models.runner.answer import (
     difference_to_guess,
     films_above,
     films_with_value,
-    intervals_are_of,
+    intervals_hold_for,
     short,
     verdict,
     view_text,
@@ -128,24 +129,43 @@ def section_of_results(run: Run, titles: Titles) -> Section:
     by_test = grouped_by(shown, lambda cell: (cell.pair, cell.clips.tobytes()))
     for cells in by_test.values():
         rows.append(_heading_of_test(run, cells[0]))
-        rows += [_result(run, cell) for cell in cells]
+        # A baseline is computed for each store that lacks clips; its values are the same.
+        by_label = {label(run, cell): cell for cell in reversed(cells)}
+        rows += [_result(run, cell) for cell in reversed(by_label.values())]
     note = NO_FILMS_COMPARED
     if run.has_groups:
         note = (
             f"Difference: the mean over {run.units}, with its interval. Beside a guess that gives"
             f" all clips of a {run.unit} one score, it is half the difference between the order of"
             " the clips and the reversed order, which is 0 on average where nothing holds on other"
-            f" {run.units}. p is one-sided, and corrected for all models beside guesses that the"
-            " run asks about; what it does not ask about has none. Better: yes, if p is at most"
-            f" .05. The column {run.units}: in how many of them the difference is above 0."
+            f" {run.units}. {about_p(run)} {_correction(run, is_of_guesses=True)} Better: yes, if"
+            f" p is at most .05. The column {run.units}: in how many of them the difference is"
+            " above 0."
         )
     note += (
         " Best guess: the best baseline without video, picked by its result on the test clips."
-        " Leaked: test clips that also trained or chose, or copies of such."
+        " Leaked: test clips that were also used in training or selection, or copies of such clips."
     )
     title = f"{metric_name(compared_metric(run))} of each model beside the best guess"
     section.tables.append(result_table("results", title, rows, note))
     return section
+
+
+def _correction(run: Run, *, is_of_guesses: bool) -> str:
+    """Return for how many comparisons the p of a table are corrected."""
+    counts = []
+    for row in run.differences:
+        if math.isfinite(row["p"]) and (row["against_model"] in BLIND) == is_of_guesses:
+            counts.append(int(row["comparisons"]))
+    if not counts:
+        return "No row has a p."
+    if max(counts) == 1:
+        return "In this table, p is of one comparison; what the run does not ask about has no p."
+    those = "of models with guesses" if is_of_guesses else "of two models"
+    return (
+        f"In this table, p is corrected for the {count(max(counts), 'comparison')} {those} that the"
+        " run asks about; what it does not ask about has no p."
+    )
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
@@ -170,16 +190,18 @@ def _result(run: Run, cell: Cell) -> RunRow:
     for of in dict.fromkeys((metric, *shown_metrics(run))):
         shown[metric_name(of)] = NumberCell(cell.value(of), *cell.ends(of))
     guessed = (DASH, NO_NUMBER, DASH)
+    n_films = 0
     if guess is not None:
-        films = films_above(cell, guess, metric).text()
-        guessed = (label(run, guess), NumberCell(guess.value(metric)), films)
+        films = films_above(cell, guess, metric)
+        n_films = films.n_films
+        guessed = (label(run, guess), NumberCell(guess.value(metric)), films.text())
     return {
         **shown,
         "best guess": guessed[0],
         f"{metric_name(metric)} of the guess": guessed[1],
         "difference": DifferenceCell.of(row),
         "p": PValueCell.of(row),
-        "better?": verdict(row),
+        "better?": verdict(row, n_films),
         _compared_units(run): guessed[2],
         "leaked": leaked_of(cell),
     }
@@ -215,10 +237,10 @@ def section_of_differences(run: Run) -> Section:
     if run.has_groups:
         note = (
             f"In brackets: intervals over {run.units}. The column {run.units}: in how many of them"
-            " the first has the higher value. p is two-sided, and corrected for all differences of"
-            " this table that have one. Other differences are in results.csv, without a p. Leaked:"
-            " test clips that trained or chose one of the two, which alone can make a difference,"
-            " so that it has no interval and no p."
+            f" the first has the higher value. {_correction(run, is_of_guesses=False)} Further"
+            " differences are in results.csv. Leaked: test clips that were used to train or select"
+            " one of the two, which alone can make a difference, so that it has no interval and no"
+            " p."
         )
     if shown:
         is_folded = len(shown) > MOST_OPEN_ROWS
@@ -234,6 +256,7 @@ def _difference(run: Run, row: RunRow) -> RunRow:
     """Return a difference as a row of a table."""
     by_name = {cell.name: cell for cell in run.cells}
     first, second = (by_name[name] for name in names_of_difference(row))
+    films = films_above(first, second, row["metric"])
     return {
         "task": pair_name(row["train"], row["test"]),
         "first": label(run, first),
@@ -242,8 +265,8 @@ def _difference(run: Run, row: RunRow) -> RunRow:
         "difference": DifferenceCell.of(row),
         "p": PValueCell.of(row),
         "clips": row["clips"],
-        _compared_units(run): films_above(first, second, row["metric"]).text(),
-        "first better?": verdict(row),
+        _compared_units(run): films.text(),
+        "first better?": verdict(row, films.n_films),
         "leaked": row["leaked"],
     }
 
@@ -626,10 +649,10 @@ def section_of_made(run: Run) -> Section:
     made_by = f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}"
     if run.has_groups:
         made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
-    intervals = intervals_are_of(run, run.cells)
+    intervals = intervals_hold_for(run, run.cells)
     section.sentences = [
         f"{made_by}. run.json has every setting, and what was chosen in each fold.",
-        *([f"Intervals over {run.units} are of {intervals}."] if intervals else []),
+        *([f"Intervals over {run.units} hold for {intervals}."] if intervals else []),
         *protocol["report"]["notes"],
         *(limit.text for limit in limits_of(run) if limit.name not in ON_FIRST_SCREEN),
     ]

@@ -12,6 +12,7 @@ from obygaze_features.core.console import (
     MISSING,
     count,
     digits_of,
+    few,
     listed,
     plural,
     signed,
@@ -47,6 +48,7 @@ from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.runner.files import Run
 
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
+MOST_NAMES = 4  # of results that have no sentence
 MOST_ANSWERS = 6  # sentences; the tables have all
 MOST_QUESTIONS = (
     2  # sentences on two models that come before those of further single models
@@ -57,6 +59,11 @@ BETTER = "yes"
 NOT_SHOWN = "not shown"
 WORSE = "no, worse"
 UNKNOWN = "–"
+# Beside the name of a baseline, where it is named first.
+MEANING_OF_GUESS = {
+    "film_prior": "the share of positive training clips in the same film",
+    "neighbour": "the classes of the nearest training clips in the same film",
+}
 
 
 # ---- names and numbers ----
@@ -158,8 +165,8 @@ def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
     return f"{behind} of {tested} {plural(unit)} {verb} a value"
 
 
-def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
-    """Return what the intervals of cells are of, by the weakest of them; "" without an interval."""
+def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
+    """Return what the intervals of all cells hold for, or "" without an interval."""
     bases = []
     for cell in cells:
         if any(map(cell.has_interval, RANKING_METRICS)):
@@ -303,14 +310,26 @@ def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
     return {**found, "p": max(known, default=math.nan)}
 
 
-def verdict(row: RunRow | None) -> str:
+def verdict(row: RunRow | None, n_films: int = 0) -> str:
     """Return whether the first side of a difference is better, as far as a run can tell.
 
-    Without a p nothing is known, and where test clips leaked nothing follows.
+    The store that training films choose has no p; its interval decides. Without either nothing is
+    known, and where test clips leaked nothing follows.
+
+    Args:
+        row: The difference.
+        n_films: The number of films that have a difference.
     """
-    if row is not None and row.get("basis") == LEAKED:
+    if row is None:
+        return UNKNOWN
+    if row.get("basis") == LEAKED:
         return LEAKED
-    if row is None or math.isnan(row["p"]):
+    is_of_chosen = CHOSEN in (row.get("store"), row.get("against_store"))
+    if is_of_chosen and n_films >= FILMS_OF_A_TEST and math.isfinite(row["low"]):
+        if row["low"] > 0:
+            return BETTER
+        return WORSE if row["high"] < 0 else NOT_SHOWN
+    if math.isnan(row["p"]):
         return UNKNOWN
     if row["p"] > ALPHA:
         return NOT_SHOWN
@@ -351,7 +370,7 @@ def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
 
 
 def answers(run: Run) -> list[str]:
-    """Return the sentences that answer what was asked; at most six, and a pointer to the others.
+    """Return the sentences that answer what was asked; at most six, and the names of the others.
 
     There is one for each model and store, in the order typed, and for the store that training films
     choose, then one for each two of them. If the first question of the protocol is about two
@@ -361,22 +380,62 @@ def answers(run: Run) -> list[str]:
     differences = [*asked_differences(run)]
     of_questions = [row for text, row in differences if text != NOT_ASKED]
     n_of_one = min(len(cells), MOST_ANSWERS - len(of_questions[:MOST_QUESTIONS]))
-    of_one = [sentence_of(run, cell) for cell in cells[:n_of_one]]
-    of_two = []
-    for _, row in differences[: MOST_ANSWERS - n_of_one]:
-        of_two.append(_sentence_on_two(run, row))
+    of_one = _explained_once([sentence_of(run, cell) for cell in cells[:n_of_one]])
+    n_of_two = MOST_ANSWERS - n_of_one
+    of_two = [_sentence_on_two(run, row) for _, row in differences[:n_of_two]]
     n_first = 0
     question = question_of(run)
     if question is not None and not is_about_guessing(question):
         n_first = len(of_questions[:MOST_QUESTIONS])
     sentences = [*of_two[:n_first], *of_one, *of_two[n_first:]]
-    n_others = len(cells) + len(differences) - len(sentences)
-    if n_others:
-        verb = "is" if n_others == 1 else "are"
+    others = [_name_with_tasks(run, cell) for cell in cells[n_of_one:]]
+    for _, row in differences[n_of_two:]:
+        first, second = _sides_of(run, row)
+        others.append(f"{model_name(run, first)} minus {_name_with_tasks(run, second)}")
+    if others:
+        named = few(others, MOST_NAMES)
+        sentences.append(f"The tables of the report also have {named}.")
+    asked = {cell.name for cell in cells}
+    not_asked = []
+    for cell in run.models:
+        if cell.store != CHOSEN and cell.name not in asked:
+            not_asked.append(_name_with_tasks(run, cell))
+    if not_asked:
         sentences.append(
-            f"{count(n_others, 'more result')} {verb} in the tables of the report."
+            "Results without a p, because report.questions does not ask about them:"
+            f" {few(not_asked, MOST_NAMES)}."
         )
     return sentences
+
+
+def about_p(run: Run) -> str:
+    """Return what the p of the answers test, or "" without a p."""
+    if all(math.isnan(row["p"]) for row in run.differences):
+        return ""
+    return (
+        f"p is from Student's t test of the mean difference over {run.units} (one-sided beside"
+        f" guessing, two-sided between two models), not from the number of {run.units} with a"
+        " higher value."
+    )
+
+
+def _name_with_tasks(run: Run, cell: Cell) -> str:
+    return f"{model_name(run, cell)} in {cell.tasks}"
+
+
+def _explained_once(sentences: Sequence[str]) -> list[str]:
+    """Return sentences in which only the first one that names a baseline explains it."""
+    explained: set[str] = set()
+    shown = []
+    for sentence in sentences:
+        for guess, meaning in MEANING_OF_GUESS.items():
+            words = f"({guess}: {meaning})"
+            if words in sentence and guess in explained:
+                sentence = sentence.replace(words, f"({guess})")
+            elif words in sentence:
+                explained.add(guess)
+        shown.append(sentence)
+    return shown
 
 
 def sentence_of(run: Run, cell: Cell) -> str:
@@ -394,22 +453,35 @@ def sentence_of(run: Run, cell: Cell) -> str:
     if guess is None:
         return f"{where}, {model} ranks clips ({cell.tasks}) with {value}."
     row = difference_to_guess(run, cell, guess)
+    found = verdict(row, films_above(cell, guess, metric).n_films)
+    p = "" if row is None else _p_text(row)
     ranks = {
-        BETTER: f"ranks clips ({cell.tasks}) better than guessing: {value}",
-        NOT_SHOWN: f"is not shown to rank clips ({cell.tasks}) better than guessing: {value}",
+        BETTER: f"ranks clips ({cell.tasks}) better than guessing{p}: {value}",
+        NOT_SHOWN: f"is not shown to rank clips ({cell.tasks}) better than guessing{p}: {value}",
     }
-    text = ranks.get(verdict(row), f"ranks clips ({cell.tasks}) with {value}")
-    text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
+    text = ranks.get(found, f"ranks clips ({cell.tasks}) with {value}")
+    meaning = MEANING_OF_GUESS.get(guess.model, "")
+    guess_name = f"{guess.model}: {meaning}" if meaning else guess.model
+    text += f"; guessing without video has {short(guess.value(metric))} ({guess_name})"
     if row is not None and LEAKED not in (cell.basis, guess.basis):
-        text += _films_and_p(run, cell, guess, row)
+        if cell.store == CHOSEN and math.isfinite(row["low"]):
+            apart = with_ends(row["over_films"], row["low"], row["high"])
+            text += f"; the difference is {apart}"
+        text += _films_text(run, cell, guess, row)
     return f"{where}, {model} {text}."
+
+
+def _sides_of(run: Run, row: RunRow) -> tuple[Cell, Cell]:
+    """Return the two cells of a difference."""
+    by_name = {cell.name: cell for cell in run.cells}
+    first, second = names_of_difference(row)
+    return by_name[first], by_name[second]
 
 
 def _sentence_on_two(run: Run, row: RunRow) -> str:
     """Return whether one of two models is better, with their difference."""
-    by_name = {cell.name: cell for cell in run.cells}
-    first, second = (by_name[name] for name in names_of_difference(row))
-    found = verdict(row)
+    first, second = _sides_of(run, row)
+    found = verdict(row, films_above(first, second, row["metric"]).n_films)
     if found == WORSE:
         first, second = second, first
         row = {**row, "over_films": -row["over_films"]}
@@ -421,23 +493,34 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
     )
     if found == LEAKED:
         return f"{text} on {tested_on(LEAKED, run.units)}."
-    text += _films_and_p(run, first, second, row)
+    text += _films_text(run, first, second, row)
     parts = parts_of(run, first.store)
     if parts and second.store == CHOSEN:
-        # The store that training films choose is in no family, so that it has no p.
         more = f"{listed(parts)} together say more than the best store alone"
-        if not row["low"] > 0:
+        if found != BETTER:
             more = f"This run does not show that {more}"
         return f"{more}: {text}."
+    p = _p_text(row)
     if found in (BETTER, WORSE):
-        return f"{ours} is better than {theirs}: {text}."
+        return f"{ours} is better than {theirs}{p}: {text}."
     if found == NOT_SHOWN:
-        return f"{ours} and {theirs} are not shown to differ: {text}."
+        return f"{ours} and {theirs} are not shown to differ{p}: {text}."
     return f"{text}."
 
 
-def _films_and_p(run: Run, first: Cell, second: Cell, row: RunRow) -> str:
-    """Return in how many films the first is better, and the p of it among its family."""
+def _p_text(row: RunRow) -> str:
+    """Return the p of a difference, and for how many comparisons it is corrected."""
+    if CHOSEN in (row["store"], row["against_store"]):
+        return ", by the interval of the difference (it has no p)"
+    p = short_p(row["p"])
+    text = f", p {p}" if p.startswith("<") else f", p = {p}"
+    if row["comparisons"] > 1:
+        text += f" (corrected for {int(row['comparisons'])} comparisons)"
+    return text
+
+
+def _films_text(run: Run, first: Cell, second: Cell, row: RunRow) -> str:
+    """Return in how many films the first is better, and whether films are too few for a p."""
     films = films_above(first, second, row["metric"])
     if films.n_films < 2:
         return ""
@@ -445,11 +528,6 @@ def _films_and_p(run: Run, first: Cell, second: Cell, row: RunRow) -> str:
     if films.n_films < first.n_films:
         of_films += " that have clips of both classes"
     text = f"; higher in {films.text(of_films)}"
-    if math.isfinite(row["p"]):
-        p = short_p(row["p"])
-        text += f", p {p}" if p.startswith("<") else f", p = {p}"
-        if row["comparisons"] > 1:
-            text += f" among {int(row['comparisons'])} comparisons"
-    elif films.n_films < FILMS_OF_A_TEST:
-        text += f", which are too few to tell ({FILMS_OF_A_TEST} are needed)"
+    if films.n_films < FILMS_OF_A_TEST:
+        text += f", too few {run.units} for a p ({FILMS_OF_A_TEST} are needed)"
     return text

@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from obygaze_features.core.console import count, few, listed
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
+    LEAKED,
     UNSEEN,
     interval_is_not_of,
     interval_is_of,
@@ -16,7 +19,11 @@ from obygaze_models.evaluation.bootstrap import FEW_GROUPS, LEAST_GROUPS
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.film_tests import smallest_shown
 from obygaze_models.evaluation.metrics import AP, RANKING_METRICS, metric_name
-from obygaze_models.evaluation.results import LEAST_CLIPS, film_factor
+from obygaze_models.evaluation.results import (
+    LEAST_CLIPS,
+    film_differences,
+    film_factor,
+)
 from obygaze_models.protocols.schedule import LEAVES_OUT_GROUPS, SPLIT_KINDS
 from obygaze_models.runner.answer import (
     NOT_SHOWN,
@@ -25,7 +32,6 @@ from obygaze_models.runner.answer import (
     chosen_cells,
     compared_metric,
     difference_to_guess,
-    films_above,
     films_with_value,
     higher_than_asked,
     model_name,
@@ -80,8 +86,8 @@ def _leaks(run: Run) -> Iterator[str]:
     if found:
         cells, most = found
         yield (
-            f"{cells} are too high, because test clips trained or chose: {most}. They have no"
-            " interval and no p, and are not compared."
+            f"{cells} too high, because test clips were used in training or selection: {most}."
+            " They have no interval and no p, and are not compared."
         )
 
 
@@ -90,7 +96,7 @@ def _copies(run: Run) -> Iterator[str]:
     if found:
         cells, most = found
         yield (
-            f"{cells} are of clips with exactly the features of a training clip (the same pictures"
+            f"{cells} of clips with exactly the features of a training clip (the same pictures"
             " or words under another name, or short vectors that are equal by chance):"
             f" {most}."
         )
@@ -110,8 +116,8 @@ def _films_on_both_sides(run: Run) -> Iterator[str]:
             FILM_SEEN, run.units, is_of_one_model=run.is_of_saved_model
         )
         yield (
-            f"{found[1][0].upper()}{found[1][1:]} are of {run.units} that train or validate"
-            f" too{because}: values and intervals are of {of_intervals};"
+            f"{found[1][0].upper()}{found[1][1:]} are from {run.units} that also train or"
+            f" validate{because}: values and intervals hold for {of_intervals};"
             f" {interval_is_not_of(FILM_SEEN, run.units)}."
         )
 
@@ -129,7 +135,8 @@ def _most_of_a_cell(
     most = f"all {worst.n_clips} {of_test}"
     if number(worst) < worst.n_clips:
         most = f"up to {number(worst)} of the {worst.n_clips} {of_test}"
-    return f"{len(cells)} of {len(models)} cells", most
+    be = "is" if len(cells) == 1 else "are"
+    return f"{len(cells)} of {len(models)} results {be}", most
 
 
 def _clips_as_films(run: Run) -> Iterator[str]:
@@ -154,31 +161,43 @@ def _few_films(run: Run) -> Iterator[str]:
         known = films_with_value(of_few, run.unit)
         if not known:
             n_tested = number_range([tested for _, tested in of_few])
-            known = f"tested {run.units} are few ({n_tested})"
+            known = f"only {n_tested} {run.units} are tested"
+        where = f"In {len(of_few)} of {len(counts)} results, {known}"
+        if len(of_few) == len(counts):
+            where = f"{known[0].upper()}{known[1:]}"
         yield (
-            f"In {len(of_few)} of {len(counts)} cells {known}; these may be alike or differ by"
-            f" chance, and say little about other {run.units}."
+            f"{where}; these may be alike or differ by chance, and say little about other"
+            f" {run.units}."
         )
 
 
 def _power(run: Run) -> Iterator[str]:
-    """Yield how large a difference must be to be shown, where one is not shown."""
+    """Yield how large a difference from guessing must be to be shown, where it is not shown."""
     metric = compared_metric(run)
-    not_shown = []
+    compared = []
     for cell in asked_cells(run):
         guess = best_guess(run, cell, metric)
         row = None if guess is None else difference_to_guess(run, cell, guess)
-        if guess is not None and verdict(row) == NOT_SHOWN and cell.basis == UNSEEN:
-            n_films = films_above(cell, guess, metric).n_films
-            not_shown.append((n_films, film_factor(cell, guess, n_films)))
-    if not_shown:
-        n_films, factor = min(not_shown)
-        to_guess = short(smallest_shown(n_films, factor, greater=True), 1)
-        of_two = short(smallest_shown(n_films, factor, greater=False), 1)
+        if guess is not None and row is not None and cell.basis == UNSEEN:
+            compared.append((cell, guess, row))
+    n_films = []
+    needed = []
+    for cell, guess, row in compared:
+        if verdict(row) == NOT_SHOWN:
+            by_film = np.array([*film_differences(cell, guess, metric).values()])
+            factor = film_factor(cell, guess, by_film.size)
+            # Stepping down, p is corrected for the comparisons that have no smaller p.
+            n_comparisons = sum(other["p"] >= row["p"] for *_, other in compared)
+            least = smallest_shown(by_film, factor, n_comparisons)
+            is_now = short(row["over_films"], 3)
+            name = model_name(run, cell)
+            n_films.append(by_film.size)
+            needed.append(f"{short(least, 3)} for {name} (it is {is_now})")
+    if needed:
         yield (
-            f"With {n_films} {run.units}, only a difference {to_guess} times as large as its spread"
-            f" over {run.units} can be shown ({of_two} between two models): this run cannot tell"
-            " a smaller one from chance."
+            f"With {number_range(n_films)} {run.units} that vary as these do, the mean difference"
+            f" of {metric_name(metric)} from guessing must be at least about {listed(needed)} to be"
+            " shown; a smaller one may be chance."
         )
 
 
@@ -190,7 +209,8 @@ def _no_interval(run: Run) -> Iterator[str]:
             reasons.append(why_no_interval(cell, run))
     if reasons:
         because = "; ".join(dict.fromkeys(reasons))
-        yield f"{len(reasons)} of {len(run.models)} cells have no interval: {because}."
+        have = "has" if len(reasons) == 1 else "have"
+        yield f"{len(reasons)} of {len(run.models)} results {have} no interval: {because}."
 
 
 def why_no_interval(cell: Cell, run: Run) -> str:
@@ -212,15 +232,21 @@ def why_no_interval(cell: Cell, run: Run) -> str:
 
 
 def _picked(run: Run) -> Iterator[str]:
-    """Yield the best of several stores or models, which its own test films would pick."""
+    """Yield the best of several stores or models of a task, picked by its own test films."""
     metric = compared_metric(run)
-    values = [cell for cell in asked_cells(run) if cell.is_ranked(metric)]
+    can_be_picked = []
+    for cell in run.models:
+        if cell.is_ranked(metric) and cell.basis != LEAKED:
+            can_be_picked.append(cell)
+    asked = {cell.name for cell in asked_cells(run)}
+    values = [cell for cell in can_be_picked if cell.name in asked]
+    values = [cell for cell in values if cell.pair == values[0].pair]
     n_values = len(values)
     chooses = run.protocol["fit"]["choose_store"]
     other = higher_than_asked(run)
     if other is not None:
         values.append(other)
-        n_values = len(run.models)
+        n_values = sum(cell.pair == other.pair for cell in can_be_picked)
     if len(values) < 2 or (other is None and chooses):
         return
     best = max(values, key=lambda cell: cell.value(metric))
@@ -232,8 +258,8 @@ def _picked(run: Run) -> Iterator[str]:
         )
     yield (
         f"{model_name(run, best)} has {metric_name(metric)} {short(best.value(metric))}, the"
-        f" highest of {n_values}: the best of several, picked on the same test {run.units}, is too"
-        f" high{hint}."
+        f" highest of {n_values} in {best.tasks}: the best of several, picked on the same test"
+        f" {run.units}, is too high{hint}."
     )
 
 

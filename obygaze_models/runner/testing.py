@@ -338,8 +338,10 @@ def _remarks(
         has = f"{count(n_trained, 'clip')} with a class in {name}"
         # A model that does not list its clips may have learned from any of its films.
         is_sure = model.clips is not None and not predicted.n_by_id
-        trained = "trained" if is_sure else "may have trained"
-        remarks["trained"] = f"{has} {trained} {info.name}, and are not tested."
+        were = "were" if is_sure else "may have been"
+        remarks["trained"] = (
+            f"{has} {were} used to train {info.name}, and are not tested."
+        )
     if protocol.grid.baselines == UNTRAINED:
         remarks["guesses"] = (
             f"Only guesses that learn nothing stand beside {info.name}"
@@ -348,9 +350,11 @@ def _remarks(
         )
     is_other = name != info.task or info.where not in ("", protocol.data.where)
     if is_other or info.asked not in (None, Classes.of(task)):
-        asked = f": {info.asked}" if info.asked is not None else ""
-        of_task = f"{info.task}{info.with_where}{asked}"
-        remarks["other task"] = f"{info.name} was trained for the task {of_task}."
+        asked = f" ({info.asked})" if info.asked is not None else ""
+        where = f", on clips{info.with_where}" if info.with_where else ""
+        remarks["other task"] = (
+            f"{info.name} was trained for the task {info.task}{asked}{where}."
+        )
     if films_seen:
         films = few(sorted({*films_seen}))
         remarks["films seen"] = f"{info.name} was trained on other clips of {films}."

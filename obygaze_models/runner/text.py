@@ -11,12 +11,14 @@ from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
+    about_p,
     answers,
     array_text,
     best_guess,
     clips_text,
+    compared_metric,
     films_with_value,
-    intervals_are_of,
+    intervals_hold_for,
     model_name,
     number_range,
     short,
@@ -79,7 +81,7 @@ def result_text(run: Run) -> str:
         if words and any(name in cell.pair for cell in run.cells):
             tasks.append(f"{name}: {words}")
     above = [_title(run), _clips(run), "; ".join(tasks), *answers(run)]
-    below = [_about_values(run, shown)]
+    below = [_about_values(run, shown), about_p(run)]
     others: list[str] = []
     for limit in limits_of(run):
         lines = below if limit.name in ON_FIRST_SCREEN else others
@@ -88,7 +90,10 @@ def result_text(run: Run) -> str:
     n_more = len(others) - MOST_OTHERS
     if n_more > 0:
         below.append(f"{n_more} more in the report")
-    metrics = [*dict.fromkeys((report["primary"], *report["metrics"]))]
+    # The sentences have the metric that is compared.
+    metrics = [
+        *dict.fromkeys((compared_metric(run), report["primary"], *report["metrics"]))
+    ]
     lines = [
         *(safe_text(line, "terminal") for line in above if line),
         _table(run, shown, metrics),
@@ -130,7 +135,8 @@ def _table(run: Run, cells: Sequence[Cell], metrics: Sequence[str]) -> str:
         rows.append([cell.tasks, name, *values, cell.n_clips, cell.n_positive])
     headers = ["task", "model", *map(metric_name, metrics)]
     if cells[0].is_model:
-        headers.append("best guess")
+        several = f" ({metric_name(metrics[0])})" if len(metrics) > 1 else ""
+        headers.append(f"best guess{several}")
     return table([*headers, "clips", "positive"], rows)
 
 
@@ -149,8 +155,8 @@ def _about_values(run: Run, cells: Sequence[Cell]) -> str:
         # Tasks may have other films, and other films with positive clips.
         films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
         text += (
-            f"; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, of"
-            f" {intervals_are_of(run, with_interval)}"
+            f"; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, which hold for"
+            f" {intervals_hold_for(run, with_interval)}"
         )
         counts = [cell.film_counts(metric) for cell in with_interval]
         known = films_with_value(counts, run.unit)

@@ -46,7 +46,7 @@ from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.tasks import one_task, with_tasks
-from obygaze_models.runner.answer import intervals_are_of, sentence_of
+from obygaze_models.runner.answer import intervals_hold_for, sentence_of
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
@@ -316,9 +316,9 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
     models = run.models
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
     note = f"The metrics and the out-of-fold scores are those of the same recipe on {held_out}"
-    of_intervals = intervals_are_of(run, models)
+    of_intervals = intervals_hold_for(run, models)
     if of_intervals:
-        note += f"; intervals are {100 * CONFIDENCE:g} % ones, over {run.units}, of {of_intervals}"
+        note += f"; {100 * CONFIDENCE:g} % intervals over {run.units} hold for {of_intervals}"
     yield f"{note}."
     words = inputs.protocol.tasks.get(task, Task()).in_words(task)
     if words:

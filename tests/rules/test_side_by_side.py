@@ -53,12 +53,10 @@ from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
 SENTENCE = re.compile(
-    r"ranks? clips \(([^)]*)\) (?:with|better than guessing:) AP (\S+?)(?: \[[^]]*\])?"
-    r"(?:; guessing without video has (\S+?) \([a-z_]+\))?"
+    r"ranks? clips \(([^)]*)\) (?:with|better than guessing, p [^:]*:) AP (\S+?)"
+    r"(?: \[[^]]*\])?(?:; guessing without video has (\S+?) \([^)]*\))?"
     r"(?:; higher in (\d+) of (\d+) films(?: that have clips of both classes)?"
-    r"(?: \(equal in (\d+)\))?"
-    r"(?:, which are too few to tell \(5 are needed\)"
-    r"|, p (?:= )?<?[.\d]+(?: among \d+ comparisons)?)?)?\.$"
+    r"(?: \(equal in (\d+)\))?(?:, too few films for a p \(5 are needed\))?)?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 

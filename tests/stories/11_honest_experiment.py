@@ -174,7 +174,7 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
     # The intervals are no wider than 12 films make them: most do not hold all values.
     assert np.median([row["auc_high"] - row["auc_low"] for row in results]) < 0.4
     assert run.text.count("ranks clips (EN_S)") == 6
-    assert "more results are in the tables of the report." in run.text
+    assert "The tables of the report also have " in run.text
 
 
 def clips_of_unequal_films() -> list[Row]:

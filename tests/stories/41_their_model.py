@@ -131,7 +131,7 @@ def test_a_report_and_a_comparison_with_my_own_model_follow(
     lab("report tested mine")
     page = lab.read("runs/tested/reports.html")
     assert "How well does theirs rank clips that it was not trained on?" in page
-    assert "theirs was trained for the task EN_S: S, against EN." in page
+    assert "theirs was trained for the task EN_S (S, against EN)." in page
     answer = lab("compare tested mine -o compared.csv")
     of_run = {
         row["run"]: row

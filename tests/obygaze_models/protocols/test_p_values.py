@@ -18,7 +18,7 @@ ONE_CELL = (
     "report.concepts=false",
 )
 ONE_SPLIT = ("splits.kind=fixed", "splits.column=part", 'splits.test=["0"]')
-OTHER_FILMS = "of the same experiment with other films on both sides"
+OTHER_FILMS = "hold for the same experiment on other films"
 
 
 def test_one_run_is_treated_as_several_runs_on_its_test_set(tmp_path: Path) -> None:

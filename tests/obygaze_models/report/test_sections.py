@@ -367,8 +367,8 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
     first, second = (cell.ap_of(film) for film in films)
     assert rows_of(table) == [
         [
-            "mlp (x), HN_S → ENHN_S, on clips of which some trained or chose (leaked), 5 of 24"
-            " leaked"
+            "mlp (x), HN_S → ENHN_S, on test clips of which some were used in training or selection"
+            " (leaked), 5 of 24 leaked"
         ],
         ["As Good as It Gets", films[0], f"{first:.2f} (.25)"[1:], ".55 (.09)"],
         ["Pulp Fiction", films[1], f"{second:.2f} (.25)"[1:], ".29 (.09)"],

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
 from support.run_tables import MANIFEST, STORE, table_of
 
-from obygaze_models.evaluation.tables import RunRow
+from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import text
@@ -33,7 +34,11 @@ REVERSED = "0011"  # (1/3 + 2/4) / 2 = .42
 BETTER_THAN_GUESSING = (
     "On films it has not seen, ridge ranks clips (EN_S) better than guessing"
 )
-VALUES = "AP .90 [.63, .98]; guessing without video has .75 (neighbour); higher in 10 of 12 films"
+GUESSING = (
+    "guessing without video has .75 (neighbour: the classes of the nearest training clips in the"
+    " same film)"
+)
+VALUES = f"AP .90 [.63, .98]; {GUESSING}; higher in 10 of 12 films"
 # 10 films that are perfect, and two reversed: .90.
 GOOD = (*[PERFECT] * 10, REVERSED, REVERSED)
 GUESS = (SOME,) * 12
@@ -137,8 +142,8 @@ def limits(run: Run) -> dict[str, str]:
         (
             {"seen": "clip", "leaked": True},
             "leaked",
-            "On clips of which some trained or chose (leaked), ridge ranks clips",
-            "test clips trained or chose (leaked)",
+            "On test clips of which some were used in training or selection (leaked), ridge ranks",
+            "some test clips were used in training or selection (leaked)",
         ),
         (
             {"group": "", "movie_id": ""},
@@ -158,7 +163,7 @@ def test_what_has_no_interval_says_why_and_is_not_better(
     assert answer(run).startswith(where)
     assert why in limits(run)["no interval"]
     assert verdict(row) == ("leaked" if basis == "leaked" else "–")
-    assert "guessing without video has .75 (neighbour)." in answer(run)
+    assert answer(run).endswith(f"{GUESSING}.")
 
 
 def test_a_guess_that_leaked_is_no_measure_of_a_model(tmp_path: Path) -> None:
@@ -170,7 +175,7 @@ def test_a_guess_that_leaked_is_no_measure_of_a_model(tmp_path: Path) -> None:
         tests = [*cell("ridge", (REVERSED,) * 12), *guess]
         run = run_of(tmp_path / seen, tests, [row])
         assert ("higher in" in answer(run)) == is_measure
-        assert "guessing without video has .75 (neighbour)" in answer(run)
+        assert GUESSING in answer(run)
 
 
 def question(first: str, second: str, **names: str) -> str:
@@ -211,16 +216,16 @@ def test_a_verdict_is_that_of_p(value: float, p: float, expected: str) -> None:
     [
         (
             difference(0.1, 0.3, 0.025),
-            f"{BETTER_THAN_GUESSING}: {VALUES}, p = .025.",
+            f"{BETTER_THAN_GUESSING}, p = .025: {VALUES}.",
         ),
         (
             difference(-0.1, 0.3, 0.4, comparisons=4),
             "On films it has not seen, ridge is not shown to rank clips (EN_S) better than"
-            f" guessing: {VALUES}, p = .400 among 4 comparisons.",
+            f" guessing, p = .400 (corrected for 4 comparisons): {VALUES}.",
         ),
         (
             difference(0.1, 0.3, 0.0001),
-            f"{BETTER_THAN_GUESSING}: {VALUES}, p <.001.",
+            f"{BETTER_THAN_GUESSING}, p <.001: {VALUES}.",
         ),
     ],
 )
@@ -234,12 +239,17 @@ def test_the_sentence_of_a_model_says_first_what_is_shown(
 def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(
     tmp_path: Path,
 ) -> None:
-    """Of 12 films that trained each other's models: t * sqrt(22 / 10 / 12)."""
+    """Of 12 films that trained each other's models: t * s * sqrt(22 / 10 / 12).
+
+    The guess orders clips, so that the difference is that of AP: .25 in 10 films, and -1/3 in two.
+    """
     tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
     run = run_of(tmp_path, tests, [difference(-0.1, 0.3, 0.4)])
+    spread = stdev([0.25] * 10 + [-1 / 3] * 2)
+    needed = f"{1.7959 * spread * math.sqrt(22 / 10 / 12):.3f}".removeprefix("0")
     assert limits(run)["power"] == (
-        "With 12 films, only a difference .8 times as large as its spread over films can be shown"
-        " (.9 between two models): this run cannot tell a smaller one from chance."
+        f"With 12 films that vary as these do, the mean difference of AP from guessing must be at"
+        f" least about {needed} for ridge (it is .100) to be shown; a smaller one may be chance."
     )
     shown = run_of(tmp_path / "shown", tests, [difference(0.1, 0.3, 0.01)])
     assert "power" not in limits(shown)
@@ -249,8 +259,8 @@ def test_fewer_than_five_films_cannot_tell(tmp_path: Path) -> None:
     tests = [*cell("ridge", GOOD[:4]), *cell("neighbour", GUESS[:4])]
     run = run_of(tmp_path, tests, [difference(math.nan, math.nan, math.nan)])
     assert answers(run) == [
-        "On films it has not seen, ridge ranks clips (EN_S) with AP 1.00; guessing without video"
-        " has .75 (neighbour); higher in 4 of 4 films, which are too few to tell (5 are needed)."
+        f"On films it has not seen, ridge ranks clips (EN_S) with AP 1.00; {GUESSING}; higher in"
+        " 4 of 4 films, too few films for a p (5 are needed)."
     ]
 
 
@@ -282,15 +292,47 @@ def test_each_store_has_a_sentence_in_the_order_typed(
     run = run_of(tmp_path, on_stores(*stores), rows, stores=about)
     first, second, of_two, *_ = answers(run)
     sentences = {
-        "a": "On films it has not seen, ridge (a) ranks clips (EN_S) better than guessing: AP .90;",
+        "a": "On films it has not seen, ridge (a) ranks clips (EN_S) better than guessing, p =",
         "b": "On films it has not seen, ridge (b) is not shown to rank clips (EN_S) better than",
     }
     assert first.startswith(sentences[stores[0]])
     assert second.startswith(sentences[stores[1]])
     assert of_two.startswith(
-        "ridge (a) is better than ridge (b): ridge (a) minus ridge (b) (EN_S) is AP .10 [.20, .60]"
+        "ridge (a) is better than ridge (b), p = .002: ridge (a) minus ridge (b) (EN_S) is AP .10"
     )
-    assert of_two.endswith("higher in 10 of 12 films (equal in 2), p = .002.")
+    assert of_two.endswith("higher in 10 of 12 films (equal in 2).")
+    # A baseline is explained where it is named first.
+    assert "(neighbour: the classes" in first
+    assert "(neighbour)" in second
+
+
+@pytest.mark.parametrize(
+    ("low", "n_films", "words"),
+    [
+        (0.1, 12, "ranks clips (EN_S) better than guessing, by the interval"),
+        (-0.1, 12, "is not shown to rank clips (EN_S) better than guessing, by the"),
+        (0.1, 4, "ranks clips (EN_S) with AP 1.00"),
+    ],
+)
+def test_the_store_that_training_films_choose_is_better_by_its_interval(
+    tmp_path: Path, low: float, n_films: int, words: str
+) -> None:
+    """It has no p, so that nobody read whether it is better."""
+    tests = cell("neighbour", GUESS[:n_films])
+    for store in ("s", CHOSEN):
+        tests += cell("ridge", GOOD[:n_films], store=store)
+    row = difference(low, 0.3, math.nan, store=CHOSEN)
+    _, of_chosen, *_ = answers(run_of(tmp_path, tests, [row]))
+    assert f"ridge (store chosen on training films) {words}" in of_chosen
+    assert f"the difference is .10 [{low:.2f}, .30]".replace("0.", ".") in of_chosen
+
+
+def test_results_that_a_run_does_not_ask_about_are_named(tmp_path: Path) -> None:
+    tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
+    run = run_of(tmp_path, tests, [], question("ridge", "neighbour"))
+    assert answers(run)[1] == (
+        "Results without a p, because report.questions does not ask about them: mlp in EN_S."
+    )
 
 
 def test_at_most_six_models_have_a_sentence(tmp_path: Path) -> None:
@@ -298,7 +340,9 @@ def test_at_most_six_models_have_a_sentence(tmp_path: Path) -> None:
     run = run_of(tmp_path, on_stores(*stores), stores=dict.fromkeys(stores, STORE))
     found = answers(run)
     assert sum("ranks clips" in text for text in found) == 6
-    assert found[6:] == ["2 more results are in the tables of the report."]
+    assert found[6:] == [
+        "The tables of the report also have ridge (g) in EN_S, ridge (h) in EN_S."
+    ]
 
 
 def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
@@ -306,13 +350,13 @@ def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     row = difference(0.1, 0.2, 0.01, against_model="mlp", against_store="s")
     run = run_of(tmp_path, tests, [*ends(), row], question("ridge", "mlp"))
     assert answers(run)[0] == (
-        "ridge is better than mlp: ridge minus mlp (EN_S) is AP .10 [.10, .20]; higher in 10 of 12"
-        " films, p = .010."
+        "ridge is better than mlp, p = .010: ridge minus mlp (EN_S) is AP .10 [.10, .20]; higher in"
+        " 10 of 12 films."
     )
     # In the order of the question, and the better one first.
     run = run_of(tmp_path / "x", tests, [*ends(), row], question("mlp", "ridge"))
     assert answers(run)[0].startswith(
-        "ridge is better than mlp: ridge minus mlp (EN_S)"
+        "ridge is better than mlp, p = .010: ridge minus mlp (EN_S)"
     )
 
 
@@ -363,7 +407,7 @@ def test_few_films_are_those_of_the_metric_that_is_compared(
     tests = cell("ridge", [*["1111"] * 9, *[SOME] * 3])
     run = run_of(tmp_path, tests, ends(), f"report.primary={primary}")
     said = limits(run).get("few films", "")
-    assert ("In 1 of 1 cells 3 of 12 films have a value;" in said) == is_warned
+    assert ("3 of 12 films have a value;" in said) == is_warned
     assert bool(said) == is_warned
 
 
@@ -379,7 +423,10 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
         fits=[fit({"fold 3": "no clip is left to train on"})],
     )
     found = limits(run)
-    assert "All 48 test clips of EN_S (s) are of films" in found["films on both sides"]
+    assert (
+        "All 48 test clips of EN_S (s) are from films that also train"
+        in found["films on both sides"]
+    )
     assert "the column part divides films" in found["films on both sides"]
     assert found["skipped folds"] == (
         "1 fold left out: no clip is left to train on (fold 3)."
@@ -417,12 +464,14 @@ def test_the_best_of_several_stores_is_said_to_be_picked(tmp_path: Path) -> None
     about = dict.fromkeys("ab", STORE)
     run = run_of(tmp_path, on_stores("b", "a"), stores=about)
     assert limits(run)["picked"] == (
-        "ridge (a) has AP .90, the highest of 2: the best of several, picked on the same test"
-        " films, is too high; --set fit.choose_store=true adds results in which training films"
+        "ridge (a) has AP .90, the highest of 2 in EN_S: the best of several, picked on the same"
+        " test films, is too high; --set fit.choose_store=true adds results in which training films"
         " choose the store."
     )
     one = run_of(tmp_path / "one", cell("ridge", GOOD))
-    assert "picked" not in limits(one)
+    leaked = [*cell("ridge", GOOD), *cell("mlp", GOOD, seen="clip", leaked=True)]
+    for run in (one, run_of(tmp_path / "leaked", leaked)):
+        assert "picked" not in limits(run)
     # A model that nobody asked about, and that is better than the one of the question.
     tests = [*cell("ridge", GUESS), *cell("mlp", GOOD)]
     run = run_of(tmp_path / "mlp", tests, [], question("ridge", "neighbour"))
@@ -444,6 +493,10 @@ def test_a_metric_that_was_asked_for_has_a_column(tmp_path: Path) -> None:
     row = lines[place + 1].split()
     assert row[:2] == ["EN_S", "ridge"]
     assert row[-4:] == [".83", "–", "48", "24"]
+    # The metric of the sentences stands before the primary one.
+    of_decisions = run_of(tmp_path / "f1", tests, [], "report.primary=f1_weighted")
+    lines = text.result_text(of_decisions).splitlines()
+    assert any(line.split()[2:5] == ["AP", "F1", "weighted"] for line in lines)
 
 
 def test_all_that_protects_a_number_is_shown_and_three_other_lines(
