@@ -175,7 +175,7 @@ def test_the_run_says_what_its_interval_is_of_and_what_to_cite(here: Path) -> No
     run = run_on(here)
     text = result_text(run)
     assert "AP is computed over all test clips together; in brackets" in text
-    assert "of the same model with other films of its training" in text
+    assert "hold for further clips of other films that trained this model" in text
     (note,) = run.protocol["report"]["notes"]
     assert note == (
         "The features that trained theirs: licence CC-BY-NC-4.0; to cite: Their paper."
