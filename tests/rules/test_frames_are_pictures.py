@@ -25,6 +25,7 @@ from support.counted_films import (
     make_film,
     write_clips,
 )
+from support.seeds import amount
 from support.videos import read_numbers, write_video
 
 from obygaze_features.core.errors import Mismatch
@@ -79,14 +80,7 @@ def check_pictures(folder: Path, films: Sequence[CountedFilm]) -> None:
 
 
 def test_a_clip_has_the_pictures_that_its_table_counts(tmp_path: Path) -> None:
-    check_pictures(tmp_path, FEW_FILMS)
-
-
-@pytest.mark.check("88 films of 8 rates in 6 containers, 1,056 clips")
-def test_every_rate_in_every_container(tmp_path: Path) -> None:
-    films = [*all_films()]
-    assert len(films) == 88
-    check_pictures(tmp_path, films)
+    check_pictures(tmp_path, amount(FEW_FILMS, [*all_films()]))
 
 
 def written(path: Path, **columns: object) -> Path:
@@ -95,16 +89,6 @@ def written(path: Path, **columns: object) -> Path:
     with path.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([cells.keys(), cells.values()])
     return path
-
-
-def test_before_link_frames_are_at_their_rate_and_no_film_is_read(
-    tmp_path: Path,
-) -> None:
-    path = written(tmp_path / "t.csv", start_frame=25, end_frame=49, framerate=25)
-    call_obygaze("manifest", "import", path, cwd=tmp_path).ok()
-    (clip,) = read_manifest(tmp_path / "manifests" / "t.toml")
-    assert (clip.start_s, clip.end_s) == (1.0, 2.0)
-    assert not (tmp_path / "indexes").exists()
 
 
 @pytest.mark.parametrize(
@@ -133,35 +117,15 @@ def test_what_the_film_contradicts_is_refused_with_both_values(
     assert (tmp_path / "manifests" / "t.csv").read_bytes() == before
 
 
-# In the file, and from the first frame on, rounded.
-@pytest.mark.parametrize("times", [(2.52, 3.52), (1.003, 2.003)])
-def test_a_late_film_may_have_both_its_frames_and_their_times(
-    times: tuple[float, float], tmp_path: Path
-) -> None:
+def test_a_late_film_may_have_both_its_frames_and_their_times(tmp_path: Path) -> None:
+    """The times count from the first frame, and are rounded."""
     frames = {"start_frame": 25, "end_frame": 49, "framerate": 25}
     folder = workspace_of(tmp_path, [LATE])
-    path = written(folder / "t.csv", **frames, start_s=times[0], end_s=times[1])
+    path = written(folder / "t.csv", **frames, start_s=1.003, end_s=2.003)
     call_obygaze("manifest", "import", path, cwd=folder).ok()
     call_obygaze("manifest", "link", "t", "films", cwd=folder).ok()
     (clip,) = read_manifest(folder / "manifests" / "t.toml")
     assert (clip.start_s, clip.end_s) == (2.52, 3.52)
-
-
-def test_another_copy_of_the_film_has_the_same_frames_at_its_own_times(
-    tmp_path: Path,
-) -> None:
-    early = CountedFilm("25", "mkv")
-    folder = workspace_of(tmp_path, [LATE])
-    copies = folder / "copies"
-    copies.mkdir()
-    make_film(early, copies).rename(copies / f"{LATE.name}.mkv")
-    call_obygaze("manifest", "import", "clips.csv", cwd=folder).ok()
-    expected = [[*range(first, last + 1)] for first, last in CLIPS]
-    for films, begins_s in (("films", float(LATE_S)), ("copies", 0.0)):
-        call_obygaze("manifest", "link", "clips", films, cwd=folder).ok()
-        first = read_manifest(folder / "manifests" / "clips.toml").clips[0]
-        assert first.start_s == pytest.approx(begins_s, abs=0.001)
-        assert [*numbers_of_clips(folder).values()] == expected
 
 
 def test_a_film_of_which_a_table_states_two_rates_is_refused(tmp_path: Path) -> None:
@@ -272,21 +236,6 @@ def test_marks_that_the_linked_film_contradicts_are_refused(tmp_path: Path) -> N
     refused = call_obygaze(*words, cwd=folder)
     assert refused.code == 1
     assert "counted at 25 frames per second, and its marks at 23.976" in refused.stderr
-
-
-def test_segments_of_mobygaze_are_at_their_frames(tmp_path: Path) -> None:
-    folder = workspace_of(tmp_path, [LATE])
-    header = (
-        ";clip_index;movie_id;annotator;label;concepts;comment;start_frame;end_frame;"
-        "imdb_key;movie_title;framerate;subtitle;start_clip;end_clip"
-    )
-    row = f"0;id_0;1;annotator1;Sure;['Look'];[];25;49;{LATE.name};A;25.0;;0;0"
-    written_lines(folder / "moby.csv", header, row)
-    words = ("manifest", "import", "moby.csv", "--as", "mobygaze", "-o", "moby")
-    call_obygaze(*words, cwd=folder).ok()
-    call_obygaze("manifest", "link", "moby", "films", cwd=folder).ok()
-    (segment,) = read_manifest(folder / "manifests" / "moby.toml")
-    assert (segment.start_s, segment.end_s) == (2.52, 3.52)
 
 
 def telecine_ms() -> list[int]:

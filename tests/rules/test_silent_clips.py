@@ -42,7 +42,7 @@ def words_of(folder: Path, name: str, n_words: dict[str, int]) -> Path:
     return path
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=NO_FIXTURES)
+@settings(max_examples=4, deadline=None, suppress_health_check=NO_FIXTURES)
 @given(st.lists(st.integers(0, 2), min_size=6, max_size=9))
 def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
     tmp_path_factory: pytest.TempPathFactory, numbers: list[int]
@@ -76,7 +76,7 @@ def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
             audit_eat(whole, x=x, y=silent, text=texts)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=NO_FIXTURES)
+@settings(max_examples=4, deadline=None, suppress_health_check=NO_FIXTURES)
 @given(st.lists(st.booleans(), min_size=6, max_size=9))
 def test_vectors_of_zeros_are_like_nothing(
     tmp_path_factory: pytest.TempPathFactory, have_sound: list[bool]

@@ -21,7 +21,6 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
 )
 from obygaze_features.extraction.subtitles import words_of_clips
-from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 pytest.importorskip("av")
@@ -57,16 +56,9 @@ ASS = (
 LINE = "Dialogue: 0,0:00:01.00,0:00:02.00,Big,,0,0,0,,"
 CASES = {
     # Encodings.
-    "utf-8": Case("m.srt", srt(f"{ONE}où êtes-vous"), ("où êtes-vous", "", "")),
     "utf-16": Case("m.srt", srt(f"{ONE}né", encoding="utf-16"), ("né", "", "")),
     "windows-1252": Case(
         "m.srt", srt(f"{ONE}où es-tu allé", encoding="cp1252"), ("où es-tu allé", "", "")
-    ),
-    "greek": Case(
-        "m.srt",
-        srt(f"{ONE}hello", f"{TWO}πού είσαι", encoding="iso8859-7"),
-        refused="not UTF-8",
-        line=7,
     ),
     "carriage returns": Case(
         "m.srt", srt(f"{ONE}yes", f"{TWO}no", ends="\r\n"), ("yes", "no", "")
@@ -85,26 +77,15 @@ CASES = {
         f"{ONE[2:]}born in\n1984\n{TWO[2:]}and now\n".encode(),
         ("born in 1984", "and now", ""),
     ),
-    "a line before the first number": Case(
-        "m.srt", srt("by nobody", f"{ONE}a", f"{TWO}b"), ("a", "b", "")
-    ),
     "no empty line": Case("m.srt", f"{ONE}a\n{TWO}b\n".encode(), ("a", "b", "")),
     "an empty line in a cue": Case(
         "m.srt", srt(f"{ONE}one\n\n 1 two", f"{TWO}b"), ("one 1 two", "b", "")
-    ),
-    "no digits of hours": Case(
-        "m.srt", srt("00:06,000 --> 00:07,000\nx"), refused="expected times", line=1
     ),
     "an end before the start": Case(
         "m.srt",
         srt(f"{ONE}a", "2\n00:00:07,000 --> 00:00:06,000\nb"),
         refused="ends before it begins",
         line=6,
-    ),
-    "positions": Case(
-        "m.srt",
-        srt("1\n00:00:01,000 --> 00:00:02,000  X1:10 X2:20 Y1:5 Y2:8\n{\\an8}up"),
-        ("up", "", ""),
     ),
     "seconds of one digit": Case(
         "m.srt", srt("1\n0:00:6,5 --> 0:00:7.25\nhm"), ("", "hm", "")
@@ -117,11 +98,6 @@ CASES = {
     "edges do not overlap": Case(
         "m.srt", srt("1\n00:00:05,000 --> 00:00:10,000\nmiddle"), ("", "middle", "")
     ),
-    "out of order": Case(
-        "m.srt", srt("7\n00:00:03,000 --> 00:00:04,000\nlater", f"{ONE}first"),
-        ("first later", "", ""),
-    ),
-    "music": Case("m.srt", srt(f"{ONE}♪ la la ♪", f"{TWO}♫"), ("la la", "", "")),
     "marks without width": Case(
         "m.srt",
         srt(f"{ONE}\u200efa\u00adther", f"{TWO}می\u200cروم"),
@@ -149,11 +125,6 @@ CASES = {
         f"{LINE}{{\\p1}}m 0 0 l 100 0{{\\p0}}\n".encode(),
         ("Well, yes no", "", ""),
     ),
-    "ass of other columns": Case(
-        "m.ass",
-        b"[Events]\nFormat: Start, End, Text\nDialogue: 0:00:06.00,0:00:07.00,a, b\n",
-        ("", "a, b", ""),
-    ),
     "ass without columns": Case(
         "m.ass", f"[Events]\n{LINE}x\n".encode(), refused="columns Start, End", line=2
     ),
@@ -167,12 +138,6 @@ CASES = {
     ),
     "carriage returns alone": Case(
         "m.srt", srt(f"{ONE}yes", f"{TWO}no", ends="\r"), refused="expected times", line=1
-    ),
-    "two carriage returns": Case(
-        "m.srt", srt(f"{ONE}yes", f"{TWO}no", ends="\r\r\n"), ("yes", "no", "")
-    ),
-    "an empty line after each line": Case(
-        "m.srt", srt(f"{ONE}yes, 2", f"{TWO}no").replace(b"\n", b"\n\n"), ("yes, 2", "no", "")
     ),
     "a NUL character": Case(
         "m.srt", srt(f"{ONE}a", f"{TWO}b\0c"), refused="line 7 has a NUL character"
@@ -199,24 +164,11 @@ CASES = {
         refused="the file has no cues",
     ),
     # What WebVTT and SubStation Alpha have beside words.
-    "vtt with regions": Case(
-        "m.vtt",
-        f"{VTT}REGION\nid:bill\nwidth:40%\n\nSTYLE\n::cue(b) {{}}\n\nNOTE a\nb\n\n1\n"
-        "00:01.000 --> 00:02.000 region:bill\n<b>Hi</b>\n\nNOTE c\n\n2\n"
-        "00:06.000 --> 00:07.000\n<ruby>漢<rt>kan</rt></ruby> <lang en>x</lang>&lrm;\n".encode(),
-        ("Hi", "漢kan x", ""),
-    ),
     "vtt whose cues begin with a blank": Case(
         "m.vtt",
         f"{VTT}00:01.000 --> 00:02.000 align:start\n \nso<00:01.200><c> today</c>\n\n"
         "00:06.000 --> 00:07.000\nso today\n \n".encode(),
         ("so today", "so today", ""),
-    ),
-    "a shape between words": Case(
-        "m.ass",
-        f"{ASS}{LINE}{{\\pos(1,2)}}one{{\\an7\\p4}}m 0 0 l 9 9{{\\p0\\b1}}two\\htwo\n"
-        f"{LINE}{{\\p1}}m 1 1 b 2 2\n".encode(),
-        ("one two two", "", ""),
     ),
 }  # fmt: skip
 
@@ -244,7 +196,6 @@ def test_the_words_of_each_clip_are_those_by_hand(name: str, tmp_path: Path) -> 
     [
         ("m,5,10", ""),
         (",,", ""),
-        ("m,0:00:05,0:00:10", ""),
         ("m,0:01:05,0:01:10", "'m-1' is 5 s to 10 s and 65 s to 70 s"),
         ("n,5,10", "'m-1' is of the film 'm' and of 'n'"),
         ("m,6,11", "'m-1' is 5 s to 10 s and 6 s to 11 s"),
@@ -350,27 +301,14 @@ def test_drawn_cues_say_the_same_in_every_format(
     assert [sorted(texts[clip.clip_id].split()) for clip in CLIPS] == expected
 
 
-@pytest.mark.parametrize(
-    "time",
-    [
-        "9" * 5000,
-        "1e999",
-        "9" * 400 + ":00:00",
-        "0:00:01." + "1" * 5000,
-    ],
-)
+@pytest.mark.parametrize("time", ["9" * 5000, "1e999", "0:00:01." + "1" * 5000])
 def test_a_time_with_more_digits_than_a_number_is_refused(
     time: str, tmp_path: Path
 ) -> None:
     table = tmp_path / "cues.csv"
-    table.write_text(f"movie_id,start_s,end_s,text\nlake,0,{time},Tea\n", "utf-8")
-    clip = Clip("lake-1", "lake", start_s=0.0, end_s=1.0)
-    manifest = Manifest("films", Header(dataset="films"), [clip])
+    table.write_text(f"movie_id,start_s,end_s,text\nm,0,{time},Tea\n", "utf-8")
     with pytest.raises(FixInput, match="cues cannot be read"):
-        words_of_clips(manifest, str(table))
-    table.write_text(f"clip_id,movie_id,start_s,end_s\na,lake,0,{time}\n", "utf-8")
-    with pytest.raises(FixInput, match="table cannot be imported"):
-        csv_table.read(table, name="films")
+        words_of_clips(FILM, str(table))
 
 
 @pytest.mark.timeout(60)

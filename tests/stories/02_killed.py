@@ -53,9 +53,7 @@ def test_a_kill_loses_at_most_the_block_at_work(ws: Workspace) -> None:
     assert clips_begun(ws) == before
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [("SIGINT", 130), ("SIGTERM", 75), ("SIGHUP", 75)]
-)
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGHUP", 75)])
 def test_a_signal_ends_the_run_and_says_what_is_kept(
     ws: Workspace, name: str, code: int
 ) -> None:

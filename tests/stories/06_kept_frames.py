@@ -68,15 +68,6 @@ def test_features_of_pictures_are_those_of_films_to_the_last_bit(
         assert of_pictures.tobytes() == of_films.tobytes(), array
 
 
-def test_other_pictures_than_those_that_were_kept_need_the_films(
-    ws: Workspace,
-) -> None:
-    keep_pictures(ws)
-    smaller = "extract run films -b blocks.py:small_blocks --workers 1"
-    assert "nothing to extract" in ws(smaller, code=1).text
-    assert not ws.path("stores/films.small-blocks").exists()
-
-
 def test_kept_pictures_leave_the_workspace_by_no_command(ws: Workspace) -> None:
     keep_pictures(ws)
     for line in (f"store push {KEPT} given", f"store export {KEPT} given.npz"):

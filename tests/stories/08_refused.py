@@ -95,13 +95,6 @@ def test_other_clips_are_named_and_change_nothing(ws: Workspace) -> None:
     ws.path("elsewhere").rename(ws.path("videos"))
     import_again(ws, moved_rows())
     assert f"{MOVED}: start_s was 2, is 2.5" in ws(RUN, code=5).text
-    # The clip ids stay; the films are exchanged.
-    rows = rows_of_clips(FIRST, SECOND, per_film=CLIPS_A_FILM)
-    for row in rows:
-        row["movie_id"] = {FIRST: SECOND, SECOND: FIRST}[row["movie_id"]]
-    import_again(ws, rows)
-    assert "the film was lake, is night" in ws(RUN, code=5).text
-
     import_again(ws, rows_of_clips(FIRST, SECOND, per_film=CLIPS_A_FILM))
     replace_film(ws)
     refused = ws(RUN, code=5).text
@@ -110,14 +103,6 @@ def test_other_clips_are_named_and_change_nothing(ws: Workspace) -> None:
         assert f"{FIRST}-00{number}: the video" in refused
     assert SECOND not in refused
     assert ws.bytes_of(STORE) == before
-
-
-def test_kept_pictures_of_other_times_are_refused(ws: Workspace) -> None:
-    begin(ws)
-    ws("extract run films -b frames:descriptors --workers 1")
-    import_again(ws, moved_rows())
-    refused = ws(RUN, code=5).text
-    assert f"{MOVED}: start_s was 2, is 2.5" in refused
 
 
 def test_a_frame_that_does_not_exist_is_not_computed(ws: Workspace) -> None:

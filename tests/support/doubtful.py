@@ -1,15 +1,12 @@
 """Damage films at random, and count the pictures that are right, marked and wrong.
 
-`python -m support.doubtful --seed 1 --films 200` (from the folder of tests) prints the counts. A
-picture is right if it is, to the pixel, the one that the whole film shows at its time. A wrong one
-is listed with what FFmpeg and the container say of its file: nobody can find what neither says.
+A picture is right if it is, to the pixel, the one that the whole film shows at its time. A wrong
+one is listed with what FFmpeg and the container say of its file: nobody can find what neither says.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -53,46 +50,26 @@ _LEFT_OUT = ("obu", "ivf")
 _WITHOUT_TIMES = ("h264", "hevc", "m2v", "mjpeg", "mxf", "mpg", "vob")
 
 
-@dataclass(frozen=True)
-class Kinds:
-    """The codecs and rates of films to draw."""
-
-    codecs: tuple[str, ...] = tuple(CODECS)
-    rates: tuple[str, ...] = tuple(RATES)
-
-
 @dataclass
 class Counts:
-    """What became of the pictures of some films; `wrong` has a line for each film with wrong ones.
-
-    `n_reported` are the wrong pictures of films of which FFmpeg or the container says something.
-    """
+    """What became of the pictures of some films; `wrong` has a line for each film with any."""
 
     n_films: int = 0
     n_right: int = 0
     n_marked: int = 0
-    n_wrong: int = 0
-    n_reported: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        refused = ", ".join(f"{reason} {n}" for reason, n in self.refused.items())
-        return (
-            f"{self.n_films} films: {self.n_right} right, {self.n_marked} marked,"
-            f" {self.n_wrong} wrong ({self.n_reported} reported); refused: {refused or 'none'}"
-        )
 
-
-def draw_films(n_films: int, seed: int, kinds: Kinds) -> Iterator[tuple[Case, str]]:
+def draw_films(n_films: int, seed: int) -> Iterator[tuple[Case, str]]:
     """Yield films and how each is changed."""
     draw = random.Random(seed)
     films = [
         Case(codec, group, container, rate, "whole", "none")
-        for codec in kinds.codecs
+        for codec in CODECS
         for group, container, rate in product(
-            CODECS[codec][1], CONTAINERS[codec], kinds.rates
+            CODECS[codec][1], CONTAINERS[codec], RATES
         )
         if container not in _LEFT_OUT
     ]
@@ -314,21 +291,17 @@ def judge(whole: Whole, path: Path, how: str, counts: Counts, at_a_time: int) ->
         counts.marked.append(f"{path.stem}: marked {marked}")
     if wrong:
         said = what_is_said(path)
-        counts.n_wrong += len(wrong)
-        counts.n_reported += len(wrong) if said else 0
         counts.wrong.append(f"{path.stem}: wrong {wrong}; {said or 'nothing is said'}")
 
 
-def count_pictures(
-    n_films: int, seed: int, folder: Path, kinds: Kinds
-) -> tuple[Counts, Counts]:
+def count_pictures(n_films: int, seed: int, folder: Path) -> tuple[Counts, Counts]:
     """Return the counts of intact films, and of damaged ones."""
     import av
 
     intact = Counts()
     damaged = Counts()
     wholes: dict[Case, Whole | None] = {}
-    for number, (case, how) in enumerate(draw_films(n_films, seed, kinds)):
+    for number, (case, how) in enumerate(draw_films(n_films, seed)):
         if case not in wholes:
             wholes[case] = whole_film(case, folder)
         whole = wholes[case]
@@ -345,24 +318,3 @@ def count_pictures(
         judge(whole, target, how, counts, (1, 14, N_PICTURES)[number % 3])
         target.unlink(missing_ok=True)
     return intact, damaged
-
-
-def main() -> None:
-    """Make the films and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--films", type=int, default=200)
-    parser.add_argument("--codec", action="append", choices=list(CODECS))
-    parser.add_argument("--rate", action="append", choices=list(RATES))
-    chosen = parser.parse_args()
-    kinds = Kinds(tuple(chosen.codec or CODECS), tuple(chosen.rate or RATES))
-    with tempfile.TemporaryDirectory() as name:
-        intact, damaged = count_pictures(chosen.films, chosen.seed, Path(name), kinds)
-    for title, counts in (("intact", intact), ("damaged", damaged)):
-        print(f"{title:8} {counts}")
-        for line in counts.wrong + (counts.marked if title == "intact" else []):
-            print(f"    {line}")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.console import Progress
 from obygaze_features.extraction.extracting import extract
 from obygaze_features.extraction.results import Extraction
 from obygaze_features.manifest.model import Manifest
@@ -17,34 +15,6 @@ from support.written_stores import lasting_bytes
 N_CLIPS = 36
 # Not a video, an empty file; the third names no video.
 BROKEN, EMPTY, WITHOUT = 5, 6, 9
-
-
-class CountedBar(Progress):
-    """A progress bar that counts."""
-
-    def __init__(self) -> None:
-        self.labels: list[str] = []
-        self.remarks: list[str] = []
-        self.total = 0
-        self.done = 0
-
-    @contextmanager
-    def of(self, label: str, total: int) -> Iterator[CountedBar]:
-        """Return this bar in place of one on a terminal."""
-        self.labels.append(label)
-        yield self
-
-    def expect(self, total: int, unit: str = "clips") -> None:
-        """Note the number of clips."""
-        self.total = total
-
-    def advance(self, amount: int = 1) -> None:
-        """Count clips."""
-        self.done += amount
-
-    def remark(self, text: str) -> None:
-        """Note a remark."""
-        self.remarks.append(text)
 
 
 def films_with_failures(folder: Path, n_clips: int = N_CLIPS) -> Manifest:

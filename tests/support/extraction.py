@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,11 @@ def keep_manifest(manifest: Manifest, workspace: Path) -> None:
     write_manifest(manifest, workspace / "manifests" / "films.toml", force=True)
 
 
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 20.00 GiB"
+
+
 class CountingBackbone:
-    """A backbone in NumPy as one of a GPU; it notes how it was used, and fails as told."""
+    """A backbone in NumPy as one of a GPU, which has memory for a number of clips only."""
 
     takes_mask = False
 
@@ -55,40 +58,33 @@ class CountingBackbone:
         *,
         most: int = 10**9,
         most_waiting: int = 10**9,
-        odd_rows: Sequence[int] = (),
-        error: str = "CUDA out of memory. Tried to allocate 20.00 GiB",
     ) -> None:
         self.card, self.geometry, self.arrays = inner.card, inner.geometry, inner.arrays
         self.activation_bytes = inner.activation_bytes
         self.resize = inner.resize
         self.view = inner.view
         self.placement = Placement("cuda")
-        self.inner, self.most, self.odd_rows = inner, most, set(odd_rows)
-        self.most_waiting, self.error = most_waiting, error
+        self.inner, self.most, self.most_waiting = inner, most, most_waiting
         self.batches: list[int] = []
-        self.seen = self.waiting = 0
+        self.waiting = 0
 
     def normalise(self, pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         """As the inner one; out of memory if more than `most_waiting` clips wait for a batch."""
         self.waiting += len(pictures) // self.inner.geometry.frames
         if self.waiting > self.most_waiting:
             self.waiting = 0
-            raise RuntimeError(self.error)
+            raise RuntimeError(OUT_OF_MEMORY)
         return np.asarray(self.inner.normalise(np.asarray(pictures)))
 
     def forward(
         self, pixels: Any, mask: Any = None, only: Any = None
     ) -> dict[str, Any]:
-        """As the inner one; out of memory above `most` clips, NaN for the rows in `odd_rows`."""
+        """As the inner one; out of memory above `most` clips."""
         self.waiting = 0
         if len(pixels) > self.most:
-            raise RuntimeError(self.error)
+            raise RuntimeError(OUT_OF_MEMORY)
         self.batches.append(len(pixels))
-        arrays = dict(self.inner.forward(pixels, mask, only))
-        for slot in range(len(pixels)):
-            if self.seen + slot in self.odd_rows:
-                arrays["clip"][slot] = np.nan
-        self.seen += len(pixels)
+        arrays = self.inner.forward(pixels, mask, only)
         return {
             name: torch.from_numpy(array).to("cuda") for name, array in arrays.items()
         }

@@ -141,13 +141,6 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        refused = ", ".join(f"{reason} {n}" for reason, n in self.refused.items())
-        return (
-            f"{self.n_files} files: {self.n_right} pictures right, {len(self.wrong)} wrong,"
-            f" {self.n_marked} marked; refused: {refused or 'none'}"
-        )
-
 
 def all_cases() -> Iterator[Case]:
     """Return every combination that makes sense."""
@@ -302,23 +295,12 @@ def _range_of(plain: Path, cut: str) -> tuple[int, int]:
     return first, len(packets) - 5 if cut == "end" else len(packets)
 
 
-def stored_numbers(case: Case, folder: Path) -> list[int]:
-    """Return the numbers of the pictures that a copy was given, in the order of showing."""
-    numbers, plain = _plain(case.codec, case.group, folder)
-    first, stop = _range_of(plain, case.cut)
-    return sorted(numbers[first:stop])
-
-
 @dataclass(frozen=True)
 class Shown:
-    """What another program shows of a file: numbers in the order of decoding, and their times.
-
-    `stored` are the numbers that the file was given, in the order of showing.
-    """
+    """What another program shows of a file: numbers in the order of decoding, and their times."""
 
     numbers: list[int]
     times_s: list[float | None]
-    stored: list[int]
 
     @property
     def has_times(self) -> bool:
@@ -329,7 +311,7 @@ class Shown:
         return all(a < b for a, b in pairwise(times))
 
 
-def shown(path: Path, stored: list[int]) -> Shown:
+def shown(path: Path) -> Shown:
     """Decode a file in order, as another program would."""
     import av
 
@@ -338,7 +320,7 @@ def shown(path: Path, stored: list[int]) -> Shown:
     try:
         container = av.open(str(path))
     except av.FFmpegError:
-        return Shown([], [], stored)
+        return Shown([], [])
     with container:
         start_s = (container.start_time or 0) / 1e6
         stream = container.streams.video[0]
@@ -353,18 +335,16 @@ def shown(path: Path, stored: list[int]) -> Shown:
                 for frame in packet.decode():
                     numbers.append(read_number(frame.to_ndarray(format="rgb24")))
                     times_s.append(None if frame.time is None else frame.time - start_s)
-    return Shown(numbers, times_s, stored)
+    return Shown(numbers, times_s)
 
 
-def compare(
-    case: Case, path: Path, folder: Path, indexes: Path | None, tally: Tally
-) -> None:
+def compare(case: Case, path: Path, indexes: Path | None, tally: Tally) -> None:
     """Compare a whole file and parts of it with what another program shows; add to the tally."""
     from obygaze_features.video import PictureView, decode_views
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
 
-    truth = shown(path, stored_numbers(case, folder))
+    truth = shown(path)
     tally.n_files += 1
     is_intact = case.is_intact and len(truth.numbers) > 0
     try:

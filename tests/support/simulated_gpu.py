@@ -1,10 +1,9 @@
 """A simulated GPU: torch's streams, events and copies for "cuda", computed on the CPU.
 
 Inside `with SimulatedGpu() as gpu:` the program runs as on a GPU, without a line of its own for it.
-Tensors moved to "cuda" are marked, and so is all that is computed from them. A clock says when each
-stream would have done its work, and the host waits where CUDA would make it wait: for an event,
-and for every copy that is not asynchronous. A copy to the host changes its memory only then, so
-that numbers that are read too early are wrong.
+Tensors moved to "cuda" are marked, and so is all that is computed from them. The host waits where
+CUDA would make it wait: for an event, and for every copy that is not asynchronous. A copy to the
+host changes its memory only then, so that numbers that are read too early are wrong.
 """
 
 from __future__ import annotations
@@ -17,9 +16,6 @@ from unittest import mock
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
-
-from obygaze_features.backbones.backbone import Backbone
-from obygaze_features.backbones.placement import Placement
 
 # Functions of a tensor that wait for the device.
 _READS = {
@@ -34,57 +30,36 @@ _READS = {
 }
 
 
-class _Stream:
-    """Work that is done in order; `ready` is when all of it is done."""
-
-    def __init__(self, gpu: SimulatedGpu) -> None:
-        self.gpu = gpu
-        self.ready = 0.0
-
-
 class _Event:
     def __init__(self, gpu: SimulatedGpu) -> None:
         self.gpu = gpu
-        self.at = 0.0
 
-    def record(self, stream: _Stream) -> None:
+    def record(self, stream: object) -> None:
         """Put the event after the present work of a stream."""
-        self.at = stream.ready
 
     def synchronize(self) -> None:
         """Wait until the work before the event is done."""
-        self.gpu.wait("event", self.at)
+        self.gpu.wait("event")
 
 
 class SimulatedGpu(TorchFunctionMode):
-    """Torch's "cuda" on the CPU, with so much memory."""
+    """Torch's "cuda" on the CPU."""
 
-    def __init__(self, memory_bytes: int = 10**11) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        # Seconds, which pass where the host waits.
-        self.now = 0.0
-        self.memory_bytes = memory_bytes
-        # The memory that torch keeps for each backbone, and the largest since the last reset.
-        self.reserved: dict[object, int] = {}
-        self.largest_use = 0
-        self.current = self.default = _Stream(self)
-        self.waits: list[tuple[str, float]] = []
-        self._landing: list[tuple[float, torch.Tensor, torch.Tensor]] = []
+        # What the host waited for, in order.
+        self.waits: list[str] = []
+        self._landing: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._patch = mock.patch.multiple(
             torch.cuda,
-            Stream=lambda device=None: _Stream(self),
+            Stream=lambda device=None: object(),
             Event=lambda blocking=False: _Event(self),
-            current_stream=lambda device=None: self.current,
+            current_stream=lambda device=None: object(),
             stream=self._use,
             is_available=lambda: True,
             device_count=lambda: 1,
-            empty_cache=lambda: self.reserved.clear(),
-            mem_get_info=lambda device=None: (self.free_bytes, memory_bytes),
-            memory_allocated=lambda device=None: 0,
-            memory_reserved=lambda device=None: sum(self.reserved.values()),
-            max_memory_allocated=lambda device=None: self.largest_use,
-            reset_peak_memory_stats=self._reset_peak,
-            synchronize=self._synchronize,
+            empty_cache=lambda: None,
+            memory_reserved=lambda device=None: 0,
             device=lambda device=None: nullcontext(),
             get_device_name=lambda device=None: "Simulated GPU",
         )
@@ -105,52 +80,16 @@ class SimulatedGpu(TorchFunctionMode):
         self._record.stop()
         self._patch.stop()
 
-    @property
-    def blocking_copies(self) -> int:
-        """How often the host waited for a copy or a value."""
-        return sum(kind != "event" for kind, _ in self.waits)
-
-    @property
-    def free_bytes(self) -> int:
-        """The memory of the device that torch has not."""
-        return self.memory_bytes - sum(self.reserved.values())
-
-    def use(self, owner: object, n_bytes: int) -> None:
-        """Use memory of the device, which torch keeps for the same tensors of later batches."""
-        self.largest_use = max(self.largest_use, n_bytes)
-        more = max(0, n_bytes - self.reserved.get(owner, 0))
-        if more > self.free_bytes:
-            raise RuntimeError("CUDA out of memory. The device is simulated.")
-        self.reserved[owner] = self.reserved.get(owner, 0) + more
-
-    def _reset_peak(self, device: Any = None) -> None:
-        self.largest_use = 0
-
-    def _synchronize(self, device: Any = None) -> None:
-        self.now = max(self.now, self.current.ready)
-
-    def work(self, seconds: float) -> float:
-        """Give work to the current stream; return when it is done."""
-        self.current.ready = max(self.current.ready, self.now) + seconds
-        return self.current.ready
-
-    def wait(self, kind: str, until: float) -> None:
+    def wait(self, kind: str) -> None:
         """Let the host wait for the device."""
-        self.waits.append((kind, max(0.0, until - self.now)))
-        self.now = max(self.now, until)
-        for at, target, values in self._landing:
-            if at <= until:
-                target.numpy()[...] = values.numpy()
-        self._landing = [copy for copy in self._landing if copy[0] > until]
+        self.waits.append(kind)
+        for target, values in self._landing:
+            target.numpy()[...] = values.numpy()
+        self._landing = []
 
     @contextmanager
-    def _use(self, stream: _Stream) -> Iterator[None]:
-        before = self.current
-        self.current = stream
-        try:
-            yield
-        finally:
-            self.current = before
+    def _use(self, stream: object) -> Iterator[None]:
+        yield
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -170,7 +109,7 @@ class SimulatedGpu(TorchFunctionMode):
         if name == "copy_" and _is_on(args[1]) and not _is_on(first):
             return self._copy_out(first, args[1], options)
         if name in _READS and _is_on(first):
-            self.wait(name, self.current.ready)
+            self.wait(name)
             return func(*args, **options)
         return self._compute(func, args, options)
 
@@ -206,7 +145,7 @@ class SimulatedGpu(TorchFunctionMode):
         if on != _is_on(source):
             overlaps = options.get("non_blocking") and hasattr(source, "pinned")
             if not overlaps or not on:
-                self.wait("copy", self.work(0.0))
+                self.wait("copy")
             source = source.detach().clone()
         result = source if dtype == source.dtype else func(source, dtype)
         return _mark(result, "on_device") if on else result
@@ -214,11 +153,10 @@ class SimulatedGpu(TorchFunctionMode):
     def _copy_out(
         self, target: torch.Tensor, source: torch.Tensor, options: Any
     ) -> torch.Tensor:
-        ready_at = self.work(0.0)
         if not (options.get("non_blocking") and hasattr(target, "pinned")):
-            self.wait("copy", ready_at)
+            self.wait("copy")
         target.numpy()[...] = 1 if target.dtype == torch.bool else np.nan
-        self._landing.append((ready_at, target, source.detach().clone()))
+        self._landing.append((target, source.detach().clone()))
         return target
 
 
@@ -238,46 +176,3 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from _tensors(item)
-
-
-class TimedBackbone:
-    """A backbone with the arrays of another one, which occupies a simulated GPU for some time."""
-
-    takes_mask = False
-
-    def __init__(
-        self,
-        inner: Backbone,
-        gpu: SimulatedGpu,
-        seconds: float,
-        bytes_of_clip: int = 0,
-    ) -> None:
-        self.card = inner.card
-        self.geometry = inner.geometry
-        self.activation_bytes = inner.activation_bytes
-        self.arrays = inner.arrays
-        self.resize = inner.resize
-        self.view = inner.view
-        self.gpu = gpu
-        self.seconds = seconds
-        self.bytes_of_clip = bytes_of_clip
-        self.placement = Placement("cuda")
-        self.started: list[float] = []
-
-    def normalise(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Return the first number of each picture."""
-        return pictures.flatten(1)[:, :1]
-
-    def forward(
-        self, pixels: torch.Tensor, mask: Any = None, only: Any = ()
-    ) -> dict[str, Any]:
-        """Return arrays that are the sum of the clip's pixels everywhere."""
-        self.started.append(self.gpu.now)
-        self.gpu.use(self, self.bytes_of_clip * len(pixels))
-        self.gpu.work(self.seconds * len(pixels))
-        total = pixels.float().flatten(1).sum(1)
-        return {
-            name: total.view(-1, *[1] * len(array.shape)).expand(-1, *array.shape)
-            for name, array in self.arrays.items()
-            if name in only
-        }

@@ -1,8 +1,7 @@
 """A real Slurm on one machine, started for the tests: no systemd, no cgroups, ports of its own.
 
 Three daemons (munged, slurmctld, slurmd) run under one folder and end with the tests, however
-these end. One node has four processors and two stand-in GPUs; jobs of the partition `urgent` take
-the place of those of `main`, as on a shared cluster.
+these end. One node has four processors.
 """
 
 from __future__ import annotations
@@ -24,10 +23,6 @@ from pathlib import Path
 from support.cli import ROOT
 from support.servers import absent, free_port, need_program, wait_until
 
-CPUS, MEMORY_MB, GPUS = 4, 8000, 2
-# How long what is taken away may go on after its SIGTERM.
-GRACE_S = 10
-
 CONFIGURATION = """\
 ClusterName=tests
 SlurmctldHost={host}(127.0.0.1)
@@ -37,15 +32,13 @@ SlurmctldPort={controller_port}
 SlurmdPort={node_port}
 AuthType=auth/munge
 CredType=cred/munge
-# A job may start again as soon as its old credential has expired; two minutes is the default.
-AuthInfo=socket={folder}/munge.socket,cred_expire=5
+AuthInfo=socket={folder}/munge.socket
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
-SlurmdTimeout=6
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -56,19 +49,12 @@ SwitchType=switch/none
 MailProg=/bin/true
 ReturnToService=2
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU,CR_LLN
-GresTypes=gpu
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-JobRequeue=1
-KillWait=5
+SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES DefaultTime=60 PriorityTier=1 GraceTime={grace} State=UP
-PartitionName=urgent Nodes=ALL DefaultTime=60 PriorityTier=9 PreemptMode=OFF State=UP
+NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=8000 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES DefaultTime=60 State=UP
 """
 
-# A task that was preempted is not at its end: it is put back into the queue.
 ENDED = frozenset(
     {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}
 )
@@ -82,7 +68,7 @@ class Slurm:
     environment: dict[str, str]
 
     def call(self, program: str, *words: str, stdin: str | None = None) -> str:
-        """Run one of Slurm's programs; what it said."""
+        """Run one of Slurm's programs; return its output."""
         done = subprocess.run(
             [need_program(program), *words],
             env=self.environment,
@@ -121,19 +107,11 @@ exec '{sys.executable}' -m obygaze "$@"
         return {name: state for _, name, state in rows if name.split("_")[0] == job}
 
     def wait_for_end(self, job: str) -> dict[str, str]:
-        """Wait until every task of a job has ended for good; their last states.
-
-        A task on its way back into the queue may look ended for a moment (and has states of its
-        own meanwhile, such as SIGNALING), so the end must last.
-        """
+        """Wait until every task of a job has ended; their last states."""
 
         def ended() -> bool:
-            for _ in range(3):
-                states = self.states(job).values()
-                if not states or not ENDED.issuperset(states):
-                    return False
-                time.sleep(1)
-            return True
+            states = self.states(job).values()
+            return bool(states) and ENDED.issuperset(states)
 
         wait_until(ended, f"job {job}", 120)
         return self.states(job)
@@ -175,18 +153,13 @@ def _configure(slurm: Slurm) -> None:
     folder.chmod(0o755)
     (folder / "state").mkdir()
     (folder / f"spool-{_host()}").mkdir()
-    for number in range(GPUS):
-        (folder / f"gpu{number}").touch()
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     ports = {"controller_port": free_port(), "node_port": free_port()}
-    sizes = {"cpus": CPUS, "memory": MEMORY_MB, "gpus": GPUS, "grace": GRACE_S}
-    values = {"host": _host(), "folder": folder, **ports, **sizes}
-    gpus = f"NodeName={_host()} Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n"
+    values = {"host": _host(), "folder": folder, **ports}
     texts = {
         "slurm.conf": CONFIGURATION.format(**values),
-        "gres.conf": gpus,
         # Without a word slurmd looks for control groups, and ends where there are none.
         "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
     }

@@ -1,9 +1,273 @@
-"""Some fifty kinds of video files, each with the numbers of its pictures known by construction."""
+"""Some thirty kinds of video files, each with the numbers of its pictures known by construction.
+
+`generated_videos.py` has every codec, kind of group and container; here is what these do not have:
+their times, where they begin, how their pictures lie.
+"""
 
 from __future__ import annotations
 
-from support import video_odd_kinds, video_plain_kinds
-from support.video_registry import KINDS, Made
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
-# The kinds are there once the modules that hold them have been read.
-__all__ = ["KINDS", "Made", "video_odd_kinds", "video_plain_kinds"]
+import av
+import numpy as np
+
+from support.videos import packet_of, remux, write_video
+
+X264 = {"preset": "veryfast"}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A file, the numbers of the pictures it shows, in order, and whether its times are usable."""
+
+    path: Path
+    numbers: list[int]
+    timed: bool
+    times_s: list[float] | None = None
+
+
+Maker = Callable[[Path], Made]
+KINDS: dict[str, Maker] = {}
+
+
+def kind(maker: Maker) -> Maker:
+    """Register one kind under the name of its function."""
+    KINDS[maker.__name__] = maker
+    return maker
+
+
+def h264(**more: str) -> dict[str, str]:
+    """x264 options, quick ones."""
+    return X264 | more
+
+
+def simple(
+    name: str,
+    options: dict[str, str] | None = None,
+    *,
+    codec: str = "libx264",
+    timed: bool = True,
+    count: int = 100,
+    **more: Any,
+) -> None:
+    """Register a kind that is nothing but a codec in a container, which its name begins with."""
+    file = f"{name}.{name.partition('_')[0]}"
+
+    def make(folder: Path) -> Made:
+        numbers = range(count)
+        settings = {"numbers": numbers, "options": options, **more}
+        path = write_video(folder / file, codec, **settings)
+        return Made(path, [*numbers], timed, [number / 25 for number in numbers])
+
+    KINDS[name] = make
+
+
+OPEN = {"x264-params": "open-gop=1:bframes=3:b-adapt=0:scenecut=0"}
+PYRAMID = {"x264-params": "bframes=8:b-adapt=0:b-pyramid=normal:ref=6"}
+FRAGMENTS = {"movflags": "frag_keyframe+empty_moov"}
+simple("mkv_h264_short_groups", h264(g="12", bf="2"))
+simple("mp4_h264_open_groups", h264(g="20", **OPEN))
+simple("mp4_h264_pyramid", h264(g="48", **PYRAMID))
+simple("mkv_h264_lossless", h264(qp="0", g="40"), pix_fmt="yuv444p")
+simple("mp4_h264_10bit", h264(g="40"), pix_fmt="yuv420p10le")
+simple("mp4_h264_interlaced", h264(g="25", **{"x264-params": "interlaced=1:tff=1"}))
+simple("ts_h264", h264(g="40"))
+simple("avi_h264_b", h264(g="40", bf="3"), timed=False)
+simple("mp4_fragmented", h264(g="25"), container_options=FRAGMENTS)
+simple("mp4_odd_size", h264(g="30"), size=(161, 123), pix_fmt="yuv444p")
+simple("mp4_one_picture", h264(), count=1)
+simple("mp4_with_cover", h264(g="30"), cover=True)
+
+X265 = "log-level=none:pools=none:frame-threads=1"
+LAYERS = f"{X265}:keyint=32:bframes=4:b-adapt=0:temporal-layers=3"
+quick = {"preset": "ultrafast", "x265-params": LAYERS}
+simple("mp4_hevc_layers", quick, codec="libx265")
+VP9 = {"auto-alt-ref": "1", "lag-in-frames": "16", "g": "40", "b": "300k"}
+VP9 |= {"deadline": "good", "cpu-used": "5"}
+simple("webm_vp9", VP9, codec="libvpx-vp9")
+
+MPEG4 = {"g": "30", "b": "500k"}
+simple("avi_mpeg4_b", MPEG4 | {"bf": "2"}, codec="mpeg4", timed=False)
+MPEG2 = {"bf": "2", "g": "15", "b": "800k"}
+INTERLACED = MPEG2 | {"b": "1500k", "flags": "+ildct+ilme", "top": "1"}
+simple("vob_mpeg2_interlaced", INTERLACED, codec="mpeg2video")
+simple("gif", codec="gif", timed=False, pix_fmt="gray")
+simple("apng", codec="apng", timed=False, pix_fmt="rgb24", format="apng")
+FINE = Fraction(1, 1000)
+
+
+def variable_rate(name: str, **more: str) -> None:
+    """Register a file of H.264 whose pictures last from 20 to 180 ms."""
+
+    def make(folder: Path) -> Made:
+        steps = random.Random(7).choices([20, 33, 40, 41, 80, 180], k=99)
+        ticks = np.cumsum([0, *steps]).tolist()
+        path = folder / f"{name}.{name.partition('_')[0]}"
+        write_video(path, options=h264(g="30", **more), ticks=ticks, tick=FINE)
+        return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
+
+    KINDS[name] = make
+
+
+WITH_B = {"x264-params": "bframes=3:b-adapt=0"}
+variable_rate("mkv_variable_rate")
+variable_rate("wtv_variable_rate", **WITH_B)
+
+
+@kind
+def mp4_edit_list(folder: Path) -> Made:
+    # Pictures before time 0 are stored, and an edit list says not to show them.
+    ticks = [i - 37 for i in range(137)]
+    path = folder / "mp4_edit_list.mp4"
+    write_video(path, options=h264(g="50"), numbers=range(137), ticks=ticks)
+    return Made(path, list(range(37, 137)), True, [i / 25 for i in range(100)])
+
+
+@kind
+def mkv_repeated_times(folder: Path) -> Made:
+    # Each time is used twice: half the rate in the times, all pictures in the file.
+    plain = write_video(folder / "plain_repeated.mp4", options=h264(g="30", bf="0"))
+
+    def halve(number: int, packet: Any) -> Any:
+        packet.pts = packet.dts = number // 2 * 1024
+        return packet
+
+    path = remux(plain, folder / "mkv_repeated_times.mkv", halve)
+    return Made(path, list(range(100)), False)
+
+
+@kind
+def mkv_times_in_disorder(folder: Path) -> Made:
+    # Neighbours swap their times although the codec has no reordering at all.
+    plain = write_video(
+        folder / "plain_disorder.mkv",
+        "ffv1",
+        ticks=[40 * i for i in range(100)],
+        tick=FINE,
+    )
+
+    def swap(number: int, packet: Any) -> Any:
+        packet.pts = 40 * (number ^ 1)
+        packet.dts = 40 * number - 40
+        return packet
+
+    path = remux(plain, folder / "mkv_times_in_disorder.mkv", swap)
+    return Made(path, list(range(100)), False)
+
+
+@kind
+def mkv_mpeg4_without_times(folder: Path) -> Made:
+    # Copied from AVI the old way: the times in the file are those of decoding.
+    plain = write_video(
+        folder / "plain_vfw.avi", "mpeg4", options={"bf": "2", "g": "30", "b": "500k"}
+    )
+    ticks = [40 * i for i in range(100)]
+
+    def of_decoding(number: int, packet: Any) -> Any:
+        packet.time_base = FINE
+        packet.pts = packet.dts = ticks[number]
+        return packet
+
+    path = remux(plain, folder / "mkv_mpeg4_without_times.mkv", of_decoding)
+    return Made(path, list(range(100)), False)
+
+
+@kind
+def avi_packed_b(folder: Path) -> Made:
+    """DivX's trick: a B picture rides in the packet of the picture before it."""
+    plain = folder / "plain_packed.avi"
+    write_video(
+        plain, "mpeg4", options={"bf": "1", "b_strategy": "0", "g": "30", "b": "500k"}
+    )
+    path = folder / "avi_packed_b.avi"
+    with av.open(str(plain)) as old, av.open(str(path), "w") as new:
+        stream = old.streams.video[0]
+        copy = new.add_stream_from_template(stream)
+        copy.codec_context.codec_tag = "DX50"
+        packets = [bytes(p) for p in old.demux(stream) if p.size]
+        packed: list[bytes] = []
+        for data in packets:
+            if _is_b(data):
+                packed[-1] += data
+                packed.append(b"\x00\x00\x01\xb6\x50\x00\x3f")
+            else:
+                packed.append(data)
+        if b"DivX" not in packed[0]:
+            at = packed[0].index(b"\x00\x00\x01\xb6")
+            packed[0] = (
+                packed[0][:at] + b"\x00\x00\x01\xb2DivX503b1393p" + packed[0][at:]
+            )
+        for number, data in enumerate(packed):
+            packet = av.Packet(data)
+            packet.pts = packet.dts = number
+            packet.time_base = Fraction(1, 25)
+            packet.stream = copy
+            packet.is_keyframe = number == 0
+            new.mux(packet)
+    return Made(path, list(range(100)), False)
+
+
+def _is_b(data: bytes) -> bool:
+    at = data.index(b"\x00\x00\x01\xb6")
+    return data[at + 4] >> 6 == 2
+
+
+def turned(name: str, degrees: int) -> None:
+    """Register a file whose pictures lie turned, with the note that turns them back."""
+
+    def make(folder: Path) -> Made:
+        path = write_video(
+            folder / f"{name}.mp4",
+            options=h264(g="30"),
+            turn=degrees,
+            setup=lambda stream: stream.set_display_rotation(-degrees),
+        )
+        return Made(path, list(range(100)), True)
+
+    KINDS[name] = make
+
+
+turned("mp4_turned_90", 90)
+turned("mp4_turned_180", 180)
+
+
+def shaped(name: str, sar: Fraction) -> None:
+    """Register a file with pixels that are not square."""
+
+    def make(folder: Path) -> Made:
+        def setup(stream: Any) -> None:
+            stream.codec_context.sample_aspect_ratio = sar
+
+        path = write_video(folder / f"{name}.mp4", options=h264(g="30"), setup=setup)
+        return Made(path, list(range(100)), True)
+
+    KINDS[name] = make
+
+
+shaped("mp4_wide_pixels", Fraction(16, 11))
+shaped("mp4_narrow_pixels", Fraction(8, 9))
+
+
+@kind
+def webm_vp8_hidden(folder: Path) -> Made:
+    # Pictures that only later ones are built on: one bit says not to show them.
+    plain = write_video(
+        folder / "plain_hidden.webm",
+        "libvpx",
+        options={"deadline": "realtime", "b": "400k"},
+    )
+
+    def hide(number: int, packet: Any) -> Any:
+        if number not in (10, 11, 57):
+            return packet
+        data = bytearray(bytes(packet))
+        data[0] &= ~0x10
+        return packet_of(packet, bytes(data))
+
+    path = remux(plain, folder / "webm_vp8_hidden.webm", hide)
+    return Made(path, [n for n in range(100) if n not in (10, 11, 57)], True)

@@ -12,19 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 from support.extracted_stores import (
-    CountedBar,
     bytes_of,
     films_with_failures,
     run,
 )
 from support.extraction import keep_manifest
-from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch, ObygazeError
-from obygaze_features.extraction import cases, extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.stored import store_status
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.changing import subset
 from obygaze_features.store.filling import Filling
 from obygaze_features.store.reading import open_store
@@ -72,27 +69,6 @@ def some_clips(manifest: Manifest, numbers: Sequence[int]) -> Manifest:
     return manifest.with_clips([clips[number] for number in numbers])
 
 
-# --- What a run says ---
-
-
-def test_each_clip_is_counted_once(films: Manifest, world: Path) -> None:
-    seen: list[int] = []
-    bar = CountedBar()
-    done = run(
-        films, world, watch=lambda row, failed: seen.append(row), progress=bar.of
-    )
-    assert bar.labels == ["extract"]
-    assert bar.total == bar.done == N_CLIPS
-    assert sorted(seen) == list(range(N_CLIPS))
-    assert bar.remarks[-1] == "3 failed"
-    (state,) = done
-    assert (state.ok, state.failed, done.exit_code) == (N_CLIPS - 3, 2, 3)
-    assert [path.name for path in (world / "stores").iterdir()] == [STORE]
-
-
-# --- The same bytes, whatever happens ---
-
-
 def test_a_store_that_is_sealed_while_it_is_looked_at(
     films: Manifest,
     world: Path,
@@ -112,35 +88,6 @@ def test_a_store_that_is_sealed_while_it_is_looked_at(
     monkeypatch.setattr(Filling, "read_block", seal_before)
     assert store_status(store).seal == open_store(store).seal
     assert bytes_of(store) == bytes_of(undisturbed)
-
-
-def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second worker compared its manifest before the first one had finished a block."""
-    film = tmp_path / "videos" / "a.mkv"
-    film.parent.mkdir()
-    write_video(film, numbers=range(40), size=(64, 48))
-    clips = []
-    for number in range(N_CLIPS):
-        start_s = number / 20
-        times = {"start_s": start_s, "end_s": start_s + 0.05}
-        clips.append(Clip(f"a-{number:02d}", "a", video=film.name, **times))
-    header = Header("Films", {}, video_root=str(film.parent))
-    manifest = Manifest("films", header, tuple(clips))
-    run(
-        manifest,
-        tmp_path,
-        watch=at_row(18, lambda: os.kill(os.getpid(), signal.SIGINT)),
-    )
-    write_video(film, numbers=range(40, 80), size=(64, 48))
-    monkeypatch.setattr(cases, "other_video", lambda *_: "")
-    monkeypatch.setattr(extracting, "_files_read_before", lambda *_: {})
-    with pytest.raises(
-        Mismatch, match=r"videos were replaced while their clips were extracted"
-    ):
-        run(manifest, tmp_path)
-    assert not (tmp_path / "stores" / STORE).exists()
 
 
 def test_a_broken_device_ends_the_run_after_a_few_clips(
@@ -166,21 +113,6 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     assert bytes_of(store) == bytes_of(undisturbed)
 
 
-def test_a_device_that_fails_is_named(
-    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
-        raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
-
-    monkeypatch.setattr(ThreadComputer, "forward", failed)
-    with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an") as error:
-        run(films, world)
-    assert error.value.where == "cpu"
-
-
-# --- Only what is missing ---
-
-
 def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
     films: Manifest, world: Path
 ) -> None:
@@ -200,12 +132,13 @@ def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
     assert run(films, world)[0].clips == len(films)
 
 
-# --- The wrong thing is refused ---
+def test_a_device_that_fails_is_named(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
+        raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
 
-
-def everything_in(folder: Path) -> dict[str, bytes]:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path): path.read_bytes() for path in files}
-
-
-# --- What it costs ---
+    monkeypatch.setattr(ThreadComputer, "forward", failed)
+    with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an") as error:
+        run(films, world)
+    assert error.value.where == "cpu"

@@ -6,7 +6,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.checkpoints import save_lsmdc, write_lsmdc_card
 from support.cli import Result, call_obygaze
@@ -35,8 +34,7 @@ from obygaze_features.extraction.kept import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store
 from obygaze_features.store.layout import CLEAN, PICTURES
-from obygaze_features.video import DecodePool, PictureView, decode_clip
-from obygaze_features.video.decoded_clip import pictures_of_view
+from obygaze_features.video import DecodePool, PictureView
 
 N_CLIPS = 4
 BROKEN = 2
@@ -74,21 +72,6 @@ def kept_of(
     return find_kept(stores, clips, facts, views, None)
 
 
-def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
-    run(films, tmp_path, "frames:descriptors")
-    views = [view_of_descriptors(n) for n in (16, 8, 4, 5, 32)]
-    kept = kept_of(films, tmp_path, "films", [*views, PictureView(16)])
-    assert list(kept) == views[:3]
-    for view, frames in kept.items():
-        clip = frames.clip(films.clips[3].clip_id, view)
-        decoded = decode_clip(video_of(films, 3), view)
-        pictures = pictures_of_view(clip.pictures, clip.rows, clip.mask)
-        assert pictures.tobytes() == decoded.pictures.tobytes()
-        for name in ("time_s", "asked_s", "mask"):
-            np.testing.assert_array_equal(clip.arrays[name], getattr(decoded, name))
-        assert clip.total == decoded.total
-
-
 def test_damaged_frames_are_decoded_again(
     films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,19 +94,6 @@ def test_damaged_frames_are_decoded_again(
     assert sorted(decoded) == [BROKEN, 3]
     reasons = open_store(tmp_path / "stores" / "films.descriptors").status().reasons
     assert reasons[3].sentence.startswith("damaged: ")
-
-
-def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(
-    films: Manifest, tmp_path: Path
-) -> None:
-    run(films, tmp_path, "frames:descriptors")
-    path = tmp_path / "stores" / KEPT / f"data.zarr/{CLEAN}/c.0"
-    path.chmod(0o644)
-    path.write_bytes(b"!" + path.read_bytes()[1:])
-    notes: list[str] = []
-    (state,) = run(films, tmp_path, note=notes.append)
-    assert state.ok == N_CLIPS - 1
-    assert any(note.startswith(f"{KEPT}: its frames are not used: ") for note in notes)
 
 
 def test_pictures_that_are_damaged_name_the_store_to_remove(
@@ -180,17 +150,6 @@ def test_frames_of_two_files_of_a_film_are_not_one_row(tmp_path: Path) -> None:
         (alone,) = decoder.rows([RowJob(0, (half,))])
     assert set(row.views.values()) == {OF_TWO_FILES}
     assert isinstance(alone.views[half], ViewedClip)
-
-
-def test_sound_names_no_video_where_pictures_alone_are_kept(
-    films: Manifest, tmp_path: Path
-) -> None:
-    run(films, tmp_path, "frames:descriptors")
-    clips = tuple(replace(clip, video="") for clip in films.clips)
-    run(replace(films, clips=clips), tmp_path, ["descriptors", "sound-descriptors"])
-    rows = open_store(tmp_path / "stores" / "films.sound-descriptors").rows
-    facts = {(row.status, row.video_bytes, row.video_hash) for row in rows}
-    assert facts == {("no-video", None, "")}
 
 
 def test_a_changed_film_is_refused(films: Manifest, tmp_path: Path) -> None:

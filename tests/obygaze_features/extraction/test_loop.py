@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.extracted_stores import bytes_of
 from support.extraction import CountingBackbone
 from support.gpu_runs import a_clip, fill_stores, new_filler, new_filling
 from support.simulated_gpu import SimulatedGpu
@@ -22,9 +21,7 @@ from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.extraction.clips import Failure, ViewedClip
 from obygaze_features.extraction.loop import StoreFiller
-from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Store, layout, open_store
-from obygaze_features.store.filling import Filling
 from obygaze_features.store.sealing import seal
 
 N = 7
@@ -96,9 +93,6 @@ def test_a_row_that_only_another_store_needs_is_in_no_batch(tmp_path: Path) -> N
     assert alone.decoded == list(range(0, N, 2))
 
 
-# --- Too little memory ---
-
-
 def test_out_of_memory_halves_all_later_batches(tmp_path: Path) -> None:
     world = World(tmp_path, most=1)
     world.run(batch=4)
@@ -141,49 +135,3 @@ def test_the_memory_of_what_did_not_fit_is_free_before_the_next_try(
     world.run(batch=4)
     assert freed == [True]
     assert world.store().status().counts == {"ok": BLOCK}
-
-
-# --- An end at any row ---
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with pytest.MonkeyPatch.context() as patch, SimulatedGpu():
-        patch.setattr(layout, "CLIPS_OF_A_BLOCK", BLOCK)
-        world = World(tmp_path_factory.mktemp("undisturbed"))
-        world.run()
-        world.store()
-    return world.path
-
-
-@pytest.mark.parametrize(
-    ("row", "end"),
-    [(5, "stop"), (6, "interrupt")],
-)
-def test_finished_blocks_survive_an_end_at_each_row(
-    tmp_path: Path, undisturbed: Path, end: str, row: int
-) -> None:
-    world = World(tmp_path)
-    stop = StopFlag()
-
-    def watch(decoded: int, failed: bool) -> None:
-        if decoded == row:
-            if end == "interrupt":
-                raise KeyboardInterrupt
-            stop.signal_name = "SIGTERM"
-
-    with suppress(KeyboardInterrupt):
-        world.run(stop=stop, watch=watch)
-    done, begun = Filling.open(world.path).listed()
-    n_complete = (row + 1) // BLOCK + (row == N - 1)
-    if end == "stop":
-        assert done == set(range(n_complete))
-    else:
-        # The two batches that are computed are lost.
-        assert set(range(n_complete - 2)) <= done <= set(range(n_complete))
-    assert not begun
-    before = len(world.decoded)
-    world.run()
-    assert world.decoded[before:] == list(range(len(done) * BLOCK, N))
-    world.store()
-    assert bytes_of(world.path) == bytes_of(undisturbed)

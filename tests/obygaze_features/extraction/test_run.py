@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from pathlib import Path
 
 import pytest
 from support.cli import Result, call_obygaze
-from support.extracted_stores import BROKEN, EMPTY, films_with_failures
-from support.extraction import film_folder, keep_manifest
+from support.extracted_stores import films_with_failures
+from support.extraction import keep_manifest
 
 import obygaze as og
 from obygaze_features.manifest.model import Manifest
@@ -40,13 +39,7 @@ def run(folder: Path, *words: str) -> Result:
     ("words", "code", "message"),
     [
         (("-b", "descriptors", "--arrays", "clip,none"), 2, "no array none"),
-        (("-b", "descriptors", "--store", "other=x"), 2, "names the backbone 'other'"),
         (("-b", "descriptors", "-b", "descriptors"), 2, "a store of its own"),
-        (
-            ("-b", "descriptors", "--store", "descriptors=a.next"),
-            1,
-            "do not end with .next",
-        ),
         (("-b", "descriptors", "--seal-now"), 1, "blocks are missing"),
     ],
 )
@@ -56,35 +49,6 @@ def test_invalid_options_leave_no_store(
     done = extract(world, "run", "films", *words)
     assert (done.code, message in done.stderr) == (code, True), done.stderr
     assert not list(world.glob("stores/*"))
-
-
-def test_a_film_that_cannot_be_decoded_does_not_hide_the_seconds(
-    tmp_path: Path,
-) -> None:
-    keep_manifest(film_folder(tmp_path, 3, bad={0: b"bad"}), tmp_path)
-    planned = extract(tmp_path, "plan", "films", "-b", "descriptors")
-    assert "decoding takes about" in planned.ok().stdout
-    shutil.rmtree(tmp_path / "videos")
-    planned = extract(tmp_path, "plan", "films", "-b", "descriptors").ok()
-    assert "3 clips, 0 with video; no clip could be decoded" in planned.stdout
-
-
-def test_the_last_lines_count_the_clips_of_all_commands(
-    world: Path, films: Manifest
-) -> None:
-    """A run that went on counted its own clips only: 1 failed, where the store has 2."""
-    advice = "failed: correct their files"
-    keep_manifest(films.with_clips(films.clips[: BROKEN + 1]), world)
-    assert f"1 clip {advice}" in run(world).stderr
-    keep_manifest(films.with_clips(films.clips[: EMPTY + 1]), world)
-    assert f"2 clips {advice}" in run(world).stderr
-    keep_manifest(films, world)
-    assert f"2 clips {advice}" in run(world).stderr
-    # Of a command that computes nothing, too; then the others are used.
-    said = run(world).stderr
-    assert f"2 clips {advice}" in said
-    assert "1 clip without a video" in said
-    assert "next: obygaze run" in said
 
 
 def test_the_status_counts_blocks_while_a_store_is_filled(
@@ -109,12 +73,3 @@ def test_the_status_counts_blocks_while_a_store_is_filled(
     run(world)
     text = extract(world, "status", "films.descriptors").ok().stdout
     assert "sealed; 20 clips: 17 ok, 2 failed, 1 no-video" in text
-
-    # The status of what is not there names what there is.
-    done = extract(world, "status", "films.descriptor")
-    assert done.code == 1
-    assert "did you mean 'films.descriptors'?" in done.stderr
-    (world / "manifests" / "empty.toml").write_bytes(b"")
-    assert extract(world, "status", "empty").code == 1
-    # The root of the disk has no name.
-    assert "no store here" in extract(world, "status", "/").stderr

@@ -46,11 +46,10 @@ def words_of_guide(start: str) -> list[str]:
 def start(tmp_path: Path, request: pytest.FixtureRequest) -> Start:
     """Start a program in the workspace; it ends with the test."""
     pytest.importorskip("distributed", reason="Dask is not installed")
-    paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     started: list[subprocess.Popen[bytes]] = []
 
     def start_program(name: str, *words: str) -> subprocess.Popen[bytes]:
-        variables = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        variables = {"PYTHONPATH": str(ROOT)}
         with (tmp_path / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, *words],

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
 from support.extracted_stores import bytes_of
 from support.heard_films import FPS, RATE, noise, tone, write_film
 from support.sounds import only, with_damage
@@ -105,34 +103,6 @@ def test_the_features_are_those_of_the_samples_of_the_clip(world: Path) -> None:
             times = store.matrix("time_s", clips=[clip_id]).values[0]
             centres = start_s + (np.arange(16) + 0.5) * (end_s - start_s) / 16
             np.testing.assert_allclose(times, centres, rtol=0, atol=1e-12)
-
-
-def test_a_window_hears_what_a_clip_of_its_time_hears(
-    world: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "of-one-film"
-    folder.mkdir()
-    shutil.copy(world / "videos" / "loud.mkv", folder)
-    call_obygaze(
-        "-C", tmp_path, "manifest", "windows", folder, "-o", "windows", "--seconds", "1"
-    ).ok()
-    extract(tmp_path, "windows", "sound-descriptors", "speech", "descriptors")
-    clips = [
-        Clip(f"at-{n}", "loud", video="loud.mkv", start_s=float(n), end_s=n + 1.0)
-        for n in range(4)
-    ]
-    header = Header("Films", {}, video_root=str(folder))
-    extract(
-        tmp_path, Manifest("clips", header, tuple(clips)), "sound-descriptors", "speech"
-    )
-    for backbone in ("sound-descriptors", "speech"):
-        windows = og.open_store(tmp_path / "stores" / f"windows.{backbone}")
-        alone = og.open_store(tmp_path / "stores" / f"clips.{backbone}")
-        for name in ("clip", "pooled", "frames", "time_s"):
-            got = windows.matrix(name).values
-            assert got.tobytes() == alone.matrix(name).values.tobytes(), name
-        starts = [row.start_s for row in windows.rows]
-        assert starts == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_the_sound_of_a_sweep_is_decoded_in_pieces(

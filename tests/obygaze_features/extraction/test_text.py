@@ -80,22 +80,8 @@ def test_a_spreadsheet_is_refused_before_any_caption_is_scored(tmp_path: Path) -
 def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> None:
     rows = fill(
         tmp_path,
-        'id,caption,visual,prob\n7,"a [MASK], a [MASK]",ab,0.5\n8,a dog,x,0.5\n',
+        'id,caption,visual,prob\n7,"a [mask], a [MASK]",ab,0.5\n8,a dog,x,0.5\n',
     )
-    assert list(rows[0]) == [
-        *(
-            "id",
-            "caption",
-            "visual",
-            "prob",
-            "lm_man",
-            "sim_man",
-            "lm_woman",
-            "sim_woman",
-            "lm_model",
-            "sim_model",
-        )
-    ]
     # "a man, a man" has 12 characters, "a woman, a woman" 16.
     assert (rows[0]["lm_man"], rows[0]["lm_woman"], rows[0]["sim_man"]) == (
         "0.12",
@@ -107,16 +93,6 @@ def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> 
     names = ["caption", "visual", "prob", "lm", "sim", "lm_model", "sim_model"]
     assert list(rows[0]) == names
     assert (rows[0]["lm_model"], rows[0]["sim_model"]) == ("made#1", "made#1")
-
-
-def test_a_mask_in_small_letters_is_a_mask(tmp_path: Path) -> None:
-    """Both wordings had the same numbers: those of a caption with the mask itself."""
-    (small,) = fill(tmp_path, "caption,visual\na [mask] on a bed,bed\n")
-    (large,) = fill(tmp_path, "caption,visual\na [MASK] on a bed,bed\n")
-    numbers = ("lm_man", "sim_man", "lm_woman", "sim_woman")
-    assert [small[name] for name in numbers] == [large[name] for name in numbers]
-    # "a man on a bed" has 14 characters.
-    assert (small["lm_man"], small["lm_woman"]) == ("0.14", "0.16")
 
 
 def test_an_empty_cell_is_refused(tmp_path: Path) -> None:

@@ -17,16 +17,18 @@ from obygaze_features.backbones import devices
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.results import Watch
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import layout
 
-# A block of 16 and one of four.
-N_CLIPS = 20
+# A block of four clips, and one of two.
+N_CLIPS = 6
 CARD = "tiny-dinov2"
 STORE = Path("stores", f"films.{CARD}")
 ON_CPU = "computes on the CPU"
 
 
 @pytest.fixture
-def films(tmp_path: Path) -> Manifest:
+def films(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Manifest:
+    monkeypatch.setattr(layout, "CLIPS_OF_A_BLOCK", 4)
     manifest = film_folder(tmp_path, N_CLIPS)
     keep_manifest(manifest, tmp_path)
     write_tiny_card("dinov2", tmp_path / "backbones")
@@ -98,7 +100,7 @@ def test_a_store_that_the_cpu_fills_names_the_way_on(
     options = {"weights": {CARD: str(tmp_path / "weights")}}
     on_gpu: list[str] = []
     run(films, tmp_path, CARD, stores={CARD: "undisturbed"}, **options)
-    run(films, tmp_path, CARD, watch=stop_at_row(18), **options)
+    run(films, tmp_path, CARD, watch=stop_at_row(5), **options)
     with SimulatedGpu():
         with pytest.raises(Mismatch, match="made on the CPU, and a GPU would") as error:
             run(films, tmp_path, CARD, **options)
@@ -117,7 +119,7 @@ def test_what_is_there_is_sealed_wherever_the_command_runs(
     options = {"weights": {CARD: str(tmp_path / "weights")}}
     notes: list[str] = []
     with SimulatedGpu():
-        run(films, tmp_path, CARD, watch=stop_at_row(18), **options)
+        run(films, tmp_path, CARD, watch=stop_at_row(5), **options)
     # The CPU would not continue this store.
     use_no_gpu(monkeypatch)
     (state,) = run(films, tmp_path, CARD, seal_now=True, note=notes.append, **options)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+import av
 import numpy as np
 import pytest
-from support.seeds import amount
 from support.video_kinds import KINDS, Made
-from support.videos import read_numbers, write_video
+from support.videos import numbered, read_numbers
 
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import PictureView
@@ -17,31 +16,11 @@ from obygaze_features.video.film import probe
 from obygaze_features.video.resize import Resize
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
-    """Files made so far; each kind is made when it is first asked for."""
-    return {}
-
-
-def kinds() -> list[Any]:
-    """All kinds of files, of which every second one is made in `make check` alone."""
-    mark = pytest.mark.check("many kinds of files")
-    return [
-        pytest.param(name, marks=mark if number % 2 else ())
-        for number, name in enumerate(sorted(KINDS))
-    ]
-
-
-@pytest.fixture(params=kinds())
+@pytest.fixture(scope="module", params=sorted(KINDS))
 def made(
-    request: pytest.FixtureRequest,
-    corpus: dict[str, Made],
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Made:
-    name = request.param
-    if name not in corpus:
-        corpus[name] = KINDS[name](tmp_path_factory.mktemp(name))
-    return corpus[name]
+    return KINDS[request.param](tmp_path_factory.mktemp(request.param))
 
 
 # Height and width, where they are not those of most files.
@@ -50,7 +29,26 @@ SHAPES = {
     "mp4_wide_pixels": (120, 233),
     "mp4_narrow_pixels": (120, 142),
 }
-SOME_KINDS = amount(sorted(KINDS)[::6], sorted(KINDS))
+
+
+def test_the_larger_of_two_streams_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "two.mkv"
+    with av.open(str(path), "w") as out:
+        streams = []
+        for width, height in ((64, 48), (160, 120)):
+            stream = out.add_stream("libx264", rate=25, options={"preset": "ultrafast"})
+            stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+            streams.append(stream)
+        for number in range(20):
+            for stream, shift in zip(streams, (500, 0), strict=True):
+                grey = numbered(number + shift, stream.width, stream.height)
+                frame = av.VideoFrame.from_ndarray(grey, format="gray")
+                frame = frame.reformat(format="yuv420p")
+                frame.pts = number
+                out.mux(stream.encode(frame))
+        for stream in streams:
+            out.mux(stream.encode())
+    assert read_numbers(decode_clip(path, PictureView(4)).pictures) == [0, 5, 10, 15]
 
 
 def test_probe_counts_the_pictures(made: Made) -> None:
@@ -91,36 +89,10 @@ def test_parts_are_exact(made: Made) -> None:
         assert np.allclose(clip.time_s, times[wanted])
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".ts", ".wmv"])
-def test_the_clock_is_that_of_the_file_where_pictures_begin_late(
-    suffix: str, tmp_path: Path
-) -> None:
-    """As that of the sound, which begins with the file. AVI repeats its first picture."""
-    draw = np.random.default_rng([ord(letter) for letter in suffix])
-    late = int(draw.integers(2, 80))
-    number = int(draw.integers(1, 89))
-    path = write_video(
-        tmp_path / f"late{suffix}",
-        "wmv2" if suffix == ".wmv" else "libx264",
-        numbers=range(90),
-        ticks=range(late, late + 90),
-        audio=True,
-    )
-    # Some writers move all times by up to 23 ms, before which the sound begins.
-    start_s = (late + number) / 25 - 0.01
-    clip = decode_clip(path, PictureView(1), start_s=start_s, end_s=start_s + 0.04)
-    assert read_numbers(clip.pictures) == [number]
-
-
-@pytest.mark.parametrize("made", SOME_KINDS, indirect=True)
-def test_several_views_share_one_decode(made: Made) -> None:
-    small, square = Resize(48), Resize(40, fit="squash", filter="bilinear")
-    views = [
-        PictureView(32),
-        PictureView(8, resize=small),
-        PictureView(16, resize=square),
-        PictureView(4, "fps", small),
-    ]
+def test_several_views_share_one_decode(tmp_path: Path) -> None:
+    made = KINDS["mp4_edit_list"](tmp_path)
+    square = Resize(40, fit="squash", filter="bilinear")
+    views = [PictureView(16, resize=square), PictureView(4, "fps", Resize(48))]
     clips = decode_views(made.path, views)
     for view, clip in clips.items():
         alone = decode_clip(made.path, view)

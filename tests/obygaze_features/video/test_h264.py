@@ -261,43 +261,6 @@ def test_a_gap_is_found_before_the_first_picture_after_a_lost_one(
         assert gaps == []
 
 
-@given(pictures=numbered_pictures(), data=st.data())
-def test_no_packet_is_unused_if_any_number_is_not_the_next(
-    pictures: list[CodedPicture], data: st.DataObject
-) -> None:
-    """Also where it is no gap, or where a packet cannot be read or is shown at another place."""
-    stream = Stream(HIGH, 1, False, (), 8, 0, False, True, 0, 0)
-    reader = CodedPictures(H264Reader(header(*stream.parameters(), 4)))
-    n_frame_nums = 2**stream.log2_max_frame_num
-    is_certain = has_read_all = True
-    last = n_since_idr = 0
-    for picture in pictures:
-        # The numbers of shorter counts are not always the next ones.
-        n_since_idr = 0 if picture.is_idr else n_since_idr + 1
-        numbers = {(last + 1) % n_frame_nums}
-        numbers |= set() if picture.is_reference else {last}
-        frame_num = picture.frame_num % 16
-        is_certain &= picture.is_idr or frame_num in numbers
-        last = frame_num if picture.is_reference else last
-        order = n_since_idr % 2**LOG2_MAX_ORDER
-        coded = picture._replace(frame_num=frame_num, order=order)
-        reader.is_after_gap(by_sizes([stream.slice_of(coded)], 4))
-    shown = np.arange(len(pictures))
-    swapped = []
-    if data.draw(st.booleans(), label="swapped"):
-        place = data.draw(st.integers(1, len(pictures) - 1), label="place")
-        swapped = [place - 1, place]
-        shown[swapped] = shown[swapped[::-1]]
-        is_certain = False
-    if data.draw(st.booleans(), label="unreadable"):
-        reader.is_after_gap(b"")
-        is_certain = has_read_all = False
-    unused = [is_certain and not picture.is_reference for picture in pictures]
-    assert reader.unused(shown, 2).tolist()[: len(pictures)] == unused
-    contradicted = np.flatnonzero(reader.contradicted(shown, 1)).tolist()
-    assert contradicted == (swapped if has_read_all else [])
-
-
 VPS, SPS_OF_HEVC, PPS_OF_HEVC, DELIMITER, END, SEI_OF_HEVC = 32, 33, 34, 35, 36, 39
 # A slice of each type that ITU-T H.265 names (table 7-1), by whether its own layer may use it.
 UNUSED_SLICES = (0, 2, 4, 6, 8, 10, 12, 14)
@@ -471,11 +434,3 @@ def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
     assert reader.unused(shown, 2).tolist() == expected
     # If the times say another order, none is left out.
     assert len(pictures) == 1 or not reader.unused(shown[::-1], 2).any()
-
-
-def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:
-    layers = [CodedPicture(True, n == 0, False, 2 * n, 16, True) for n in range(8)]
-    fields = [CodedPicture(True, n == 0, True, n // 2, 16, False) for n in range(16)]
-    for pictures in (layers, fields):
-        finder = GapFinder()
-        assert not any(finder.is_after_gap(picture) for picture in pictures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.videos import read_number, remux, write_video
+from support.videos import write_video
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
@@ -13,7 +13,7 @@ from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.video import PictureView, decode_clip
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.film import film_index, probe
+from obygaze_features.video.film import probe
 
 RATE = 25
 CODECS = {
@@ -65,30 +65,3 @@ def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(
     assert info.to_json()["clock_jumps"] is True
     # All pictures are there, in the order of the file, at the times of counting.
     assert info.index.duration_s == pytest.approx(120 / RATE)
-
-
-def test_neighbours_in_disorder_are_no_jump(tmp_path: Path) -> None:
-    plain = write_video(tmp_path / "plain.mp4", options={"g": "30", "bf": "0"})
-
-    def repeat(number: int, packet: object) -> object:
-        packet.pts = packet.dts = number // 2 * 1024  # type: ignore[attr-defined]
-        return packet
-
-    index = probe(remux(plain, tmp_path / "twice.mkv", repeat)).index
-    assert not index.timed and index.has_clock
-
-
-def test_key_frames_have_the_ranks_of_their_pictures(tmp_path: Path) -> None:
-    """Two B pictures are stored after each key frame, and shown before it."""
-    import av
-
-    film = joined(tmp_path, "mpeg2video", 100, 30)
-    index, _ = film_index(film, tmp_path / "indexes")
-    numbers = []
-    with av.open(str(film)) as container:
-        for frame in container.decode(video=0):
-            if frame.key_frame:
-                numbers.append(read_number(frame.to_ndarray(format="rgb24")))
-    # The pictures have the numbers 0 to 119 in the order of showing.
-    assert index.ranks[index.keys].tolist() == numbers
-    assert len(numbers) > 8

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video.damage import lost_in_time
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.index import (
     FrameIndex,
-    presentation_order,
     sample,
     sample_indices,
     span_of,
@@ -135,62 +130,6 @@ def test_one_picture_a_second_goes_by_times_where_the_rate_is_not_that_of_the_he
     assert chosen.index[chosen.mask].tolist() == [25, 37, 50, 62]
 
 
-def order(pts: list[int], reorder: int, keys: Sequence[int] = ()) -> list[int] | None:
-    """presentation_order in plain lists."""
-    is_shown = np.ones(len(pts), dtype=np.bool_)
-    is_key = np.isin(np.arange(len(pts)), keys)
-    found = presentation_order(np.array(pts), is_shown, is_key, reorder)
-    return None if found is None else found.tolist()
-
-
-@given(
-    keys=st.sets(st.integers(1, 59), max_size=8),
-    broken=st.sets(st.integers(0, 59), max_size=2),
-    lost=st.sets(st.integers(0, 59), max_size=2),
-    damage=st.sets(st.integers(0, 59), max_size=2),
-)
-def test_damage_lasts_from_its_packet_to_the_next_key_frame(
-    keys: set[int], broken: set[int], lost: set[int], damage: set[int]
-) -> None:
-    index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
-    index.broken[list(broken)] = True
-    index.lost[list(lost)] = True
-    expected = []
-    is_affected = False
-    # Whether a picture before the one before is whole.
-    has_whole = False
-    for position in range(60):
-        if index.key[position]:
-            is_affected = False
-        # A key frame needs nothing that is lost before it.
-        is_affected |= position in lost and not index.key[position]
-        is_affected |= position in broken | damage
-        # The picture behind a reported one may have another time, but not what is built on it.
-        is_behind = position - 1 in damage and has_whole
-        expected.append(is_affected or is_behind)
-        has_whole |= position - 1 >= 0 and position - 1 not in broken | damage
-    assert index.affected(damage, range(60)).tolist() == expected
-    assert not len(index.affected(damage, []))
-
-
-@given(
-    keys=st.sets(st.integers(1, 59), max_size=8),
-    positions=st.lists(st.integers(0, 59), min_size=1, max_size=20),
-    late=st.integers(0, 4),
-)
-def test_runs_hold_every_position_once(
-    keys: set[int], positions: list[int], late: int
-) -> None:
-    index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
-    runs = index.runs(positions, late)
-    assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))
-    for run in runs:
-        assert index.key[run.start] and min(max(run.wanted) + late, 59) == run.stop
-        assert all(run.start <= index.start_of(p) <= p <= run.stop for p in run.wanted)
-    for before, after in pairwise(runs):
-        assert before.stop + 1 < after.start
-
-
 def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
     for count in (0, -1):
         with pytest.raises(FixUsage, match="count must be at least 1"):
@@ -200,29 +139,3 @@ def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
     for ranks in ([-1], [3, -2], []):
         with pytest.raises(FixUsage, match="ranks must be numbers of pictures from 0"):
             decode_clip("film.mkv", PictureView(4), ranks=ranks)
-
-
-def test_a_damaged_time_moves_those_of_the_pictures_that_it_was_sorted_behind() -> None:
-    index = index_of([n / 25 for n in (0, 1, 2, 5, 3, 4, 6, 7)], keys=[0, 4])
-    clock_s = np.arange(8) / 25
-    index = replace(index, timed=False, pts_are_times=True, clock_s=clock_s)
-    assert np.flatnonzero(index.affected({3}, range(8))).tolist() == [3, 4, 5]
-    # Without damage, the container is only known to have times in another order.
-    assert not index.affected(set(), range(8)).any()
-    assert np.flatnonzero(index.affected({7}, range(8))).tolist() == [7]
-
-
-@pytest.mark.parametrize("apart", [5, 30])
-def test_a_declared_pause_explains_its_own_time_and_no_lost_packet(apart: int) -> None:
-    """Half a second of pause from picture 50 on, and a packet that is gone some pictures on."""
-    numbers = np.arange(100)
-    numbers[50:] += 12
-    durations = np.full(100, 40)
-    durations[49] = 13 * 40
-    intact = index_of([number / 25 for number in numbers], [0])
-    assert lost_in_time(intact, numbers, durations) == []
-    gone = 50 + apart
-    shown = np.delete(numbers, gone)
-    index = index_of([number / 25 for number in shown], [0])
-    lost = lost_in_time(index, shown, np.delete(durations, gone))
-    assert lost and min(lost) <= gone

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import random
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from support.sounds import (
     only,
     packet_of,
     with_damage,
-    with_times,
     write_film,
 )
 from support.videos import write_video
@@ -34,10 +31,9 @@ from benchmarks.sound.films import (
     copy,
 )
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
+from obygaze_features.video import DecodeJob, DecodePool, PictureView
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.film import index_file
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
 from obygaze_features.video.sound_index import forget_sound, sound_source
 
@@ -132,19 +128,14 @@ def test_sound_behind_damage_is_at_its_time_or_damaged(
             assert is_at_its_time or sound.remarks, start_s
 
 
-@pytest.mark.check("half a second for each film")
-@pytest.mark.parametrize("name", amount(SOME, sorted(FILM_OF.keys() - set(FEW))))
-def test_a_click_is_at_its_flash_in_all_kinds_of_films(
+@pytest.mark.check("a second for each film")
+@pytest.mark.parametrize("name", amount(SOME, sorted(FILM_OF)))
+def test_clicks_are_at_their_flashes_in_any_span_of_any_film(
     name: str, tmp_path: Path
 ) -> None:
     check_errors(name, tmp_path)
-
-
-@pytest.mark.check("half a second for each film")
-@pytest.mark.parametrize("name", amount(SOME, sorted(FILM_OF)))
-def test_any_span_of_any_film_has_the_same_samples(name: str, tmp_path: Path) -> None:
-    path = write_film(name, tmp_path)
-    check_spans(path, tmp_path, 4.0 if FILM_OF[name].cut_s else 8.5)
+    begin_s = 4.0 if FILM_OF[name].cut_s else 8.5
+    check_spans(tmp_path / f"{name}{FILM_OF[name].suffix}", tmp_path, begin_s)
 
 
 def check_spans(path: Path, folder: Path, start_s: float) -> None:
@@ -321,13 +312,6 @@ def test_he_aac_has_twice_the_rate_of_its_core(is_told: bool, tmp_path: Path) ->
         check_spans(path, tmp_path, 8.5)
 
 
-def test_silence_is_sound(tmp_path: Path) -> None:
-    track = SoundTrack("pcm_s16le", format="s16", flashes=())
-    path = write_film(SoundFilm("quiet", ".mkv", [track]), tmp_path)
-    sound = decode_sound(path, VIEW)
-    assert np.abs(sound.samples).max() < 0.01 and sound.remarks == ()
-
-
 def test_damaged_sound_fails_its_clips_and_no_others(tmp_path: Path) -> None:
     whole = write_film("mp4-aac", tmp_path)
     path = with_damage(whole, tmp_path / "damaged.mp4", 60)
@@ -356,84 +340,13 @@ def test_damaged_sound_fails_its_clips_and_no_others(tmp_path: Path) -> None:
     assert taken.remarks == (sentence,)
 
 
-def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_film("mkv-ac3", tmp_path)
-    other = write_film("mkv-eac3", tmp_path)
-    indexes = tmp_path / "indexes"
-    read: list[Path] = []
-    real = sound_index._read
-
-    def counted(film: Path, *rest: Any) -> sound_index.SoundIndex:
-        read.append(film)
-        return real(film, *rest)
-
-    monkeypatch.setattr(sound_index, "_read", counted)
-
-    def heard(file: Path) -> bytes:
-        forget_sound()
-        sound = decode_sound(file, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
-        return sound.samples.tobytes()
-
-    first = heard(path)
-    kept = index_file(path, indexes).parent / "sound.npz"
-    content = kept.read_bytes()
-    assert (heard(path), read) == (first, [path])
-    for wrong in (b"", content[:900], b"PK\x05\x06" + bytes(18)):
-        kept.write_bytes(wrong)
-        assert heard(path) == first
-        assert len(kept.read_bytes()) == len(content)
-    # The index of another film is not used.
-    heard(other)
-    of_other = index_file(other, indexes).parent / "sound.npz"
-    kept.write_bytes(of_other.read_bytes())
-    assert heard(path) == first
-    # A film that was repaired in place is another one.
-    facts = path.stat()
-    path.write_bytes(with_damage(path, tmp_path / "other.mkv", 40).read_bytes())
-    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    with pytest.raises(BadVideo, match="damaged"):
-        decode_sound(path, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
-
-
-def test_a_view_is_plain_and_checked() -> None:
-    view = SoundView(16000, 0.5)
-    assert SoundView.from_json(json.loads(json.dumps(asdict(view)))) == view
-    job = DecodeJob("a.mp4", (PictureView(2), view))
-    assert DecodeJob.from_json(json.loads(json.dumps(asdict(job)))) == replace(job)
+def test_a_view_is_checked() -> None:
     with pytest.raises(FixUsage, match="rate must be 1000 to 1000000, got 8"):
         SoundView(8)
     with pytest.raises(FixUsage, match="before_s must be at least 0"):
         SoundView(8000, -1.0)
     with pytest.raises(FixUsage, match="a job with ranks has no sound"):
-        DecodeJob("a.mp4", (view,), ranks=[3])
-
-
-def correlation(sound: DecodedSound, whole: DecodedSound, late: int) -> float:
-    """Return the correlation of a sound with another one that many samples before."""
-    n_samples = min(len(sound.samples), len(whole.samples)) - abs(late)
-    one = sound.samples[max(late, 0) :][:n_samples]
-    other = whole.samples[max(-late, 0) :][:n_samples]
-    return float(np.corrcoef(one, other)[0, 1])
-
-
-def test_times_that_jitter_are_no_gaps(tmp_path: Path) -> None:
-    """No packet is lost, so the samples are those of the film, and begin near their time."""
-    path = write_film("mkv-flac-24", tmp_path)
-    draw = random.Random(12)
-    jittering = with_times(
-        path,
-        tmp_path / "jitter.mkv",
-        lambda _, time_s: time_s + draw.gauss(0, 0.012),
-    )
-    first, *others = errors_of(FILM_OF["mkv-flac-24"], jittering)
-    assert abs(first) < 0.003 * 48000
-    assert set(others) == {first}
-    sound = decode_sound(jittering, SoundView(48000))
-    assert sound.remarks == ()
-    late = round(48000 * lag_s(sound, decode_sound(path, SoundView(48000))))
-    assert correlation(sound, decode_sound(path, SoundView(48000)), late) > 0.95
+        DecodeJob("a.mp4", (VIEW,), ranks=[3])
 
 
 def test_what_a_new_decoder_lacks_is_no_damage(tmp_path: Path) -> None:
@@ -475,18 +388,3 @@ def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
     assert failure_of(path, None, None) == (
         "no-sound: its only sound is that of another program than its pictures"
     )
-
-
-@pytest.mark.parametrize(("rate", "of_packet"), [(8000, 576), (44100, 1152)])
-def test_times_that_are_rounded_begin_with_the_first_packet(
-    of_packet: int, rate: int
-) -> None:
-    """Rounded times are no jitter: a sound is where its first packet is, to the sample."""
-    samples = np.full(1000, of_packet)
-    clock = np.cumsum(samples) - samples
-    for tick_s, shown in ((0.001, 0.001), (0.001, 1 / 90000), (0.02, 0.02)):
-        # What was rounded to a unit, in ticks of the file.
-        times = np.round(np.round(clock / rate / tick_s) * tick_s / shown)
-        ticks = times.astype(np.int64)
-        numbers = sound_index._first_samples(ticks, samples, shown, 0.0, rate)
-        assert np.array_equal(numbers, clock)
