@@ -1,6 +1,6 @@
-"""What is still to compute: the clips of a manifest against the rows of a store.
+"""Compare the clips of a manifest with the rows of a store, to find what is still to compute.
 
-Everything here is pure. Nothing on a disk is changed because of what it finds.
+All functions are pure: nothing on a disk is read or changed.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ _SHOWN = 20
 
 
 class Case(NamedTuple):
-    """One case: one sentence (`{clips}` is their number), and what to do where it is refused."""
+    """One case: a sentence (`{clips}` is their number), and a hint if the case is refused."""
 
     sentence: str
     hint: str = ""
@@ -39,7 +39,7 @@ _ANOTHER_STORE = "choose another store name: --store {backbone}=NAME"
 SAME = Case("{clips} already there")
 NEW = Case("{clips} not in the store yet")
 AGAIN = Case("{clips} without features, tried again")
-WITHOUT = Case("{clips} without features; --retry-failed tries again what failed")
+WITHOUT = Case("{clips} without features; --retry-failed tries failed ones again")
 NOT_IN_MANIFEST = Case(
     "{clips} not in the manifest any more; the rows stay as they are"
 )
@@ -61,17 +61,17 @@ _DEVICES = {"cpu": "the CPU", "cuda": "a GPU"}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a run asks for.
+class ExtractionRequest:
+    """The clips and features that a run requests.
 
     Args:
         clips: The clips of the manifest, in the order of a store.
-        recipe: How the numbers would be made.
+        recipe: The recipe of the features.
         arrays: The names of the arrays that the store should have.
-        kind: What would compute; None where another machine does, which compares it then.
+        kind: What would compute; None if a different machine does, which then compares it.
         facts: The videos as they are now.
-        kept: The clips whose frames are kept: they need no video.
-        retry_failed: Try rows again that failed.
+        kept: The clips with kept frames, which need no video.
+        retry_failed: Whether to try failed rows again.
     """
 
     clips: Sequence[PlannedClip]
@@ -85,7 +85,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Work:
-    """What a run computes, and each case that was found, with its clips.
+    """The rows that a run computes, and the cases of all clips.
 
     Args:
         rows: All rows of the new store.
@@ -126,29 +126,29 @@ def _sentence(case: Case, lines: Sequence[str]) -> str:
     return case.sentence.format(clips=count(len(lines), "clip"))
 
 
-def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
-    """Return what is to compute so that a store has what is wanted of it."""
+def compare_with_store(request: ExtractionRequest, stored: StoreState | None) -> Work:
+    """Return the rows to compute so that a store has all that a run requests."""
     found: dict[Case, list[str]] = defaultdict(list)
     if stored is None:
-        found[NEW] = [clip.clip_id for clip in wanted.clips]
-        planned = list(map(new_row, wanted.clips))
+        found[NEW] = [clip.clip_id for clip in request.clips]
+        planned = list(map(new_row, request.clips))
         return Work(planned, [True] * len(planned), found)
     another = ANOTHER_PLAN if stored.is_filling else ANOTHER_STORE
-    found[another] += _other_ways(wanted, stored)
+    found[another] += _other_ways(request, stored)
     rows: list[Row] = []
     computed: list[bool] = []
-    clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
+    clip_of_id = {clip.clip_id: clip for clip in request.clips}
     for number, row in enumerate(stored.rows):
         clip = clip_of_id.pop(row.clip_id, None)
         is_planned = stored.computed is not None and stored.computed[number]
-        case, line = case_of_row(row, clip, wanted, stored, is_planned=is_planned)
+        case, line = case_of_row(row, clip, request, stored, is_planned=is_planned)
         found[case].append(line)
         if case is AGAIN and not is_planned and clip is not None:
             row = new_row(clip)
         rows.append(row)
         computed.append(case is AGAIN)
     new = list(clip_of_id.values())
-    if len(new) == len(wanted.clips):
+    if len(new) == len(request.clips):
         for name in found.pop(NOT_IN_MANIFEST, ()):
             line = f"{name}: not in the manifest, and neither is any clip of this store"
             found[another].append(line)
@@ -159,12 +159,12 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
         rows += map(new_row, new)
         computed += [True] * len(new)
     if any(computed):
-        found[another] += _other_makers(wanted.kind, stored)
+        found[another] += _other_makers(request.kind, stored)
     return Work(rows, computed, {case: lines for case, lines in found.items() if lines})
 
 
 def new_row(clip: PlannedClip) -> Row:
-    """Return the row of a clip before anything is known of its video."""
+    """Return the row of a clip before its video is read."""
     row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
     return row.with_frames(clip.frames)
 
@@ -172,22 +172,22 @@ def new_row(clip: PlannedClip) -> Row:
 # --- Stores made in another way ---
 
 
-def _other_ways(wanted: Wanted, stored: StoreState) -> list[str]:
-    """Return how recipe and arrays differ; another array is another store."""
-    # The bytes of the weights count, whatever was known of where they came from.
-    recipe = wanted.recipe.as_claimed_by(stored.recipe)
+def _other_ways(request: ExtractionRequest, stored: StoreState) -> list[str]:
+    """Return the differences of recipe and arrays; a new array needs a new store."""
+    # The bytes of the weights count, not where they came from.
+    recipe = request.recipe.as_claimed_by(stored.recipe)
     differences = recipe.diff(stored.recipe, ("here", "in the store"))
     lines = [f"another recipe: {line}" for _, line in differences]
-    for name in wanted.arrays:
+    for name in request.arrays:
         if name not in stored.array_names:
             lines.append(f"it does not have the array {name}")
     return lines
 
 
 def _other_makers(here: Kind | None, stored: StoreState) -> list[str]:
-    """Return what made the store, where it may give other numbers than what computes now.
+    """Return the makers of the store that may give different numbers than what computes now.
 
-    A finished store may get rows of a later version; its recipe is the same.
+    A finished store may get rows of a later version with the same recipe.
     """
     lines = []
     for there in dict.fromkeys(stored.kinds):
@@ -212,7 +212,7 @@ def _other_makers(here: Kind | None, stored: StoreState) -> list[str]:
 def case_of_row(
     row: Row,
     clip: PlannedClip | None,
-    wanted: Wanted,
+    request: ExtractionRequest,
     stored: StoreState,
     *,
     is_planned: bool,
@@ -220,9 +220,9 @@ def case_of_row(
     """Return the case of a row, and its line.
 
     Args:
-        row: The row, as far as it is known.
+        row: The row.
         clip: The clip of the manifest with its id; None if there is none.
-        wanted: What a run asks for.
+        request: The request of a run.
         stored: The store of the row.
         is_planned: Whether the store is being filled, and computes this row.
     """
@@ -230,31 +230,31 @@ def case_of_row(
     if clip is None:
         case = ANOTHER_PLAN if is_planned else NOT_IN_MANIFEST
         return case, f"{name}: not in the manifest" if is_planned else name
-    # What is decoded now has the times of the plan.
+    # Clips that are decoded now have the times of the plan.
     times = other_times(row, clip, count_frames=not stored.is_filling)
-    video = other_video(row, clip, wanted.facts) if row.is_ok else ""
+    video = other_video(row, clip, request.facts) if row.is_ok else ""
     if is_planned and times:
         return ANOTHER_PLAN, f"{name}: {times}"
     if row.is_ok and (times or video):
-        # The other clips of the film would be read from another video.
+        # The other clips of the film would be read from a different video.
         return CHANGED, f"{name}: {times or video}"
     if row.is_ok:
         return SAME, name
     if stored.is_filling:
-        # Each row is computed once; what failed waits until the store is complete.
+        # Each row is computed once; failed rows wait until the store is complete.
         is_tried = is_planned and row.status == NOT_EXTRACTED
     else:
-        is_tried = _is_tried(row, clip, wanted)
+        is_tried = _is_tried(row, clip, request)
     return (AGAIN if is_tried else WITHOUT), name
 
 
-def _is_tried(row: Row, clip: PlannedClip, wanted: Wanted) -> bool:
+def _is_tried(row: Row, clip: PlannedClip, request: ExtractionRequest) -> bool:
     """Return whether a row without features of a finished store is computed again."""
     if row.status.tried == ALWAYS or other_times(row, clip):
         return True
     if row.status.tried == WITH_VIDEO:
-        return bool(wanted.facts.get(clip.video)) or clip.clip_id in wanted.kept
-    return wanted.retry_failed
+        return bool(request.facts.get(clip.video)) or clip.clip_id in request.kept
+    return request.retry_failed
 
 
 def other_times(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> str:
@@ -266,7 +266,7 @@ def other_times(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> st
         row: The row.
         clip: The clip as it is now.
         count_frames: Whether frames that both state are compared in place of times, which are
-            others in another copy of the film.
+            different in a different copy of the film.
     """
     planned = new_row(clip)
     names = ["movie_id"]
@@ -292,7 +292,7 @@ def _is_same(then: Any, now: Any) -> bool:
 
 
 def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
-    """Return how a video differs from the one that was read; "" if not, or if it is not there."""
+    """Return how a video differs from the one that was read, or "" if it is equal or missing."""
     now = Source.of(facts.get(clip.video))
     if not now.is_known or row.video_bytes is None:
         return ""
@@ -306,7 +306,7 @@ def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
 
 
 def _shown(fact: str | float | None) -> str:
-    """Return a fact, a time with all its digits: long films differ in the last ones."""
+    """Return a fact as text, a time with all digits: long films differ in the last ones."""
     if fact in (None, ""):
         return "not given"
     return repr(fact).removesuffix(".0") if isinstance(fact, float) else str(fact)

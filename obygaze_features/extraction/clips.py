@@ -1,4 +1,4 @@
-"""Clips as they are planned, from a manifest, and as they are decoded: pictures and sound."""
+"""Clips: planned from a manifest, and decoded into pictures and sound."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ from obygaze_features.video.worker import ClipView
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
 
-# The length and the quick hash of a video; None if it cannot be read.
+# The length and the quick hash of each video; None if it cannot be read.
 Facts = Mapping[str, tuple[int, str] | None]
 
 
@@ -43,8 +43,8 @@ Facts = Mapping[str, tuple[int, str] | None]
 class PlannedClip(NamedTuple):
     """A clip to extract: its video, empty if it has none, and its times in the video.
 
-    A window has its number in place of times, and the film as it was when it was cut. `frames` are
-    those that the table of the clip counts in its film.
+    A window has its number instead of times, and the film as it was when it was cut. `frames` are
+    the frames of the film that the table of the clip counts, if it does.
     """
 
     clip_id: str
@@ -112,15 +112,15 @@ def films_of_parts(clips: Sequence[PlannedClip]) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class ViewedClip:
-    """What one view sees of a clip.
+    """A clip in a view of pictures.
 
     Args:
         pictures: The pictures [n, h, w, 3] that this view may share with others.
         rows: For each frame of this view, its row in `pictures`.
-        mask: Which frames are real; the others do not exist, and are black.
-        arrays: The arrays of a store beside those of features, such as the times of the frames.
-        total: How many pictures of the video the clip has.
-        remark: What a reader of the store should know of the frames.
+        mask: Which frames are real; the others are padding, and black.
+        arrays: The arrays of a store other than features, such as the times of the frames.
+        total: The number of pictures of the clip in its video.
+        remark: A remark on the frames for readers of the store.
     """
 
     pictures: npt.NDArray[np.uint8]
@@ -133,12 +133,12 @@ class ViewedClip:
 
 @dataclass(frozen=True, eq=False)
 class HeardClip:
-    """What one view hears of a clip.
+    """A clip in a view of sound.
 
     Args:
         heard: The samples.
-        arrays: The arrays of a store beside those of features, such as the times of the parts.
-        remark: What a reader of the store should know of the sound.
+        arrays: The arrays of a store other than features, such as the times of the parts.
+        remark: A remark on the sound for readers of the store.
     """
 
     heard: ClipSound
@@ -156,9 +156,9 @@ def repeated(n_pictures: int, n_frames: int) -> str:
 
 
 class Failure(NamedTuple):
-    """Why a view has nothing of a clip: the status of the row, and one sentence.
+    """Why a clip has no features in a view: the status of the row, and the reason.
 
-    If nothing was decoded for the view, its row has no facts of the video: the row is the same
+    If nothing was decoded for the view, its row has no facts of the video, so that it is the same
     with and without other views.
     """
 
@@ -171,14 +171,14 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, error: BadVideo, *, is_decoded: bool = True) -> Self:
-        """Return why a clip of a video has nothing, as a reader of the video says."""
+        """Return the failure of a clip for an error of its video."""
         status = STATUS_OF_REASON.get(error.reason)
         if status is None:
             return cls(FAILED, f"{error.reason}: {error.message}", is_decoded)
         return cls(status, error.message, is_decoded)
 
 
-# What is wrong with a video that has a status of its own.
+# Reasons of a video that have a status of their own.
 STATUS_OF_REASON = {"missing": NO_VIDEO, "no-sound": SILENT, "no-words": NO_WORDS}
 
 NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video", is_decoded=False)
@@ -192,7 +192,7 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, facts: tuple[int, str] | None) -> Self:
-        """Return what a store has of the facts of a file: some digits of its hash."""
+        """Return the facts of a file as a store has them: with some digits of the hash."""
         if facts is None:
             return cls()
         n_bytes, quick_hash = facts
@@ -206,7 +206,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """A row: the video that was read, and what each view has of the clip."""
+    """A decoded row: the video that was read, and the clip in each view."""
 
     row: int
     source: Source
@@ -214,13 +214,13 @@ class Decoded:
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons of the views that have nothing."""
+        """The reasons of the views that failed."""
         views = self.views.values()
         return [str(view) for view in views if isinstance(view, Failure)]
 
 
 class RowJob(NamedTuple):
-    """A row to decode, and the views that its stores need of it."""
+    """A row to decode, and the views that its stores need."""
 
     row: int
     views: tuple[ClipView, ...]

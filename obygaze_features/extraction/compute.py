@@ -36,9 +36,9 @@ from obygaze_features.video.decoded_clip import pictures_of_view
 if TYPE_CHECKING:
     from torch import Tensor
 
-# How often a thread that waits for another one looks for signals.
+# The interval in which a waiting thread handles signals.
 SIGNALS_S = 1.0
-# The share of the memory of the machine that decoded clips may take until they are computed.
+# Decoded clips that wait may take this part (1/8) of the memory of the machine.
 _SHARE_OF_MEMORY = 8
 # Larger batches are not faster.
 MAX_BATCH = 16
@@ -46,7 +46,7 @@ MAX_BATCH = 16
 
 @dataclass(frozen=True)
 class Computed:
-    """The arrays of some clips as stored [B, ...], and which of them are finite [B]."""
+    """The arrays of some clips as stored [B, ...], and whether they are finite [B]."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     finite: Mapping[str, npt.NDArray[np.bool_]]
@@ -65,7 +65,7 @@ class Computer(ABC):
 
     @abstractmethod
     def split(self, at_once: int) -> tuple[int, int]:
-        """Return the clips of one `start`, and how many starts there may be at once."""
+        """Return the number of clips of one `start`, and the number of starts at once."""
 
     def compute_all(self, clips: Sequence[DecodedView]) -> list[Computed]:
         """Compute clips at once, and wait for them."""
@@ -252,11 +252,11 @@ def computer_for(
     pool: Executor,
     uploads: Uploads | None = None,
 ) -> Computer:
-    """Return how a backbone's clips are computed on its device.
+    """Return what computes the clips of a backbone on its device.
 
     Args:
         backbone: The backbone.
-        specs: The arrays of a store to compute; those that are no features are left out.
+        specs: The arrays of a store; arrays other than features are left out.
         pool: The threads that compute on a CPU.
         uploads: The pictures on the GPU, which several backbones share.
     """
@@ -297,9 +297,10 @@ def _set_torch_threads(n_threads: int) -> int:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use of its machine; none of it changes the features.
+    """The device, processes and batch of a run, which do not change the features.
 
-    `workers` decode, `batch` clips are computed at once (None: 16 on a GPU, one a core on a CPU).
+    `workers` processes decode, and `batch` clips are computed at once (None: 16 on a GPU, one for
+    each core on a CPU).
     """
 
     device: str = "cpu"

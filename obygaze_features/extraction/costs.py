@@ -1,7 +1,7 @@
-"""How long a run takes, from one clip decoded here: `obygaze extract plan`.
+"""Estimate the time of a run from one clip: `obygaze extract plan`.
 
-While a GPU computes a clip, the cores decode others, so that the slower of the two decides, and the
-GPU waits for the rest of the time.
+While a GPU computes a clip, the cores decode others. The slower of the two decides, and the GPU
+waits for the rest of the time.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clock
 from obygaze_features.video.pool import DecodePool
 
-# One clip is decoded for `plan`; so many are tried, in case some cannot be read.
+# The number of clips that `plan` tries to decode until one can be read.
 _MOST_TRIED = 5
 _TIMEOUT_S = 30.0
 
 
 class KnownDevice(NamedTuple):
-    """A GPU that need not be there: billions of operations a second.
+    """Billions of operations a second of a GPU that need not be in this machine.
 
-    `float32` and `half` are what large networks reach, and not what its maker says.
+    `float32` and `half` are the rates that large networks reach, not the rates of its data sheet.
     """
 
     float32: float
     half: float
 
 
-# Three video networks took .074 and .009 s a clip on an H100 (docs/performance.md). An A100 takes
-# longer by what its maker says of both.
+# Three video networks took .074 and .009 s a clip on an H100 (docs/performance.md). The A100 is
+# slower by the ratio of the two data sheets.
 KNOWN_DEVICES = {
     "h100": KnownDevice(33_000, 273_000),
     "a100": KnownDevice(9_700, 85_000),
@@ -68,9 +68,9 @@ KNOWN_DEVICES = {
 
 @dataclass(frozen=True)
 class StoreCost:
-    """What is to compute for one store, its bytes, and the seconds of one clip.
+    """The clips to compute for one store, their bytes, and the seconds of one clip.
 
-    The seconds of a GPU that is not there are those of the card.
+    For a GPU of a different machine, the seconds follow from the operations of the card.
     """
 
     store: str
@@ -84,9 +84,9 @@ class StoreCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be.
+    """The counts and bytes of a plan, and the seconds to decode one clip, or None.
 
-    `warnings` are about the clips; `decode_failure` is why the first of them could not be decoded.
+    `decode_failure` is the reason why the first clip could not be decoded.
     """
 
     manifest: str
@@ -112,7 +112,7 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """The seconds of a run: for each clip those of the slower of cores and GPU."""
+        """The seconds of a run, in which the slower of cores and GPU decides."""
         n_clips = max((one.to_extract for one in self.stores), default=0)
         return n_clips * max(self.core_s / self.workers, self.gpu_s)
 
@@ -179,7 +179,7 @@ def plan_extraction(
     workers: int | None = None,
     workspace: PathLike | None = None,
 ) -> Cost:
-    """Count what is missing, measure one clip, and say how long a run takes.
+    """Count missing clips, measure one clip, and estimate the time of a run.
 
     One clip is decoded, and one is computed with each backbone. Of h100 and a100, which need not be
     there, the time is by the operations that the card states. Where a GPU waits for the cores, the

@@ -1,4 +1,4 @@
-"""Cut whole films into windows: the manifest of them, without decoding where packets have times."""
+"""Cut whole films into windows, without decoding where packets have times."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.spans import MILLISECOND_S, span_in_film
 from obygaze_features.manifest.windows import CutFilm, Grid
 
-# Of a picture; windows that are shorter by less are as long.
+# The share of a picture by which a window may be shorter.
 ROUNDING = 1e-6
-# Without progress for so long, a film cannot be read.
+# The time limit for reading a film, without progress.
 _TIMEOUT_S = 300.0
 
 
@@ -152,7 +152,7 @@ def make_windows(
             raise FixInput(
                 CLOCK_SET_BACK,
                 where=str(folder / video),
-                hint="--window and --stride count pictures",
+                hint="use --window and --stride, which count pictures",
             )
         film = film_of(movie_id, video, index)
         refuse_short(grid, film)
@@ -195,7 +195,7 @@ def refuse_short(grid: Grid, film: CutFilm) -> None:
 def _refuse_parts_of_films(clips: Iterable[Clip], where: str) -> None:
     """Raise an error for a file that begins later than its film.
 
-    Times of its windows would be times in the file, and those of segments are times in the film.
+    Windows have times in the file, and segments have times in the film.
     """
     for clip in clips:
         in_film = span_in_film(clip)
@@ -206,7 +206,7 @@ def _refuse_parts_of_films(clips: Iterable[Clip], where: str) -> None:
                 f" {start_s:g} s of this file and {in_film[0]:g} s of the film, so windows of the"
                 " file would have wrong times",
                 where=where,
-                hint="the folder of the whole films in place of the manifest",
+                hint="use the folder of the whole films instead of the manifest",
             )
 
 
@@ -247,6 +247,6 @@ def _videos_of(
         raise FixInput(
             "no film with a video",
             where=str(films),
-            hint="obygaze manifest link --help",
+            hint="link clips to their films: obygaze manifest link --help",
         )
     return header, folder, videos

@@ -1,4 +1,4 @@
-"""Decode the rows of a store ahead, in their order; a row that fails has its reason."""
+"""Decode the rows of a store ahead, in order; a failed row has its reason."""
 
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -37,32 +37,32 @@ from obygaze_features.video.pool import DecodePool, in_order
 from obygaze_features.video.sound import SAMPLE_BYTES, DecodedSound, SoundView
 from obygaze_features.video.worker import ClipView, DecodeJob, DecodeResult
 
-# The numbers of one film must not come from two.
+# The features of a video must not come from two files.
 REPLACED = Failure(
     FAILED, "replaced: the video was changed while its clips were extracted"
 )
 # Threads that read kept frames.
 READERS = 2
-# The pictures of a clip whose size is not known before it is decoded.
+# The assumed size of pictures before they are decoded.
 _SIZE_OF_ANY = (1080, 1920)
-# The seconds of a clip whose end is that of its film.
+# The assumed seconds of a clip that ends with its film.
 _SECONDS_OF_ANY = 600.0
 
 
 @dataclass
 class RowDecoder:
-    """Decodes rows of a store in advance; frames that were kept are read in place of films.
+    """Decodes rows of a store in advance; kept frames are read instead of films.
 
     Args:
         clips: All clips, by their rows.
         pool: The processes that decode.
-        most_clips: How many clips may be decoded or wait to be taken.
-        most_bytes: How many bytes they may have; one clip may have more.
-        indexes: The folder that keeps the indexes of films with several clips.
-        accept_damaged: Take what the decoder gives of a damaged film.
+        most_clips: The number of clips that may be decoded ahead.
+        most_bytes: The number of bytes of these clips; a single clip may have more.
+        indexes: The folder of stored indexes, for films with several clips.
+        accept_damaged: Use damaged pictures and sound as the decoder returns them.
         grid: How the films are cut, if the rows are windows.
-        kept: Frames that were kept.
-        first_read: The file that each video was when its first clip was read.
+        kept: The kept frames.
+        first_read: The facts of each video when its first clip was read.
     """
 
     clips: Sequence[PlannedClip]
@@ -76,7 +76,7 @@ class RowDecoder:
     first_read: dict[str, Source] = field(default_factory=dict)
 
     def rows(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
-        """Yield rows in order; each job is asked for shortly before it is decoded."""
+        """Yield rows in order; each job is taken shortly before it is decoded."""
         if self.grid is None:
             return self._decoded_clips(jobs)
         return self._decoded_windows(jobs, self.grid)
@@ -84,7 +84,7 @@ class RowDecoder:
     def _decoded_clips(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Decode rows that are clips, each by itself."""
         films = films_of_parts(self.clips)
-        # For each of these films the one that comes after it.
+        # For each film, the next one.
         videos = dict.fromkeys(clip.video for clip in self.clips)
         next_film = dict(pairwise(video for video in videos if video in films))
 
@@ -160,13 +160,13 @@ class RowDecoder:
                 yield self._row(job, result)
 
     def _not_kept(self, job: RowJob) -> RowJob:
-        """Return what is to decode of a row: the views whose frames were not kept."""
+        """Return the views of a row to decode: those without kept frames."""
         clip = self.clips[job.row]
         views = [view for view in job.views if not is_kept(clip, view, self.kept)]
         return RowJob(job.row, tuple(views))
 
     def _row(self, job: RowJob, result: DecodeResult | Decoded) -> Decoded:
-        """Return a row with all its views: those that were decoded, and those that were kept."""
+        """Return a row with all its views, decoded or kept."""
         clip = self.clips[job.row]
         if isinstance(result, Decoded):
             row = result
@@ -180,7 +180,7 @@ class RowDecoder:
             row = replace(row, source=source, views={**row.views, **of_kept.views})
             sources.append(of_kept.source)
         for source in sources:
-            # Clips whose frames were kept may have no video any more.
+            # Clips with kept frames may have no video any more.
             if clip.video and source.is_known:
                 first = self.first_read.setdefault(clip.video, source)
                 if first != source:
@@ -210,7 +210,7 @@ def _without_video(job: RowJob) -> Decoded:
 
 def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:
     """Return a row as the pool decoded it."""
-    # After an error the file is not read again: that may be what failed or blocked.
+    # After an error the file is not read again: reading may have failed or blocked.
     source = Source.of(result.file_facts if result.error is None else None)
     views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
@@ -239,7 +239,7 @@ def _heard(sound: DecodedSound) -> HeardClip:
 
 
 def _viewed(decoded: DecodedClip) -> ViewedClip:
-    """Return a clip, with a remark on frames that are not those that were asked for."""
+    """Return a clip, with a remark on damaged or repeated frames."""
     n_frames = len(decoded.mask)
     n_real = int(decoded.mask.sum())
     remarks = decoded.remarks

@@ -1,7 +1,7 @@
-"""Extract what is missing: compare, plan, fill, seal. The same call goes on after a stop.
+"""Extract missing features: compare, plan, fill, seal. The same call resumes after a stop.
 
-`_extract` has the steps of a run, and `fill` in `loop.py` those of its clips. What each step of a
-run does stands below it.
+`_extract` has the steps of a run, and `fill` in `loop.py` those of its clips. Each step is a
+function below.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from obygaze_features.extraction.planning import (
 )
 from obygaze_features.extraction.results import (
     Extraction,
-    Shown,
+    ProgressDisplay,
     Watch,
     kept_clips,
     next_steps,
@@ -71,7 +71,7 @@ from obygaze_features.store.rows import Row
 from obygaze_features.store.sealing import seal
 from obygaze_features.video.pool import DecodePool
 
-# Another process may finish a store while this one compares; then all is compared once more.
+# Another process may finish a store while this one compares; then all stores are compared again.
 TIMEOUT_S = 300.0
 _MOST_ATTEMPTS = 5
 
@@ -109,7 +109,7 @@ def extract(
         manifest: The clips, linked to their videos (`obygaze manifest link`).
         backbones: A backbone, or your own code (FILE.py:NAME).
         retry_failed: Try clips again that failed.
-        accept_damaged: Take what the decoder gives of damaged pictures and sound.
+        accept_damaged: Use damaged pictures and sound as the decoder returns them.
         timeout_s: Seconds to decode one clip.
         arrays: Store only these arrays. [default: all but tokens]
         weights: File or folder of weights.
@@ -120,9 +120,9 @@ def extract(
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: 16 on a GPU, less if they do not fit]
         seal_now: Seal what is there; the other clips are 'not-extracted'.
-        watch: Is called with each row that is decoded, and whether it failed.
+        watch: Callback (row, failed) for each decoded row.
         progress: Show a progress bar on stderr.
-        note: Is called with what a person should know before the run.
+        note: Callback for each note before the run.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -141,7 +141,7 @@ def extract(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
-        # To seal what is there, nothing is computed.
+        # With seal_now, nothing is computed.
         device = device_of(device, [] if seal_now else targets, here)
         run = ExtractionRun(
             manifest=clips,
@@ -154,10 +154,10 @@ def extract(
             seal_now=seal_now,
             licence=licence,
         )
-        shown = Shown(progress_bars(progress, "clips"), watch, note)
+        display = ProgressDisplay(progress_bars(progress, "clips"), watch, note)
         try:
-            with closing(shown):
-                return _extract(run, stop, shown)
+            with closing(display):
+                return _extract(run, stop, display)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(kept_clips(states_of(clips, targets, here)))
             interrupt.add_note(RESUME)
@@ -166,7 +166,7 @@ def extract(
 
 @dataclass(frozen=True)
 class ExtractionRun:
-    """What a run extracts, and how; its resources do not change the features."""
+    """The clips and settings of a run; its resources do not change the features."""
 
     manifest: Manifest
     targets: Sequence[ChosenBackbone]
@@ -179,29 +179,31 @@ class ExtractionRun:
     licence: str
 
 
-def _extract(run: ExtractionRun, stop: StopFlag, shown: Shown) -> Extraction:
+def _extract(
+    run: ExtractionRun, stop: StopFlag, display: ProgressDisplay
+) -> Extraction:
     """Extract: the steps of a run."""
     with _one_sentence_for_a_full_disk():
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run):
-            shown.note(sentence)
+            display.note(sentence)
         gone: list[Begun] = []
         try:
             if not run.seal_now:
-                shown.expect(len({clip_id for _, clip_id in _missing(begun)}))
+                display.expect(len({clip_id for _, clip_id in _missing(begun)}))
                 groups = _with_the_same_rows(begun)
                 for together in groups:
                     if not stop:
-                        _fill(together, plan, run, stop, shown)
+                        _fill(together, plan, run, stop, display)
             for one in begun:
-                # What was planned is not there any more, and no store was sealed from it.
+                # The plan was removed, and no store was sealed from it.
                 if not one.filling.is_current() and not is_sealed(one.filling):
                     gone.append(one)
                 else:
                     _seal_if_complete(one, run, plan.clips)
         except Exception:
             for store, filling in begun:
-                # What this run planned and nobody began is not in the way of another plan.
+                # A plan that no run has begun must not hinder a different plan.
                 if store.filling is None and filling.listed() == (set(), {}):
                     remove_filling(filling)
             raise
@@ -241,9 +243,9 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             for store in plan.stores:
                 if run.seal_now and store.filling is None and store.work.is_needed:
                     raise FixInput(
-                        "nothing is there to seal: all blocks are missing",
+                        "cannot seal the store: all blocks are missing",
                         where=str(store.path),
-                        hint="the same command without --seal-now",
+                        hint="run the same command without --seal-now",
                     )
                 if store.filling is not None or store.work.is_needed:
                     begun.append(Begun(store, open_filling(store, plan)))
@@ -257,7 +259,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
 
 
 def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
-    """Yield what computes, and what a person should know of stores that are there."""
+    """Yield the notes before a run: the device, and the state of the stores."""
     if not run.seal_now:
         yield from _what_computes(plan, run.resources.device)
     yield from plan.notes
@@ -271,7 +273,7 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
 
 
 def _what_computes(plan: ExtractionPlan, device: str) -> Iterator[str]:
-    """Yield the device that computes features; nothing where none are missing."""
+    """Yield the device that computes features, if any are missing."""
     makers = []
     for store in plan.stores:
         keeps_frames = store.target.backbone.startswith(FRAMES_OF)
@@ -286,17 +288,17 @@ def _what_computes(plan: ExtractionPlan, device: str) -> Iterator[str]:
 
 
 def _refuse_lost(one: Begun) -> None:
-    """Raise an error if what was planned is gone because the store changed meanwhile.
+    """Raise an error if a plan was removed because the store changed meanwhile.
 
-    Else another command computed it, and all rows failed as before: the store is as it was.
+    Otherwise a different command computed it, and all rows failed as before.
     """
     replaces = one.filling.plan.replaces
     if not replaces or seal_at(one.store.path) != replaces:
         raise Mismatch(
-            "what this run computed was not added: meanwhile another command changed the store, or"
-            " removed what was planned",
+            "the features of this run were not added: meanwhile another command changed the store,"
+            " or removed the plan",
             where=str(one.store.path),
-            hint="the same command again compares the manifest with what is there now",
+            hint="run the same command again to compare the manifest with the present store",
         )
 
 
@@ -326,11 +328,11 @@ def _fill(
     plan: ExtractionPlan,
     run: ExtractionRun,
     stop: StopFlag,
-    shown: Shown,
+    display: ProgressDisplay,
 ) -> None:
-    """Compute what is missing in stores with the same rows.
+    """Compute the missing blocks of stores with the same rows.
 
-    They share the decoders, the threads that compute, the device, and the thread that writes.
+    The stores share the decoders, the threads that compute, the device, and the thread that writes.
     """
     resources = run.resources
     rows = together[0].filling.rows
@@ -351,8 +353,8 @@ def _fill(
             together, computers, batches, strict=True
         ):
             stores.append(StoreFiller(filling, store.maker, computer, batch, writing))
-        # Those of the decoders, and the next batch: with fewer, the decoders would be idle while a
-        # batch is computed.
+        # Enough clips for the decoders and the next batch: with fewer, decoders would be idle while
+        # a batch is computed.
         decoder = RowDecoder(
             clips,
             pool,
@@ -366,13 +368,13 @@ def _fill(
         )
         with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:
-                shown.row(rows[row].clip_id, row, failed)
+                display.row(rows[row].clip_id, row, failed)
 
 
 def _files_read_before(
     together: Sequence[Begun], clips: Sequence[PlannedClip]
 ) -> dict[str, Source]:
-    """Return the file that each video was when other rows of the stores were computed."""
+    """Return the facts of each video when other rows of the stores were computed."""
     files = {}
     for store, _ in together:
         for row, clip in zip(store.work.rows, clips, strict=True):
@@ -411,13 +413,13 @@ def _seal_if_complete(
     header = run.manifest.header
     terms = Terms(run.licence or header.licence, header.citation)
     if filling.plan.replaces:
-        # A store keeps its terms, which a person may have corrected in its card.
+        # A store keeps its terms, which may have been corrected in its card.
         terms = Terms(run.licence)
     seal(store.path, seal_now=run.seal_now, terms=terms)
 
 
 def _refuse_videos_of_two_files(store: StorePlan, clips: Iterable[PlannedClip]) -> None:
-    """Raise an error if workers read two files of a video: one began before it was replaced."""
+    """Raise an error if a video was replaced while workers read it."""
     stored = read_stored(store.path)
     if stored is None:
         return
@@ -436,12 +438,12 @@ def _refuse_videos_of_two_files(store: StorePlan, clips: Iterable[PlannedClip]) 
         Mismatch,
         "videos were replaced while their clips were extracted",
         where=store.path,
-        hint=f"give the filling up: rm -r {shell_word(f'{store.path}{NEXT}')}",
+        hint=f"discard the unfinished store: rm -r {shell_word(f'{store.path}{NEXT}')}",
     )
 
 
 def _is_as_before(filling: Filling) -> bool:
-    """Return whether all computed rows of a change failed again as they are there."""
+    """Return whether all computed rows of a change failed again as they did before."""
     try:
         before = store_before(filling.target, filling.plan.replaces).rows
         computed: dict[int, Row] = {}
@@ -451,7 +453,7 @@ def _is_as_before(filling: Filling) -> bool:
                 return False
             computed |= zip(filling.rows_of(block), record.rows, strict=True)
     except (OSError, ObygazeError):
-        # Another process may have sealed the store, and moved or removed what was read here.
+        # Another process may have sealed the store, and moved or removed these files.
         if filling.is_current():
             raise
         return False

@@ -1,4 +1,4 @@
-"""Frames that were kept in a store: other backbones get the same pictures without the films."""
+"""Kept frames: other backbones read the pictures of a store instead of the films."""
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,15 +49,15 @@ from obygaze_features.video.worker import ClipView
 
 
 @dataclass(frozen=True)
-class KeptFrames:
-    """A store of pictures, its rows that may be used, by their clips, and what changed since."""
+class StoredFrames:
+    """A store of kept frames, its usable row of each clip, and the clips that changed since."""
 
     store: Store
     row_of_clip: Mapping[str, int]
     changed: Sequence[str] = ()
 
     def serves(self, view: ClipView, grid: Grid | None) -> bool:
-        """Return whether the pictures of a view are among those of the store; sound never is."""
+        """Return whether the store has all pictures of a view; it never has sound."""
         if not isinstance(view, PictureView):
             return False
         recipe = self.store.recipe.to_json()
@@ -74,7 +74,7 @@ class KeptFrames:
         return is_sampled_so and is_decoded_so and is_resized_so
 
     def clip(self, clip_id: str, view: PictureView) -> ViewedClip:
-        """Return the pictures of a view as the decoder gave them."""
+        """Return a clip in a view, as the decoder would return it."""
         row = self.row_of_clip[clip_id]
         values = {}
         for array in self.store.record.arrays:
@@ -88,7 +88,6 @@ class KeptFrames:
         values[MASK] = mask
         kept = self.store.rows[row]
         n_pictures = kept.pictures or 0
-        # Of a window, they are those of its pictures.
         values["start_s"] = np.array(kept.start_s, np.float64)
         values["end_s"] = np.array(kept.end_s, np.float64)
         remark_of_kept = repeated(n_pictures, n_kept)
@@ -108,17 +107,17 @@ OF_TWO_FILES = Failure(
 )
 
 # For each view whose frames were kept: the store that has them.
-KeptViews = Mapping[ClipView, KeptFrames]
+KeptViews = Mapping[ClipView, StoredFrames]
 
 
 def stores_of_frames(
     manifest: str, workspace: Workspace
 ) -> tuple[list[Store], list[str]]:
-    """Return the stores of a workspace that kept the frames of a manifest: MANIFEST.frames-*.
+    """Return the stores of kept frames of a manifest: MANIFEST.frames-* in a workspace.
 
-    Beside them, a sentence on each that cannot be read: the films are decoded in its place.
+    Also return a sentence on each store that cannot be read: the films are decoded instead.
     """
-    # A name may hold signs of a pattern, such as films[1].
+    # A name may contain characters of a pattern, such as films[1].
     pattern = f"{glob.escape(manifest)}.frames-*/{STORE_JSON}"
     stores = []
     unreadable = []
@@ -142,14 +141,14 @@ def find_kept(
     facts: Facts,
     views: Iterable[ClipView],
     grid: Grid | None,
-) -> dict[ClipView, KeptFrames]:
-    """Return for each view the store that has most of its frames, if one has any.
+) -> dict[ClipView, StoredFrames]:
+    """Return for each view the store with most of its frames, if there is one.
 
     Args:
         stores: The stores of frames.
         clips: The clips of the manifest.
         facts: Their videos as they are now.
-        views: What backbones see of a clip.
+        views: The views of the backbones.
         grid: How the films are cut, if the clips are windows.
     """
     kept = []
@@ -157,7 +156,7 @@ def find_kept(
         of_store = _kept_of(store, clips, facts)
         if of_store.row_of_clip or of_store.changed:
             kept.append(of_store)
-    kept_views: dict[ClipView, KeptFrames] = {}
+    kept_views: dict[ClipView, StoredFrames] = {}
     for view in dict.fromkeys(views):
         serving = [one for one in kept if one.serves(view, grid)]
         if serving:
@@ -165,7 +164,7 @@ def find_kept(
     return kept_views
 
 
-def _kept_of(store: Store, clips: Sequence[PlannedClip], facts: Facts) -> KeptFrames:
+def _kept_of(store: Store, clips: Sequence[PlannedClip], facts: Facts) -> StoredFrames:
     """Return the frames of a store that may be used for clips."""
     is_clean = store.read(CLEAN, np.arange(len(store)))
     clip_of_id = {clip.clip_id: clip for clip in clips}
@@ -180,10 +179,10 @@ def _kept_of(store: Store, clips: Sequence[PlannedClip], facts: Facts) -> KeptFr
             changed.append(f"{clip.clip_id}: {difference}")
         else:
             row_of_clip[clip.clip_id] = number
-    return KeptFrames(store, row_of_clip, changed)
+    return StoredFrames(store, row_of_clip, changed)
 
 
-def refuse_changed_clips(kept: KeptFrames) -> None:
+def refuse_changed_clips(kept: StoredFrames) -> None:
     """Raise an error (exit code 5) if the times or the video of a clip changed since."""
     if kept.changed:
         raise Mismatch(
@@ -200,7 +199,7 @@ def is_kept(clip: PlannedClip, view: ClipView, kept: KeptViews) -> bool:
 
 
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
-    """Return a row from kept frames, as the pool would have decoded it."""
+    """Return a row from kept frames, as the pool would decode it."""
     views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
         try:
@@ -208,9 +207,7 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
             views[view] = kept[view].clip(clip.clip_id, cast(PictureView, view))
         except Corrupt as error:
             place = shell_word(kept[view].store.location)
-            error.hint = (
-                f"remove this store of frames, and films are decoded: rm -r {place}"
-            )
+            error.hint = f"to decode the films instead, remove this store of frames: rm -r {place}"
             raise
     sources = set()
     for view in job.views:

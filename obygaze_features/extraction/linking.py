@@ -15,7 +15,7 @@ from obygaze_features.manifest.link import SHOWN_CLIPS, LinkReport, is_linked, l
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import frames_of, named_file, span_in_film
 
-# Times are rounded, and headers too: two or three pictures.
+# Tolerance for rounded times and headers: two or three pictures.
 PAST_END_S = 0.1
 
 
@@ -69,12 +69,12 @@ def link_manifest(
 def with_times_of_frames(
     report: LinkReport, before: Manifest, indexes: Path
 ) -> Manifest:
-    """Return linked clips, of which those that count frames have the times of these in the film.
+    """Return linked clips; clips that count frames get the times of these frames in the film.
 
     Args:
-        report: What was linked.
+        report: The linked clips.
         before: The manifest before.
-        indexes: The folder that keeps the indexes of films.
+        indexes: The folder of stored indexes.
     """
     # PyAV is loaded only where videos are read, and not by the help of the command.
     from obygaze_features.extraction.film_frames import FilmFrames
@@ -105,8 +105,8 @@ def with_times_of_frames(
             f"{count(len(problems), 'clip')} counted in frames that the film contradicts:"
             f" {problems[0]}",
             where=before.name,
-            hint="the file that the frames were counted in, or other values in the table, imported"
-            " again with --force",
+            hint="link the file in which the frames were counted, or correct the table and import"
+            " it again with --force",
             details=problems[1:],
         )
     return replace(report.manifest, clips=tuple(clips))
@@ -115,8 +115,8 @@ def with_times_of_frames(
 def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:
     """Return the clips that end after their video: when they end, and when it does, in seconds.
 
-    A video ends when its header says so. Those that cannot be read are passed over: extraction
-    says why.
+    A video ends at the time in its header. Videos that cannot be read are skipped: extraction
+    reports them.
     """
     # PyAV is loaded only where videos are read, and not by the help of the command.
     from obygaze_features.video.container import BadVideo

@@ -1,8 +1,8 @@
-"""The loop of an extraction: rows still to compute, decoded, in batches, computed, in blocks.
+"""The loop of an extraction: decode missing rows, compute them in batches, write them in blocks.
 
-`fill` reads like the list that it is; what each step does stands below it. A block is begun when
-its first row is to be decoded. A batch ends with its block, so that the numbers of a block do
-not depend on the blocks before it.
+`fill` has the loop, and each step is a function below. A block is begun when its first row is to be
+decoded. A batch ends with its block, so that the numbers of a block do not depend on the blocks
+before it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from obygaze_features.store.filling import BlockWriter, Filling, choose_block
 from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, Row
 
-# A device that gives no numbers for so many clips in a row is broken.
+# A device counts as broken if the features of this many clips in a row are not finite.
 BROKEN_AFTER = 8
-# Steps of writing that may wait: what is computed waits for a slow disk, and not in memory.
+# The number of steps of writing that may wait; beyond it, computing waits for a slow disk.
 _MOST_STEPS = 64
 
 # Decodes rows ahead and yields them in order.
@@ -83,8 +83,8 @@ def fill(
             raise ObygazeError(
                 f"the GPU failed: {first_line(error)}",
                 where=stores[0].computer.backbone.placement.device,
-                hint="the same command goes on from the finished blocks; if it fails again, look"
-                " at nvidia-smi, or use another --device",
+                hint="run the same command again, which goes on from the finished blocks; if it"
+                " fails again, look at nvidia-smi, or use another --device",
             ) from error
         finally:
             for store in stores:
@@ -150,7 +150,7 @@ class _Waiting(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A batch of clips of one block that is computed; `result` waits for its features."""
+    """A batch of clips of one block; `result` waits for its features."""
 
     block: _Block
     clips: Sequence[_Waiting]
@@ -166,7 +166,7 @@ class _WrittenRow(NamedTuple):
 
 @dataclass(eq=False)
 class _Block:
-    """A block. `finished` has the rows that wait for a row before them."""
+    """A block; `finished` has rows that wait for an earlier row."""
 
     writer: BlockWriter
     finished: dict[int, _WrittenRow] = field(default_factory=dict)
@@ -181,9 +181,9 @@ class StoreFiller:
 
     Args:
         filling: The plan of the store and its finished blocks.
-        maker: What computes.
-        computer: What computes the features.
-        batch: How many clips are computed at once.
+        maker: The program and device that compute.
+        computer: Computes the features.
+        batch: The number of clips that are computed at once.
         writing: The thread that writes, one for all stores.
     """
 
@@ -203,7 +203,7 @@ class StoreFiller:
         self._block: _Block | None = None
         self._waiting: list[_Waiting] = []
         self._running: deque[_Running] = deque()
-        # Rows whose features are not finite, and how many clips in a row were such.
+        # Rows whose features are not finite, and the number of such clips in a row.
         self._without_numbers: list[int] = []
         self._n_in_a_row = 0
         self._at_work: dict[int, _Block] = {}
@@ -235,7 +235,7 @@ class StoreFiller:
         return True
 
     def _block_of(self, row: int) -> _Block | None:
-        """Return the block of a row if it is at work; let go of it if another process was first."""
+        """Return the block of a row if it is at work; drop it if another process finished it."""
         number = row // self.filling.plan.block_rows
         block = self._at_work.get(number)
         if block is not None and self.filling.is_done(number):
@@ -252,10 +252,10 @@ class StoreFiller:
     # Clips of a block become batches.
 
     def add(self, decoded: Decoded) -> None:
-        """Add the next decoded row to its batch; one that failed is finished.
+        """Add the next decoded row to its batch; a failed row is finished.
 
-        A complete batch, of as many clips as fit or with the last of its block, is computed as soon
-        as not too many others are.
+        A batch is complete with its last clip or the last row of its block. It is computed once not
+        too many others are.
         """
         block = self._block_of(decoded.row)
         if self._block is not block:
@@ -286,7 +286,7 @@ class StoreFiller:
             self._running.append(_Running(block, waiting, result))
 
     def _checked(self, clip: DecodedView | Failure) -> DecodedView | Failure:
-        """Return a clip, or why a backbone without a mask cannot take it."""
+        """Return a clip, or a failure if it has padding and the backbone takes no mask."""
         backbone = self.computer.backbone
         if isinstance(clip, Failure | HeardClip):
             return clip
@@ -419,7 +419,7 @@ class StoreFiller:
             self._steps.popleft().result()
 
     def drop_all(self) -> None:
-        """Drop what waits and what is computed, and all blocks that are not committed."""
+        """Drop waiting clips, running batches, and all blocks that are not committed."""
         self._running.clear()
         self._waiting = []
         self._block = None
@@ -450,7 +450,7 @@ def _drop(writer: BlockWriter) -> None:
 
 
 class BatchTooLarge(Exception):
-    """What is computed at once does not fit into memory: it must be halved."""
+    """Raised if a batch does not fit into memory and must be halved."""
 
 
 def halve_batches(stores: Sequence[StoreFiller], too_large: str) -> None:

@@ -1,4 +1,4 @@
-"""Plan an extraction: what each store is to have, what is there, what is missing."""
+"""Plan an extraction: load the backbones, and compare the manifest with their stores."""
 
 import os
 from collections.abc import Container, Mapping, Sequence
@@ -15,7 +15,11 @@ from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
-from obygaze_features.extraction.cases import Wanted, Work, compare_with_store
+from obygaze_features.extraction.cases import (
+    ExtractionRequest,
+    Work,
+    compare_with_store,
+)
 from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_clips
 from obygaze_features.extraction.kept import (
     KeptViews,
@@ -131,19 +135,19 @@ def store_path(
 
 @dataclass(frozen=True)
 class StorePlan:
-    """What one store is to have, what is there, and what a run computes.
+    """The plan of one store: its arrays, its present state, and the rows that a run computes.
 
     Args:
-        target: What was named.
+        target: The requested backbone and store.
         path: The folder of the store.
         backbone: The loaded backbone.
         arrays: All arrays that the store will have.
-        recipe: How the numbers are made.
-        maker: What computes.
+        recipe: The recipe of the features.
+        maker: The program and device that compute.
         work: The comparison of the manifest with the store.
         filling: The filling of the store, if it is being filled.
         seal: The seal of the finished store; "" if there is none.
-        kept: The clips of which the frames that it needs are kept.
+        kept: The clips whose frames are kept.
     """
 
     target: ChosenBackbone
@@ -159,7 +163,7 @@ class StorePlan:
 
     @property
     def view(self) -> ClipView:
-        """What the backbone sees or hears of a clip."""
+        """The view of the backbone."""
         return self.backbone.view
 
     @property
@@ -175,9 +179,9 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class ExtractionPlan:
-    """The stores of a run, the clips of the manifest, and the frames that were kept of them.
+    """The stores of a run, the clips of the manifest, and their kept frames.
 
-    `notes` say what of kept frames and arrays is not used.
+    `notes` name kept frames that are not used.
     """
 
     manifest: str
@@ -189,7 +193,7 @@ class ExtractionPlan:
 
     @property
     def how_to_find_videos(self) -> str:
-        """What to do about clips without a video; windows are of the films that were cut."""
+        """The hint for clips without a video."""
         if self.grid is not None:
             return "cut the films again (obygaze manifest windows --help)"
         return f"obygaze manifest link {shell_word(self.manifest)} FOLDER"
@@ -231,8 +235,8 @@ def plan_stores(
 ) -> ExtractionPlan:
     """Load the backbones and compare the manifest with their stores; no store is written.
 
-    Weights that are missing are an error unless `download` fetches them. Where another machine
-    computes (`is_elsewhere`), it alone knows whether it may add rows to what is there.
+    Missing weights are an error unless `download` fetches them. If a different machine computes
+    (`is_elsewhere`), only that machine can tell whether it may add rows to a store.
     """
     if not system.HAS_DECODE_WORKERS:
         raise FixUsage(
@@ -276,11 +280,11 @@ def plan_stores(
     ):
         recipe = recipe_of(backbone, grid)
         maker = maker_of(backbone, recipe)
-        # An array that one of the backbones has is not asked of the others.
+        # Each backbone gets the names of its own arrays, and unknown names.
         others = known_arrays - backbone.arrays.keys()
         names = tuple(name for name in target.arrays if name not in others)
         if stored and not names:
-            # Without --arrays, a store keeps those that it has.
+            # Without --arrays, a store keeps its arrays.
             names = tuple(n for n in stored.array_names if n in backbone.arrays)
         arrays = arrays_of(backbone, names)
         if stored:
@@ -289,7 +293,7 @@ def plan_stores(
             arrays = [array for array in arrays if array.name in expected]
         view = backbone.view
         kept_clips = kept[view].row_of_clip if view in kept else ()
-        wanted = Wanted(
+        request = ExtractionRequest(
             clips,
             recipe,
             [array.name for array in arrays],
@@ -298,11 +302,11 @@ def plan_stores(
             kept=kept_clips,
             retry_failed=retry_failed,
         )
-        work = compare_with_store(wanted, stored)
+        work = compare_with_store(request, stored)
         filling = None
         seal = ""
         if stored:
-            # What is known of the weights there stays as it is.
+            # The recorded facts of the weights stay.
             recipe = stored.recipe
             filling = stored.filling
             seal = stored.seal

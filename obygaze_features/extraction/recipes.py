@@ -1,4 +1,4 @@
-"""The recipe, the arrays and the maker of what a backbone computes."""
+"""The recipe, the arrays and the maker of the features of a backbone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,9 +20,9 @@ from obygaze_features.video.resample import resampling_sha256
 from obygaze_features.video.sound import SoundView
 from obygaze_features.video.worker import ClipView
 
-# The rule by which frames are found; raise it with any change that could give other frames.
+# The version of the rule that finds frames; raise it with any change that could give other frames.
 DECODER_RULE = 1
-# The same for the samples of sound, and for the vectors of the parts of a clip.
+# The same for the samples of sound, and the rule for the vectors of the parts of a clip.
 SOUND_RULE = 1
 PARTS_RULE = "mean over each of the equal parts; a moment has the nearest step"
 SAMPLING_RULES = {
@@ -75,7 +75,7 @@ def recipe_of(backbone: Backbone, grid: Grid | None = None) -> Recipe:
 
 
 def sampling_recipe(view: ClipView, grid: Grid | None) -> dict[str, Any]:
-    """Return the section of a recipe on what is taken of a clip or of a window, and when."""
+    """Return the section of a recipe on the frames, or the parts of sound, of a clip or window."""
     sampling: dict[str, Any]
     if isinstance(view, SoundView):
         sampling = {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
@@ -100,7 +100,7 @@ def decoder_recipe(view: ClipView) -> dict[str, Any]:
 
 
 def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
-    """Return what computes the clips of a backbone: this program, its device, its precision."""
+    """Return the maker of the features of a backbone: this program, its device and precision."""
     placement = backbone.placement
     is_on_gpu = may_use_gpu(backbone.card) and placement.device.startswith("cuda")
     device = "cpu"
@@ -117,7 +117,7 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
 def made_here(
     device: str, device_name: str, precision: str, packages: Sequence[str]
 ) -> Maker:
-    """Return this program, with what computes for it."""
+    """Return this program as a maker, with its device and packages."""
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
         device=device,

@@ -1,4 +1,4 @@
-"""What a run says: while it computes, how far its stores are at its end, and what to type next."""
+"""The output of a run: its progress, the state of its stores at the end, and the next commands."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -30,17 +30,17 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, SILENT, STATUSES
 
 # --- While it computes ---
 
-# Gets the number of a row, and whether it failed.
+# A callback (row, failed).
 Watch = Callable[[int, bool], object]
 
 
-class Shown:
-    """Shows a run while it computes.
+class ProgressDisplay:
+    """Shows the progress of a run.
 
     Args:
         bars: Makes the progress bar.
-        watch: Is called with each row, and whether it failed; None for nobody.
-        note: Is called with each note.
+        watch: Callback (row, failed) for each row, or None.
+        note: Callback for each note.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Shown:
         self._failed: set[str] = set()
 
     def expect(self, n_clips: int) -> None:
-        """Open the bar of so many clips."""
+        """Open the progress bar for a number of clips."""
         self._bar = self._open.enter_context(self._bars("extract", n_clips))
         self._bar.expect(n_clips, "clips")
 
     def row(self, clip_id: str, row: int, failed: bool) -> None:
-        """Count a clip once, and show how many failed."""
+        """Count a clip once, and show the number of failed clips."""
         bar = self._bar or Progress()
         if clip_id not in self._seen:
             self._seen.add(clip_id)
@@ -80,12 +80,12 @@ class Shown:
 
 
 class Extraction(StatusOfStores):
-    """The result of a run: how far each of its stores is.
+    """The result of a run: the status of each of its stores.
 
     Args:
         states: The status of each store.
         stop: Whether a signal ended the run.
-        notes: What to type next.
+        notes: The next steps.
     """
 
     json_in_one_line = True
@@ -113,7 +113,7 @@ class Extraction(StatusOfStores):
 
 
 def kept_clips(states: Sequence[StoreStatus]) -> str:
-    """Return how many clips of each store need no more work, in words."""
+    """Return the number of finished clips of each store, in words."""
     texts = []
     for state in states:
         of_store = f" of {Path(state.store).name}" if len(states) > 1 else ""
@@ -125,10 +125,10 @@ def kept_clips(states: Sequence[StoreStatus]) -> str:
 def next_steps(
     plan: ExtractionPlan, states: Sequence[StoreStatus], manifest: Manifest
 ) -> list[str]:
-    """Return what to type next: for clips that were not extracted, or with the whole store."""
+    """Return the next steps: for clips that were not extracted, or with whole stores."""
     steps = []
     clips_of: dict[str, set[str]] = {status: set() for status in STATUSES}
-    # Those of this command, and of those before it.
+    # Clips that failed in this command.
     new = set()
     for store, state in zip(plan.stores, states, strict=True):
         steps += _store_before(store, state)
@@ -139,7 +139,7 @@ def next_steps(
                 if is_computed and why.status in (FAILED, NO_VIDEO):
                     new.add(row.clip_id)
     failed = clips_of[FAILED]
-    # A silent film may be damaged, too, which can be corrected.
+    # A film without sound may also be damaged, which can be corrected.
     silent = clips_of[SILENT] - failed
     advice = (
         (
@@ -171,7 +171,7 @@ def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
     for store in plan.stores:
         name = store.target.store or store.path.name
         names.append(name)
-        # Kept frames, and arrays of frames alone, have no vector a clip.
+        # Kept frames, and stores with arrays of frames only, have no vector of a clip.
         if has_vector(store.arrays):
             names_with_vectors.append(name)
     if not names_with_vectors:
@@ -180,7 +180,7 @@ def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
 
 
 def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
-    """Return where the store is that this run changed."""
+    """Return a note on the previous version of a store that this run changed."""
     before = before_of(store.path, store.seal)
     is_changed = bool(store.seal) and bool(state.seal) and state.seal != store.seal
     if not is_changed or not before.exists():
@@ -194,7 +194,7 @@ def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
 def states_of(
     manifest: Manifest, targets: Sequence[ChosenBackbone], workspace: Workspace
 ) -> list[StoreStatus]:
-    """Return how far the stores of some targets are, as far as they are there."""
+    """Return the status of the existing stores of some targets."""
     states = []
     for target in targets:
         state = status_at(store_path(target, manifest, workspace))

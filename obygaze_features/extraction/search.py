@@ -1,4 +1,4 @@
-"""Search: the clips of a store that are most like a text or a clip, by exact cosine."""
+"""Search the clips of a store that are most like a text or a clip, by exact cosine."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ def _array_of_vectors(store: Store, name: str | None) -> str:
         raise FixInput(
             f"the array {name!r} has no vectors of features to compare",
             where=store.location,
-            hint=f"another array: {', '.join(arrays) or 'this store has none'}",
+            hint=f"use --array {' or '.join(arrays)}"
+            if arrays
+            else "use a different store",
         )
     return name
 
@@ -145,7 +147,7 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
         raise FixInput(
             f"nothing is said in the clip {clip!r}, so that no clip is like it",
             where=store.location,
-            hint="another clip, or --text WORDS",
+            hint="use a different clip, or --text WORDS",
         )
     values = features.values.astype(np.float64)
     real = store.real_frames(array, features.rows)
@@ -156,7 +158,7 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
         raise FixInput(
             f"the features of the clip {clip!r} are zeros, so that no clip is like it",
             where=store.location,
-            hint="another clip",
+            hint="use a different clip",
         )
     return mean
 
@@ -176,22 +178,21 @@ def _vector_of_text(
             f"the store does not say with which backbone's texts its array {array!r} can be"
             " compared",
             where=store.location,
-            hint="--like CLIP, or a store of CLIP, SigLIP, X-CLIP, CLAP or words",
+            hint="use --like CLIP, or a store of CLIP, SigLIP, X-CLIP, CLAP or words",
         )
     tower = load_text_tower(name, weights, workspace=workspace)
     if not same_space(space, tower.space_id):
         raise Mismatch(
-            "the text is in another embedding space than the clips:"
-            f" {tower.space_id}, not {space}",
+            f"the text is in another embedding space: expected {space}, got {tower.space_id}",
             where=store.location,
-            hint="--weights of the store",
+            hint="use --weights with the weights of the store",
         )
     tokenizer = store.recipe.to_json()["weights"].get(TOKENIZER)
     if tokenizer and tokenizer != tower.hashes[TOKENIZER]:
         raise Mismatch(
-            "the tokenizer beside these weights is not that of the store",
+            "the tokenizer next to these weights is not the tokenizer of the store",
             where=store.location,
-            hint="--weights of the store",
+            hint="use --weights with the weights of the store",
         )
     vector: NDArray[np.float64] = tower.embed([text])[0].astype(np.float64)
     return vector

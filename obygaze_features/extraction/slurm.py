@@ -1,6 +1,6 @@
-"""Write one Slurm script: an array of tasks that are `extract run` itself and fill the same stores.
+"""Write a Slurm script: an array of tasks that run `extract run` and fill the same stores.
 
-Nothing is submitted or remembered: the stores alone record what is done.
+No job is submitted or recorded: the stores alone show what is done.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def write_slurm_script(
         raise FixUsage(
             f"--tasks {tasks} is more than the {count(n_blocks, 'block')} of clips that are"
             " missing, each of which is the work of one task",
-            hint=f"--tasks {n_blocks}",
+            hint=f"use --tasks {n_blocks}",
         )
     logs = root / "logs"
     words = [*_obygaze_program(), "-C", str(root), "extract", "run", *run_words]
@@ -104,7 +104,7 @@ def write_slurm_script(
 def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     """Return the plan of a run.
 
-    What `extract run` would refuse is an error now: a task may wait for days to refuse it.
+    An error of `extract run` is raised now, since a task may wait for days before it fails.
     """
     run = command_of(EXTRACT, "run")
     try:
@@ -118,8 +118,8 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     if values["seal_now"]:
         raise FixUsage(
             "--seal-now seals what is there, and leaves nothing to the tasks of a script",
-            hint="the same words without it; when the tasks have ended: obygaze extract run ..."
-            " --seal-now",
+            hint="run the same command without it; when the tasks have ended: obygaze extract run"
+            " ... --seal-now",
         )
     if values["device"] != AUTO_DEVICE:
         check_device_name(values["device"])
@@ -143,7 +143,7 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
 
 
 def _missing_blocks(store: StorePlan, *, windows: bool) -> int:
-    """Return how many blocks of a store are to be computed."""
+    """Return the number of missing blocks of a store."""
     if store.filling is not None:
         return len(store.filling.missing())
     row_bytes = sum(array.row_bytes for array in store.arrays)

@@ -1,4 +1,4 @@
-"""Stop on signals, so that what is finished is kept."""
+"""Stop on signals, and keep finished blocks."""
 
 import contextlib
 import signal
@@ -21,7 +21,7 @@ RESUME = "run the same command again to resume"
 class StopFlag:
     """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once.
 
-    `note` is called at once with what happens now.
+    `note` is called at once with a sentence on what happens now.
     """
 
     signal_name: str = ""
@@ -38,8 +38,8 @@ class StopFlag:
         is_first = not self.signal_name
         self.signal_name = self.signal_name or name
         if is_first:
-            # Ctrl-C may have ended the program that reads the notes, and Python refuses to write
-            # in a handler where it is writing.
+            # Ctrl-C may have ended the program that reads the notes, and a handler cannot write
+            # while the main program writes.
             with contextlib.suppress(OSError, RuntimeError):
                 self.note(STOPPING)
 
@@ -60,7 +60,7 @@ def stop_on_signals(note: Callable[[str], object] = silent) -> Iterator[StopFlag
     Enter it before slow imports, so that a signal during these is not lost.
 
     Args:
-        note: Is called at the first signal, with what happens now.
+        note: Callback for a sentence at the first signal.
     """
     flag = StopFlag(note=note)
     with on_signals(system.STOP_SIGNALS, flag.handle):

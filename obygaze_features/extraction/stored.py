@@ -1,4 +1,4 @@
-"""What is there of a store, its finished rows and those being filled, and how far it is."""
+"""Read the state of a store, finished or being filled, and report its progress."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ SHOWN_CLIPS = 20
 
 @dataclass(frozen=True)
 class StoreState:
-    """What is there: a finished store, or one that is being filled.
+    """The state of a finished store, or of a store that is being filled.
 
     Args:
-        recipe: How the numbers were made.
+        recipe: The recipe of the features.
         arrays: Its arrays.
-        rows: All rows; those that are planned and not computed are `not-extracted`.
-        kinds: What computed the rows, or is planned to.
+        rows: All rows; planned rows that are not computed are `not-extracted`.
+        kinds: The devices and versions that computed the rows, or will.
         manifest: The manifest whose clips the rows are.
         seal: The seal of the finished store; "" if there is none.
         computed: While the store is filled: for each row, whether this filling computes it.
@@ -79,7 +79,7 @@ class StoreState:
 
 
 def read_stored(path: Path) -> StoreState | None:
-    """Return what is there of a store: its filling, else the finished store; None if nothing is."""
+    """Return the state of a store: its filling, else the finished store, or None."""
     while True:
         remove_leftovers(path)
         remove_leftover(path)
@@ -105,14 +105,14 @@ def read_stored(path: Path) -> StoreState | None:
             else:
                 return None
         except (OSError, ObygazeError):
-            # Another process may have sealed the store, and moved or removed what was read here.
+            # Another process may have sealed the store, and moved or removed these files.
             is_as_before = seal_at(path) == seal
             if is_as_before and (filling is None or filling.is_current()):
                 raise
 
 
 def _being_filled(filling: Filling, seal: str) -> StoreState:
-    """Return the rows of a store that is being filled, as far as they are known."""
+    """Return the state of a store that is being filled."""
     plan = filling.plan
     rows = list(filling.rows)
     for number in np.flatnonzero(filling.computed).tolist():
@@ -135,22 +135,22 @@ def _being_filled(filling: Filling, seal: str) -> StoreState:
     )
 
 
-# --- How far it is ---
+# --- Progress ---
 
 
 @dataclass(frozen=True)
 class StoreStatus:
-    """How far a store is.
+    """The status of a store.
 
     Args:
         store: The folder of the store.
-        backbone: What made it.
+        backbone: The backbone that made it.
         manifest: The manifest whose clips its rows are.
-        clips: How many rows it has.
-        counts: How many rows have each status. While the store is filled, those of clips that are
-            not extracted yet are `not-extracted`.
-        blocks: While it is filled, how many blocks there are to compute.
-        blocks_done: How many of them are finished.
+        clips: The number of rows.
+        counts: The number of rows with each status. While the store is filled, rows that are not
+            extracted yet are `not-extracted`.
+        blocks: The number of blocks to compute, while it is filled.
+        blocks_done: The number of finished blocks.
         seal: Its seal; "" while it is filled.
         failures: Why clips have no features, by their ids.
     """
@@ -167,22 +167,22 @@ class StoreStatus:
 
     @property
     def ok(self) -> int:
-        """How many rows have features."""
+        """The number of rows with features."""
         return self.counts[OK]
 
     @property
     def failed(self) -> int:
-        """How many clips could not be extracted."""
+        """The number of failed clips."""
         return self.counts[FAILED]
 
     @property
     def not_extracted(self) -> int:
-        """How many rows are planned and not extracted yet."""
+        """The number of planned rows that are not extracted yet."""
         return self.counts[NOT_EXTRACTED]
 
     @property
     def exit_code(self) -> int:
-        """The exit code for what was extracted: others may extract the rest."""
+        """The exit code for the extracted rows: other processes may extract the rest."""
         exit_codes = [0]
         for status, n_rows in self.counts.items():
             if n_rows and status != NOT_EXTRACTED:
@@ -226,18 +226,18 @@ class StoreStatus:
 
     @property
     def details(self) -> list[str]:
-        """Return why each clip has no features, where the notes do not name all of them."""
+        """Return why each clip has no features, unless the notes name all of them."""
         lines = [f"  {clip}: {why}" for clip, why in self.failures.items()]
         return [] if lines == self.notes else lines
 
     @property
     def without_details(self) -> str:
-        """Return how to see each clip without features."""
+        """Return the command that lists each clip without features."""
         return f"  each of them: obygaze -v extract status {shell_word(self.store)}"
 
 
 def store_status(path: Path) -> StoreStatus:
-    """Return how far a store is; while it is filled, also if its name has a store already."""
+    """Return the status of a store; raise an error if there is none."""
     status = status_at(path)
     if status is None:
         raise NotFound("no store here", where=str(path))
@@ -245,7 +245,7 @@ def store_status(path: Path) -> StoreStatus:
 
 
 def status_at(path: Path) -> StoreStatus | None:
-    """Return how far a store is; None if there is none."""
+    """Return the status of a store, or None if there is none."""
     stored = read_stored(path)
     if stored is None:
         return None
@@ -273,7 +273,7 @@ def status_at(path: Path) -> StoreStatus | None:
 
 
 class StatusOfStores(list[StoreStatus]):
-    """How far several stores are."""
+    """The status of several stores."""
 
     @property
     def parts(self) -> Sequence[StoreStatus]:
@@ -299,8 +299,8 @@ def extraction_status(
 ) -> StatusOfStores:
     """Show the progress of stores.
 
-    It can be read during a run: of a store that is being filled, it counts blocks. The name of a
-    manifest stands for the stores of its clips.
+    The command can be used during a run, and counts the blocks of a store that is being filled. The
+    name of a manifest stands for the stores of its clips.
 
     Args:
         stores: The names or the folders of stores, or the names of manifests.
@@ -342,9 +342,9 @@ def _stores_of_manifest(name: str, workspace: Workspace) -> list[StoreStatus]:
         try:
             status = status_at(folder / store)
         except (ObygazeError, OSError) as error:
-            # It may be of other clips.
+            # It may have the clips of a different manifest.
             warnings.warn(
-                f"{store}: it cannot be read, and is not counted: {first_line(error)}",
+                f"{store}: cannot be read and is not counted: {first_line(error)}",
                 ObygazeWarning,
                 stacklevel=4,
             )

@@ -1,4 +1,4 @@
-"""Which words are said in the clips of a manifest: by subtitles, or by a table."""
+"""Find the spoken words of the clips of a manifest, in subtitles or in a table."""
 
 import locale
 import re
@@ -67,7 +67,7 @@ TEXTS = ("clip_id", "text")
 # The codes of languages of two letters; that of juno.de.srt, or of juno.pt-BR.srt.
 LANGUAGES = {name[:2] for name in locale.locale_alias if name[2:3] == "_"}
 LANGUAGE = re.compile(r"\.([a-z]{2})(-[A-Z]{2})?")
-# How the words of a clip are found, for the recipe.
+# The rule that finds the words of a clip, for the recipe.
 RULE_OF_CUES = "each cue that overlaps the clip, whole"
 
 
@@ -76,13 +76,13 @@ class ClipTexts:
     """The words of each clip, by its id.
 
     Attributes:
-        rule: How they were found.
-        texts: What is said; the empty text where nothing is.
-        failures: The status and the reason of each clip of which it is not known.
-        streams: Which subtitles of its video were read, where it has several.
+        rule: The rule that found them.
+        texts: The words of a clip; the empty text if there are none.
+        failures: The status and the reason of each clip whose words are unknown.
+        streams: The subtitles of its video that were read, if the video has several.
         videos: The video that was read.
         origins: The folder or the table that was read.
-        unused: What the source has of other films or clips.
+        unused: Entries of the source for other films or clips.
     """
 
     rule: str
@@ -95,7 +95,7 @@ class ClipTexts:
 
 
 def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
-    """Return what is said in the clips of a manifest.
+    """Return the spoken words of the clips of a manifest.
 
     Args:
         manifest: The clips.
@@ -106,7 +106,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
         raise FixUsage(
             "words are found for clips, and this manifest cuts films into windows",
             where=manifest.name,
-            hint=f"the manifest of the clips; or {as_clips(manifest.name)}",
+            hint=f"use the manifest of the clips; or {as_clips(manifest.name)}",
         )
     path = Path(subtitles)
     where = subtitles
@@ -120,10 +120,10 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
         cues_of_film = {film: read_cues(file) for film, file in files.items()}
         words = _of_films(manifest, cues_of_film, unused, str(path))
     elif not path.is_file():
-        hint = f"a folder of subtitles, {EMBEDDED}, or a table"
+        hint = f"use a folder of subtitles, {EMBEDDED}, or a table"
         raise NotFound("no such file or folder", where=subtitles, hint=hint)
     elif path.suffix.lower() in READERS:
-        hint = "--subtitles FOLDER, with a file MOVIE_ID.srt of each film"
+        hint = "use --subtitles FOLDER, with a file MOVIE_ID.srt of each film"
         raise FixUsage("expected a folder, got a file", where=subtitles, hint=hint)
     else:
         words = _of_table(manifest, path)
@@ -154,7 +154,7 @@ class Utterance(NamedTuple):
 def _files_of_films(
     folder: Path, manifest: Manifest
 ) -> tuple[dict[str, Path], list[str]]:
-    """Return the file of each film, and the names of those of other films."""
+    """Return the file of each film, and the names of files of other films."""
     files: dict[str, Path] = {}
     unused = []
     found = []
@@ -235,13 +235,13 @@ def _ids(clips: Iterable[Clip | PlannedClip]) -> list[str]:
 def _spans_in_film(
     clips: Sequence[Clip], folder: str
 ) -> tuple[Mapping[str, Span], float]:
-    """Return where clips are in their film, and how long it is; 0 where that is not known."""
+    """Return the spans of clips in their film, and its length, or 0 if that is unknown."""
     videos = {video_path(clip, folder) for clip in clips}
     length_s = 0.0
 
     def length_of_film(_: str) -> float:
         nonlocal length_s
-        # The places of clips with a file each stay unknown, so no file is opened for its length.
+        # If each clip has its own file, spans in the film stay unknown, and no file is opened.
         if len(videos) == 1 and "" not in videos:
             with suppress(BadVideo):
                 length_s = length_of(Path(*videos))
@@ -256,7 +256,7 @@ def _spans_in_film(
 def _outside(
     length_s: float, start_s: float | None, end_s: float | None
 ) -> Failure | None:
-    """Return the failure of a clip that is not in its film, as for its pictures."""
+    """Return the failure of a clip outside its film, with the reason that its pictures have."""
     if not length_s:
         return None
     problem = overshoot(length_s, start_s, end_s)
@@ -281,7 +281,7 @@ def _check_within(cues: Iterable[Cue], film: str, length_s: float) -> None:
 
 
 def _utterances(cues: Iterable[Cue]) -> list[Utterance]:
-    """Return what is said, in the order in which it begins; cues without words say nothing."""
+    """Return the cues with words, in the order in which they begin."""
     utterances = []
     for cue in sorted(cues):
         text = spoken(cue.text)
@@ -291,7 +291,7 @@ def _utterances(cues: Iterable[Cue]) -> list[Utterance]:
 
 
 def _words_in(utterances: Iterable[Utterance], span: Span) -> str:
-    """Return what is said in a clip: each cue that overlaps it, whole; they are in order."""
+    """Return the words of a clip: all cues that overlap it, whole and in order."""
     start_s, end_s = span
     texts = []
     for begins, ends, text in utterances:
@@ -383,7 +383,7 @@ def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
         ClipFacts.of_cells(rows),
         ("the manifest", "the table"),
         where=str(path),
-        hint="the table of these clips",
+        hint="use the table of these clips",
     )
     return texts
 
@@ -444,7 +444,7 @@ def _cues_in(
 
 
 def _require_name(row: TableRow, column: str) -> None:
-    """Add a violation for what is said in a clip or a film that is not named."""
+    """Add a violation for a row without a clip or a film."""
     if not row[column].strip():
         row.add(column, f"is empty, and each row needs one{MERGED}")
 

@@ -26,7 +26,7 @@ MASK_WORDS = ("man", "woman")
 
 @dataclass(frozen=True)
 class WrittenTexts:
-    """What was written of texts, in facts and in words, and the file."""
+    """The file of written texts, with its facts and their text."""
 
     facts: Mapping[str, Any]
     words: str

@@ -30,22 +30,21 @@ from obygaze_features.video.pool import DecodePool, in_order
 from obygaze_features.video.sound import SAMPLE_BYTES, SoundView
 from obygaze_features.video.worker import ClipView, DecodeJob, DecodeResult
 
-# The pictures of a part: about as many as this, but at least those up to the next key frame, if
-# they are not more than a share of the memory that parts may take. Half of it is for those that
-# are decoded ahead, and windows need up to two parts at once.
+# The size of a part: at least this, and up to the next key frame, if that is not more than a share
+# of the memory for parts. Half of this memory is for parts that are decoded ahead, and windows need
+# up to two parts at once.
 PART_BYTES = 128_000_000
 _SHARE_OF_A_PART = 4
 MOST_BYTES = 4_000_000_000
-# The sound that is decoded together, unless a window has more.
+# The size of the sound that is decoded at once, unless a window has more.
 SOUND_BYTES = 32_000_000
-# A rate is constant if no picture is further from its place than this share of a picture, and than
-# this time.
+# The largest deviation of a picture from a constant rate, in intervals of pictures and in seconds.
 JITTER = 0.25
 JITTER_S = 0.02
 
 
 class WantedWindow(NamedTuple):
-    """The number of a window in its film, and the views that see it."""
+    """The number of a window in its film, and its views."""
 
     number: int
     views: tuple[ClipView, ...]
@@ -68,9 +67,9 @@ def decode_windows(
         grid: How the film is cut.
         windows: The windows, by their numbers.
         pool: The processes that decode.
-        indexes: The folder that keeps the indexes of films.
-        most_bytes: How many bytes of pictures may be decoded and wait; one part may have more.
-        film: The film as it was when it was cut: in another one, the windows would be others.
+        indexes: The folder of stored indexes.
+        most_bytes: The number of bytes of pictures that may wait; a single part may have more.
+        film: The film as it was when it was cut: a different film would have different windows.
     """
     sound_views = _sound_views(windows)
     job = DecodeJob(video, (), indexes=indexes, with_sound=bool(sound_views))
@@ -79,7 +78,7 @@ def decode_windows(
     if error is None:
         try:
             index, size = film_index(Path(video), Path(indexes))
-            error = _replaced(video, index, film)
+            error = _replaced_error(video, index, film)
         except BadVideo as reason:  # a folder may be unmounted in between
             error = reason
     if error is not None:
@@ -92,13 +91,13 @@ def decode_windows(
     for wanted, sound, result in zip(windows, sounds, results, strict=True):
         if sound is not None:
             result = sweep.with_sound(result, wanted, sound)
-        # The index decides where windows begin: of a film that is replaced meanwhile, all
-        # windows count as those of the film before.
+        # The index decides where windows begin: if the film is replaced meanwhile, all windows
+        # count as windows of the old film.
         yield replace(result, file_facts=indexed.file_facts)
 
 
 def _sound_views(windows: Iterable[WantedWindow]) -> tuple[SoundView, ...]:
-    """Return what is heard of any of the windows."""
+    """Return the views of sound that any window has."""
     views: dict[SoundView, None] = {}
     for window in windows:
         for view in window.views:
@@ -107,8 +106,10 @@ def _sound_views(windows: Iterable[WantedWindow]) -> tuple[SoundView, ...]:
     return tuple(views)
 
 
-def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo | None:
-    """Return the error of a film that is not the one that was cut, by its pictures and length."""
+def _replaced_error(
+    video: str, index: FrameIndex, film: CutFilm | None
+) -> BadVideo | None:
+    """Return an error if a film does not have the pictures and length of the film that was cut."""
     if film is None:
         return None
     now = film_of(film.movie_id, film.video, index)
@@ -118,8 +119,9 @@ def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo |
     if now.n_frames == film.n_frames and begins_there and is_as_long:
         return None
     return BadVideo(
-        f"the film had {film.n_frames} pictures from {film.begins_s:g} s to {film.end_s:g} s when"
-        f" it was cut into windows, has {now.n_frames} from {now.begins_s:g} s to {now.end_s:g} s",
+        f"the film changed since it was cut: expected {film.n_frames} pictures from"
+        f" {film.begins_s:g} s to {film.end_s:g} s, got {now.n_frames} from {now.begins_s:g} s to"
+        f" {now.end_s:g} s",
         path=video,
         reason="replaced",
     )
@@ -130,9 +132,9 @@ class _Window:
     """A window of a film.
 
     Args:
-        ranks: Its pictures; none if the film was written again since, and begins a little later.
-        samples: The pictures that each view sees.
-        needed: All pictures that a view sees, sorted.
+        ranks: Its pictures; none if the film was written again and begins a little later.
+        samples: The pictures of each view.
+        needed: The pictures of all views, sorted.
         span_s: Its start and its end.
     """
 
@@ -172,7 +174,7 @@ class _Sweep:
         self.pool = pool
         self.job = job
         self.most_bytes = most_bytes
-        # Pictures that were decoded together, as each kind of view sees them.
+        # Pictures that were decoded together.
         self.parts: deque[_DecodedPart] = deque()
 
     def results(
@@ -197,7 +199,7 @@ class _Sweep:
     def sounds(
         self, windows: Sequence[WantedWindow], views: tuple[SoundView, ...]
     ) -> Iterator[DecodeResult | None]:
-        """Yield for each window a result whose sound contains its own; None if none is wanted."""
+        """Yield for each window a result that contains its sound, or None if no view has sound."""
         if not views:
             yield from [None] * len(windows)
             return
@@ -250,11 +252,11 @@ class _Sweep:
         self, windows: Sequence[_Window], size: tuple[int, int]
     ) -> Iterator[_DecodedPart]:
         """Decode the pictures that windows need, each once, in parts of about `PART_BYTES`."""
-        # How each view sees one picture; views that differ in their sampling may see it alike.
+        # Views that differ only in their sampling share their pictures.
         kinds: dict[PictureView, None] = {}
         for window in windows:
             for view in window.samples:
-                kinds.setdefault(_pictures(view, 1))
+                kinds.setdefault(_listed_view(view, 1))
         n_bytes = 0
         for kind in kinds:
             height, width = kind.resize.shape(*size) if kind.resize else size
@@ -267,7 +269,7 @@ class _Sweep:
         least = min(most, max(1, PART_BYTES // n_bytes))
 
         def submit(part: Ints) -> Future[DecodeResult]:
-            views = tuple(_pictures(kind, len(part)) for kind in kinds)
+            views = tuple(_listed_view(kind, len(part)) for kind in kinds)
             return self.pool.submit(replace(self.job, ranks=part.tolist(), views=views))
 
         parts = in_order(
@@ -319,7 +321,7 @@ class _Sweep:
         return replace(alone, clips=clips)
 
     def _clip(self, window: _Window, view: PictureView) -> DecodedClip | None:
-        """Return what a view sees of a window; None if a picture is missing or damaged."""
+        """Return a window in a view, or None if a picture is missing or damaged."""
         sampled = window.samples[view]
         wanted, inverse = np.unique(sampled.index, return_inverse=True)
         pieces = []
@@ -328,7 +330,7 @@ class _Sweep:
             if not len(inside):
                 continue
             rows = np.searchsorted(part.ranks, inside)
-            clip = part.result.clips.get(_pictures(view, len(part.ranks)))
+            clip = part.result.clips.get(_listed_view(view, len(part.ranks)))
             if clip is None or clip.is_incomplete or clip.substituted[rows].any():
                 return None
             if clip.damaged and ends_early(self.index, window.ranks, window.span_s[1]):
@@ -341,7 +343,7 @@ class _Sweep:
             start = 0
             for of_part, part_rows in pieces:
                 target = pictures[start : start + len(part_rows)]
-                # In other modes they are copied twice.
+                # Other modes of `take` copy them twice.
                 of_part.take(part_rows, 0, target, "clip")
                 start += len(part_rows)
             rows = np.arange(len(pictures))
@@ -367,7 +369,7 @@ class _Sweep:
 def cut_spans(
     spans_s: Sequence[tuple[float, float]], most_s: float
 ) -> list[list[tuple[float, float]]]:
-    """Cut spans that follow each other into pieces of at most so many seconds, or of one span."""
+    """Cut spans that follow each other into pieces of at most `most_s` seconds, or of one span."""
     pieces: list[list[tuple[float, float]]] = []
     for span_s in spans_s:
         if not pieces or span_s[1] - pieces[-1][0][0] > most_s:
@@ -393,15 +395,15 @@ def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
     return pieces
 
 
-def _pictures(view: PictureView, count: int) -> PictureView:
-    """Return the view of a list of pictures as this view sees each of them."""
+def _listed_view(view: PictureView, count: int) -> PictureView:
+    """Return a view of a list of pictures that resizes them as this view does."""
     return replace(view, count=count, sampling="even")
 
 
 def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -> Ints:
-    """Return the numbers of a window's pictures; none if the film has none there any more.
+    """Return the ranks of the pictures of a window; none if the film has none there any more.
 
-    A window of seconds has those of the clip with its times.
+    A window of seconds has the pictures of the clip with its times.
     """
     if grid.seconds:
         span_s = grid.span_s(window, film)
@@ -411,7 +413,7 @@ def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -
 
 
 def film_of(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
-    """Return a film as the table of films has it: with its rate, if that is constant."""
+    """Return a film as a row of the table of films, with its rate if that is constant."""
     # Some pictures of a damaged beginning have times before that of the file.
     begins_s = max(float(index.times_s[0]), 0.0)
     times_s = index.times_s - index.times_s[0]

@@ -1,7 +1,7 @@
-"""`extract words`: what is said in clips, as a store of vectors of a model of words.
+"""`extract words`: make a store of vectors of the spoken words of clips.
 
-Nothing but subtitles is decoded, so the store is made at once, as an import is. No file of the
-store has a word of the subtitles.
+Only subtitles are read, so the store is made at once, as an import is. No file of the store
+contains a word of the subtitles.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import OK, Row, RowColumns
 
-# The remark on a clip in which nothing is said. It has features: those of no words.
+# The remark on a clip without words, which has the vector of the empty text.
 NOTHING_SAID = "no words"
 # Raise it with any change that could give other words for the same subtitles.
 DECODER_RULE = 1
 PACKAGES = ("numpy", "tokenizers", "torch", "transformers")
-# More than an eighth of the words of English texts are of these, and few words of other languages.
+# More than an eighth of the words of English texts are these, and few words of other languages.
 ENGLISH = frozenset(
     [
         *("the", "you", "and", "it", "that", "this", "what", "my", "your", "he", "she"),
@@ -50,7 +50,7 @@ ENGLISH = frozenset(
     ]
 )
 LEAST_ENGLISH = 0.07
-# Fewer words do not tell a language.
+# The number of words that are needed to guess a language.
 FEWEST_WORDS = 100
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
@@ -109,7 +109,7 @@ def extract_words(
     card = find_card(backbone, here)
     name = f"{clips.name}.{card.name}"
     if card.family.medium != "words":
-        # The store of the pictures or the sound has the other name.
+        # The plain name belongs to the store of pictures or sound.
         name = f"{name}-words"
     target = new_store(here, name if out is None else out)
     words = words_of_clips(clips, str(subtitles))
@@ -141,7 +141,7 @@ def extract_words(
         remarks.append(f"{count(n_without_words, 'clip')} without words")
     if words.unused:
         named = few(words.unused, 3)
-        remarks.append(f"not in the manifest, and so not read: {named}")
+        remarks.append(f"not in the manifest and not read: {named}")
     return Imported(
         path=written.path,
         seal=written.seal,
@@ -156,7 +156,7 @@ def extract_words(
 
 
 def _in_another_language(card: Card, texts: Iterable[str]) -> list[str]:
-    """Return a warning if a model of English gets texts without the words that English repeats."""
+    """Return a warning if a model of English gets texts without common English words."""
     if card.language != "English":
         return []
     words = _WORD.findall(" ".join(texts).lower().replace("’", "'"))
@@ -164,8 +164,8 @@ def _in_another_language(card: Card, texts: Iterable[str]) -> list[str]:
     if len(words) < FEWEST_WORDS or n_english >= LEAST_ENGLISH * len(words):
         return []
     return [
-        f"{card.label} reads English, and what is said seems to be in another language:"
-        " minilm-multilingual reads 50"
+        f"{card.label} reads English, and the subtitles seem to be in another language; use"
+        " minilm-multilingual, which reads 50 languages"
     ]
 
 

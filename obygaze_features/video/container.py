@@ -1,4 +1,4 @@
-"""Open video files: only local files of known formats, the stream of the film, named errors."""
+"""Open local video files of known formats, and choose the streams of the film."""
 
 import re
 import threading
@@ -22,11 +22,11 @@ CONTAINERS = (
     ",dv,gxf,vc1,yuv4mpegpipe,swf,dirac,cavsvideo"
 )
 
-# The bytes that are read to tell the format of a picture, and the flag of a WebP that moves.
+# The bytes that are read to recognise the format of a picture, and the flag of an animated WebP.
 PICTURE_HEAD = 65536
 ANIMATED_WEBP = 2
 
-# The reasons for which a video cannot be used, each with what to do about it where that is known.
+# Why a video cannot be used, with a hint for each reason; "" where there is none.
 REASONS = {
     "missing": "correct the path",
     "replaced": "cut the films again: obygaze manifest windows --help",
@@ -49,17 +49,17 @@ REASONS = {
     "colours": "write it again with the colours of its source, such as BT.709",
     "timeout": "",
     "crashed": "",
-    "error": "the same command again",
+    "error": "run the same command again",
 }
 
 PICTURES_CUT_OFF = "the file is incomplete: pictures of this part are missing"
 
-# What a title says of a track with other words than those of the film.
+# Titles of commentaries.
 _COMMENTARY = re.compile(
     "[ck]omm?ent[aá]|comment[is]|commento|kommentti|(?<!тифло)комм?ентар|コメンタリ",
     re.IGNORECASE,
 )
-# For people who hear or see less; "Signs" may also be the name of a film.
+# Titles of tracks for people who hear or see less; "Signs" may also be the name of a film.
 _FOR_SOME = re.compile(
     r"descri|deskr[iy]|hörfilm|тифлокомм?ентар|\b(?:SDH|CC|HoH|deaf|signs)\b"
     r"|closed.caption|hearing.impaired|hard.of.hearing|hörgeschäd|gehörlos|malentendant"
@@ -67,7 +67,7 @@ _FOR_SOME = re.compile(
     r"|hørehæmmed|hørselshemm|kuulovamm|słyszących|neslyšíc|глухих|слабослыш",
     re.IGNORECASE,
 )
-# A translation of what is said in other languages, or is to be read in the pictures.
+# Titles of subtitles that translate only foreign speech, or text in the pictures.
 _FORCED = re.compile(
     r"(?<!non.)(?<!not )\bforced\b|\bsigns?\W+(?:and\W+)?songs?\b|\bsongs?\W+(?:and\W+)?signs?\b"
     r"|\bsigns only\b|\bforeign (?:parts|dialog)|erzwungen|\bforcés?\b|\bfor[zç]ad[oa]s?\b"
@@ -83,8 +83,8 @@ USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
 OnProgress = Callable[[], None]
 
 
-# Returns how many errors were logged so far, as its last call counted, and since then: only those
-# of a reader or decoder, if it is given a name.
+# Counts the errors that were logged since its last call, and returns the total. With a name, it
+# counts only the errors of this reader or decoder.
 CountErrors = Callable[..., int]
 
 _LOG_LOCK = threading.Lock()
@@ -123,16 +123,16 @@ class OpenVideo(NamedTuple):
 
 @contextmanager
 def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
-    """Open a media file and choose its pictures; BadVideo explains why it cannot be opened.
+    """Open a media file and choose its pictures; raise BadVideo if it cannot be opened.
 
-    Without chapters, what is wrong with those of MP4 is not reported, but a track of pictures for
-    them may count as the film.
+    Without chapters, errors in the chapters of MP4 are not reported, but the track of their
+    pictures may be taken for the film.
     """
     container, n_errors = _opened(path, has_chapters=has_chapters)
     with container:
         stream = _video_stream(container, path)
         if container.format.name == stream.codec_context.codec.canonical_name:
-            # A bare stream: its decoder has the same name, and may lack what is before the file.
+            # A bare stream has the name of its decoder. It may refer to data before the file.
             n_errors = 0
         yield OpenVideo(container, stream, n_errors)
 
@@ -147,23 +147,23 @@ def errors_at_opening(path: Path, video: OpenVideo) -> int:
 
 @contextmanager
 def open_sound(path: Path) -> Iterator[OpenVideo]:
-    """Open a media file and choose its sound; BadVideo explains why there is none."""
+    """Open a media file and choose its sound; raise BadVideo if there is none."""
     container, n_errors = _opened(path)
     with container:
         stream = _sound_stream(container, path)
         for other in container.streams:
             if other.index != stream.index:
-                # What is not read takes no time, and damage in it is not damage of the sound.
+                # Other streams are not read: that takes no time, and their damage does not matter.
                 other.discard = av().stream.Discard.all
         yield OpenVideo(container, stream, n_errors)
 
 
 def check_is_file(path: Path) -> None:
-    """Raise BadVideo if there is no file of this path."""
+    """Raise BadVideo if the path is not a file."""
     if not path.exists():
         raise BadVideo("no such file", path=path, reason="missing")
     if not path.is_file():
-        raise BadVideo("this is a folder", path=path, reason="folder")
+        raise BadVideo("expected a file, got a folder", path=path, reason="folder")
 
 
 def _opened(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
@@ -204,9 +204,9 @@ def _opened(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
 
 
 def _picture_format(path: Path) -> str | None:
-    """Return the reader for the content of a still picture; None for other files.
+    """Return the reader for a still picture, by its content, or None for other files.
 
-    Left to itself, FFmpeg takes some names of pictures for a pattern of several files.
+    FFmpeg would read some names of pictures as patterns for several files.
     """
     with path.open("rb") as stream:
         head = stream.read(PICTURE_HEAD)
@@ -221,7 +221,7 @@ def _picture_format(path: Path) -> str | None:
 
 
 def _video_stream(container: Any, path: Path) -> Any:
-    """Choose the pictures of the film; BadVideo if there are none."""
+    """Return the pictures of the film; raise BadVideo if there are none."""
     stream = _pictures_of(container)
     if stream is None:
         raise BadVideo("no video stream", path=path, reason="no-video")
@@ -229,7 +229,7 @@ def _video_stream(container: Any, path: Path) -> Any:
 
 
 def _pictures_of(container: Any) -> Any | None:
-    """Return the default pictures, then the largest; no cover or thumbnails."""
+    """Return the default pictures, else the largest, or None; covers do not count."""
     kinds = av().stream.Disposition
     not_moving = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
     streams = [
@@ -249,7 +249,7 @@ def _pictures_of(container: Any) -> Any | None:
 
 
 def streams_of_film(container: Any) -> list[Any]:
-    """Return the streams of a file without those of other programs than its pictures are of."""
+    """Return the streams of the program that the pictures of the film belong to."""
     streams = list(container.streams)
     pictures = _pictures_of(container)
     if pictures is None:
@@ -257,16 +257,16 @@ def streams_of_film(container: Any) -> list[Any]:
     programs = _programs(container)
     for program in programs:
         if pictures.index in program:
-            # What is in no program may be of this one.
+            # A stream that is in no program may belong to this one.
             others = set[int]().union(*programs) - program
             return [stream for stream in streams if stream.index not in others]
     return streams
 
 
 def _programs(container: Any) -> list[set[int]]:
-    """Return the numbers of the streams of each program of a transport stream.
+    """Return the stream numbers of each program of a transport stream.
 
-    PyAV has them only in the description that FFmpeg logs.
+    PyAV gives them only in the description that FFmpeg logs.
     """
     if container.format.name != "mpegts":
         return []
@@ -289,7 +289,7 @@ def _programs(container: Any) -> list[set[int]]:
 
 
 def clock_zero(container: Any) -> float:
-    """Return the time in a file at which the clock of its clips is 0, in seconds."""
+    """Return the time in the file, in seconds, at which the clock of its clips is 0."""
     streams = streams_of_film(container)
     if len(streams) == len(container.streams):
         return (container.start_time or 0) / float(av().time_base)
@@ -303,7 +303,7 @@ def clock_zero(container: Any) -> float:
 
 
 def _sound_stream(container: Any, path: Path) -> Any:
-    """Choose the sound of the film."""
+    """Return the sound of the film; raise BadVideo if there is none."""
     streams = [
         stream for stream in streams_of_film(container) if stream.type == "audio"
     ]
@@ -314,17 +314,17 @@ def _sound_stream(container: Any, path: Path) -> Any:
         if streams:
             message = "its only sound is a commentary, or of an unknown codec"
         elif container.streams.audio:
-            message = "its only sound is that of another program than its pictures"
+            message = "its only sound belongs to a different program than its pictures"
         raise BadVideo(message, path=path, reason="no-sound")
     return stream
 
 
 def track_of_film(streams: Sequence[Any]) -> Any | None:
-    """Choose the sound or the words of a film: the default ones, then the first.
+    """Return the track of sound or subtitles to use: the default one, else the first, or None.
 
-    They are never a commentary. Those for people who hear or see less, or with other words than
-    those that are said, are taken if there are no others of their language. A flag of a track says
-    so, or its title.
+    A commentary is never used. A track for people who hear or see less, or with other words than
+    the spoken ones, is used only if its language has no other track. A flag of a track tells its
+    kind, or its title.
     """
     kinds = av().stream.Disposition
     for_some = kinds.hearing_impaired | kinds.visual_impaired | kinds.descriptions
@@ -356,7 +356,7 @@ def is_forced(stream: Any) -> bool:
 
 
 def _title(stream: Any) -> str:
-    """Return the title of a track; MP4 has it as a name."""
+    """Return the title of a track, which MP4 calls its name."""
     names = [stream.metadata.get(key, "") for key in ("title", "name", "handler_name")]
     return composed("\n".join(names))
 
@@ -383,7 +383,7 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
 
 @contextmanager
 def logged_errors() -> Iterator[CountErrors]:
-    """Count the errors that FFmpeg logs in this thread: some damage is reported only there."""
+    """Count the errors that FFmpeg logs in this thread: it reports some damage only there."""
     logging = av().logging
     with _LOG_LOCK:
         _LOG_LEVELS.append(logging.get_level())
@@ -398,7 +398,7 @@ def logged_errors() -> Iterator[CountErrors]:
                 if not lines:
                     return n_errors
                 for level, logger, _ in lines:
-                    # What reads bytes for a reader has no name.
+                    # The part of FFmpeg that reads bytes for a reader has no name.
                     is_counted = not name or logger in ("", name)
                     n_errors += level <= logging.ERROR and is_counted
                 lines.clear()

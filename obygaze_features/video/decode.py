@@ -1,4 +1,4 @@
-"""Decode the pictures of a clip that a model sees: exact, scaled, with damage marked."""
+"""Decode the pictures of a clip that models see: exact, resized, with damage marked."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -48,11 +48,11 @@ def decode_clip(
 
     Args:
         path: the video file.
-        view: how many pictures, by which rule, how large.
-        start_s: where the part begins, in seconds.
-        end_s: where the part ends; a picture shown at this time is not in it.
-        ranks: the numbers of the pictures of the part, in place of its times.
-        accept_damaged: return what the decoder gives of damaged pictures, which are marked.
+        view: number of pictures, sampling rule, and size.
+        start_s: start of the part, in seconds.
+        end_s: end of the part; a picture shown at this time is not in it.
+        ranks: numbers of the pictures to decode, instead of times.
+        accept_damaged: return damaged pictures, which are marked.
         indexes: as for `decode_views`.
     """
     clips = decode_views(
@@ -84,15 +84,15 @@ def decode_views(
 
     Args:
         path: the video file.
-        views: what each model sees.
-        start_s: where the part begins, in seconds.
-        end_s: where the part ends; a picture shown at this time is not in it.
-        ranks: the numbers of the pictures of the part, in place of its times. `start_s` then only
-            tells whether the first of its pictures are missing.
-        allocate: returns arrays of the shapes it is given, one for all views that resize alike.
-        indexes: a folder that keeps the index of the film, for files with many clips. Without it,
-            every call reads the film.
-        progress: called again and again while that index is made.
+        views: the views, one for each model.
+        start_s: start of the part, in seconds.
+        end_s: end of the part; a picture shown at this time is not in it.
+        ranks: numbers of the pictures to decode, instead of times. `start_s` then only shows
+            whether pictures are missing before the first one.
+        allocate: returns arrays of the given shapes, one for all views with the same resize.
+        indexes: folder of stored indexes, for films with many clips. Without it, every call reads
+            the whole film.
+        progress: called regularly while the index is made.
     """
     wanted = tuple(dict.fromkeys(views))
     if not wanted:
@@ -121,7 +121,7 @@ def decode_views(
 class _ClipDecoder:
     """Decodes the views of a part of a video: the pictures between two times, or of `ranks`.
 
-    `is_light` tells that the decoder does not get what no picture needs, as nothing is doubtful.
+    With `is_light`, packets that no wanted picture needs are left out: nothing is doubtful.
     """
 
     source: VideoSource
@@ -162,15 +162,15 @@ class _ClipDecoder:
         index = canvas.index
         missing = index.order[canvas.missing()].tolist()
         if not is_in_order or not index.affected(canvas.damage, missing).all():
-            message = "its pictures come out of the decoder in another order"
+            message = "the decoder returns its pictures in a different order"
             raise BadVideo(message, path=self.source.path, reason="order")
 
     def _decode_run(self, canvas: Canvas, run: PacketRun) -> DecodedRun:
-        """Decode a run from a key frame that is one to the decoder, and from before if in doubt.
+        """Decode a run from a key frame of the decoder, and from an earlier one if in doubt.
 
-        A decoder may report pictures that need what is before the key frame it began at: only an
-        error that it then reports again is one of the file. A key frame that the container names,
-        but not the decoder, is none for the film from now on.
+        A decoder may report an error only because it did not get the packets before the key frame:
+        an error of the file is reported again after an earlier start. A key frame of the container
+        that is not one for the decoder is removed from the index.
         """
         film = self.source.film
         to_decode = canvas.index.lightened(run) if self.is_light else run
@@ -183,7 +183,7 @@ class _ClipDecoder:
         if not is_doubtful and not outcome.denied_keys(starts):
             return outcome
         if to_decode.left_out:
-            # What is wrong may be reported of a picture that was left out.
+            # The packet with the error may be one that was left out.
             self.is_light = False
             canvas.forget(run.wanted)
             return self._decode_run(canvas, run)

@@ -1,4 +1,4 @@
-"""The pictures of a clip: what a model sees, how they are collected, and a sheet of them."""
+"""The pictures of a clip: views, the decoded pictures of a view, and contact sheets."""
 
 import io
 import math
@@ -45,7 +45,7 @@ def new_arrays(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
 
 @dataclass(frozen=True)
 class PictureView:
-    """What one model sees of a clip: how many pictures, by which rule, and how they are resized.
+    """How one model sees a clip: number of pictures, sampling rule, and size.
 
     Without `resize` the pictures have their full size.
     """
@@ -80,13 +80,20 @@ class PictureView:
 class DecodedClip:
     """The pictures of one view of a clip, and where each comes from.
 
-    `shared_pictures` are those of all views that resize alike, `rows` those of this view. `index`
-    is the number in the whole file of the picture in a row, `time_s` when it is shown, `asked_s`
-    when the one asked for is shown. `substituted` marks pictures that damage has affected; one that
-    cannot be decoded at all is black with index -1. `mask` marks the real ones: if a rule found too
-    few, the other rows are black with index -1. `is_incomplete` tells that the file is broken and
-    lacks pictures of the clip. `span_s` is the time of a window, `remark` what else a
-    reader should know.
+    Args:
+        path: The video file.
+        shared_pictures: The pictures of all views with the same resize.
+        rows: For each row of this view, its row in `shared_pictures`.
+        index: The rank of each picture in the film; -1 for a black picture.
+        time_s: When each picture is shown.
+        asked_s: When the picture that the rule chose is shown.
+        substituted: Which pictures are affected by damage. One that cannot be decoded is black.
+        mask: Which rows are real. If the rule found too few pictures, the other rows are black.
+        total: The number of pictures of the clip in the film.
+        damaged: Whether any damage was found in the film.
+        is_incomplete: Whether pictures of the clip are missing from the broken file.
+        span_s: Start and end of a window.
+        remark: Another remark for a reader.
     """
 
     path: Path
@@ -128,7 +135,7 @@ class DecodedClip:
 
     @property
     def remarks(self) -> list[str]:
-        """Return what a reader should know: what is not in the film, damaged, or missing."""
+        """Return the remarks on pictures that are outside the film, damaged, or missing."""
         remarks = [self.remark] if self.remark else []
         n_damaged = int(self.substituted.sum())
         if n_damaged:
@@ -185,7 +192,7 @@ class Canvas:
         self.views = views
         self.samples = [sample(index, span, v.count, v.sampling, listed) for v in views]
         self.converter = PictureConverter(source.geometry, source.path)
-        # The pictures of all views that resize alike, and the row of each wanted rank in them.
+        # For each resize: the row of each wanted rank in its shared pictures.
         self.rows: dict[Resize | None, dict[int, int]] = {}
         for view, sampled in zip(views, self.samples, strict=True):
             rows = self.rows.setdefault(view.resize, {})
@@ -193,7 +200,7 @@ class Canvas:
         for resize, rows in self.rows.items():
             self.rows[resize] = {rank: row for row, rank in enumerate(sorted(rows))}
         self.pictures = dict(zip(self.rows, allocate(self._shapes()), strict=True))
-        # The wanted ranks, and those of which the picture is drawn.
+        # The wanted ranks, and those whose picture is drawn.
         self.wanted = dict.fromkeys(sorted(set[int]().union(*self.rows.values())))
         self.drawn: set[int] = set()
         # The positions at which the decoder found errors.
@@ -214,11 +221,11 @@ class Canvas:
         return [(len(rows), *shape_of[resize]) for resize, rows in self.rows.items()]
 
     def missing(self) -> list[int]:
-        """Return the wanted ranks for which no picture has come out."""
+        """Return the wanted ranks that are not drawn."""
         return [rank for rank in self.wanted if rank not in self.drawn]
 
     def offer(self, position: int, frame: Any) -> None:
-        """Take the picture of a packet if it is wanted."""
+        """Draw the picture of a packet if it is wanted."""
         rank = int(self.index.ranks[position])
         if rank not in self.wanted:
             return
@@ -231,11 +238,11 @@ class Canvas:
                 self.pictures[resize][rows[rank]] = resized
 
     def forget(self, positions: Iterable[int]) -> None:
-        """Take pictures for missing until they come out again."""
+        """Count pictures as missing until they are drawn again."""
         self.drawn.difference_update(int(self.index.ranks[at]) for at in positions)
 
     def blank_missing(self) -> None:
-        """Make the pictures black that did not come out; the memory may have those of others."""
+        """Make missing pictures black: their memory may have pictures of other clips."""
         if not self.drawn:
             raise BadVideo(
                 "no picture can be decoded", path=self.source.path, reason="damaged"
@@ -304,7 +311,7 @@ def contact_sheet(clip: DecodedClip) -> bytes:
 
 
 def _labels(clip: DecodedClip, number: int) -> list[str]:
-    """Return what may be written under a picture, the longest first."""
+    """Return the possible labels of a picture, the longest first."""
     if not clip.mask[number]:
         return ["empty"]
     seconds, milliseconds = divmod(round(float(clip.time_s[number]) * 1000), 1000)

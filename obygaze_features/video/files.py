@@ -1,4 +1,4 @@
-"""Describe a video file, and save the pictures that a model sees of it."""
+"""Describe a video file, and save the pictures that a model would see."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def save_frames(
     Args:
         file: The video file.
         count: Number of pictures.
-        start_s: Where the part begins, in seconds; on the command line also as 0:01:01.5.
-        end_s: Where the part ends, in seconds, or as 0:01:15.
+        start_s: Start time, in seconds; on the command line also as 0:01:01.5.
+        end_s: End time, in seconds, or as 0:01:15.
         output: An .npz file with arrays, or a .png file with a contact sheet.
         force: Replace the output if it exists.
 

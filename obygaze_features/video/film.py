@@ -1,4 +1,4 @@
-"""Open and describe films; an index can be kept, made once for all clips, processes and runs."""
+"""Open and describe films; the index of a film can be stored for all clips, processes and runs."""
 
 import io
 import math
@@ -45,18 +45,18 @@ from obygaze_features.video.source import (
 
 # Packets of files up to this size stay in memory after the one pass over them.
 KEEP_BYTES = 256 * 1024 * 1024
-# The number of films of which a process keeps what it knows.
+# The number of films whose indexes a process keeps in memory.
 CACHED_FILMS = 4
 SCHEMA = "obygaze-film-index/17"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
-# The arrays, numbers and texts of a file.
+# The arrays, numbers and texts of an index file, by name.
 Values = dict[str, Any]
 T = TypeVar("T")
 
 
 class FileState(NamedTuple):
-    """A file as it is now, and the folder of its index."""
+    """The state of a file, and the folder of its index."""
 
     path: str
     n_bytes: int
@@ -65,15 +65,15 @@ class FileState(NamedTuple):
 
 
 _FILMS: dict[FileState, IndexedFilm] = {}
-# Of small files.
+# The ends of small files.
 _ENDS: dict[FileState, "PicturesEnd"] = {}
 
 
 class PicturesEnd(NamedTuple):
-    """When the pictures of a film end, NaN without pictures; and from when on they are missing.
+    """When the pictures of a film end, and from when on they are missing.
 
-    A film that is broken ends when its header says so, if that is later: its sound may be missing
-    with its pictures. `cut_s` is infinity if none are missing.
+    `end_s` is NaN without pictures. A broken film ends at the time in its header, if that is later:
+    its sound may be missing with its pictures. `cut_s` is infinity if no pictures are missing.
     """
 
     end_s: float
@@ -161,14 +161,14 @@ def open_film(
 
 
 def state_of(path: Path, indexes: Path | None) -> FileState:
-    """Return what tells a file from all others, and from itself before it was changed."""
+    """Return the state of a file; it is different after each change of the file."""
     facts = path.stat()
     times_ns = facts.st_mtime_ns, facts.st_ctime_ns
     return FileState(str(path.absolute()), facts.st_size, times_ns, indexes)
 
 
 def _remember(films: dict[FileState, T], identity: FileState, known: T) -> None:
-    """Keep what is known of a film, with that of the last ones."""
+    """Remember a film, and forget the oldest if there are too many."""
     films[identity] = known
     # Other threads may open films too, so that one may be gone already.
     for oldest in list(films)[:-CACHED_FILMS]:
@@ -234,7 +234,7 @@ def film_index(
 
 
 def is_incomplete(path: Path, indexes: Path) -> bool:
-    """Return whether pictures are missing from a film, perhaps at its end: its file is broken."""
+    """Return whether pictures are missing from a broken file, inside it or at its end."""
     with open_film(path, indexes) as source:
         film = source.film
         whole = (0, film.index.frames)
@@ -242,10 +242,10 @@ def is_incomplete(path: Path, indexes: Path) -> bool:
 
 
 def exact_index(source: VideoSource) -> FrameIndex:
-    """Return the index that decoding everything gives: which packets show a picture, and when.
+    """Decode the film and return its exact index: which packets show a picture, and when.
 
-    Its key frames are those that both the container and the decoder call so, or the decoder if the
-    container knows none.
+    Its key frames are those of both the container and the decoder, or of the decoder alone if the
+    container names none.
     """
     film = source.film
     index = film.index
@@ -255,7 +255,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
         message = "several of its pictures are in one packet"
         raise BadVideo(message, path=source.path, reason="order")
     if index.timed and (film.damaged or not index.agrees_with(out)):
-        # The packets are right about their order, so that their times are wrong.
+        # The order that the packets state is right, so their times are wrong.
         index.broken[index.contradicted] = True
     key = np.zeros_like(index.key)
     key[decoded.positions] = decoded.key
@@ -264,7 +264,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
 
 
 def distrust(film: Indexed) -> None:
-    """Read a film from its beginning from now on; if it was read so, forget its index."""
+    """Do not seek in a film any more; if it was read without seeking, remove its index."""
     # Seeking shows other packets in some files. If reading does so too, the index is wrong.
     if film.table.seekable:
         film.table.seekable = False
@@ -282,7 +282,7 @@ def distrust(film: Indexed) -> None:
 
 
 def decoded_order(source: VideoSource) -> DecodedOrder:
-    """Return which pictures come out of the decoder; the whole film is decoded for it, once."""
+    """Return the pictures that the decoder outputs; the whole film is decoded once."""
     film = source.film
     if film.decoded is not None:
         return film.decoded
@@ -298,7 +298,7 @@ def decoded_order(source: VideoSource) -> DecodedOrder:
 
     def unpack(values: Values) -> DecodedOrder:
         if values.pop("of_index") != of_index:
-            raise ValueError("the pictures of another index")
+            raise ValueError("the decoded order belongs to a different index")
         return DecodedOrder(**values)
 
     file = film.folder / "decoded.npz"
@@ -307,9 +307,9 @@ def decoded_order(source: VideoSource) -> DecodedOrder:
 
 
 def _decode_whole(source: VideoSource) -> Values:
-    """Decode a film from its beginning; return what comes out, and the damage."""
+    """Decode a film from its beginning; return the fields of `DecodedOrder`."""
     outcome = source.run(source.whole, lambda _, __: source.progress())
-    # What is before the first picture is the end of one that is not in the file.
+    # Packets before the first picture belong to a picture that is not in the file.
     first = int(source.film.index.order.min())
     damage = [at for at in sorted(outcome.damage) if at >= first]
     return {
@@ -320,7 +320,7 @@ def _decode_whole(source: VideoSource) -> Values:
 
 
 def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm:
-    """Return what is known of a film, from the folder of its index if there is one."""
+    """Return the index of a film, from its file in the folder `indexes` if that is given."""
 
     def read() -> IndexedFilm:
         with open_video(path) as video:
@@ -410,10 +410,10 @@ def _takes_key_twice(source: VideoSource) -> bool:
 
 
 def _with_times_where_shown(source: VideoSource) -> FrameIndex:
-    """Return the index with times, if only packets that show no picture are without one.
+    """Return the index with times if only packets that show no picture lack a time.
 
-    A film that was cut in an open group begins with pictures that cannot be decoded, and some
-    programs write these without a time.
+    A film that was cut in an open group begins with pictures that cannot be decoded. Some programs
+    write them without a time.
     """
     index = source.film.index
     timeless = index.order[index.pts[index.order] == NO_PTS]
@@ -432,10 +432,10 @@ def _with_times_where_shown(source: VideoSource) -> FrameIndex:
 
 
 def _before_first_key(source: VideoSource) -> list[int]:
-    """Return the positions of pictures before the first key frame: they lack what they build on.
+    """Return the positions of pictures before the first key frame: their references are missing.
 
-    Some decoders show them, on grey, without reporting an error. Some files do not say which
-    packets are key frames, or say it of others too, so that the decoder is asked.
+    Some decoders show them, on grey, without reporting an error. Some files flag no packets as key
+    frames, or too many, so the decoder finds the first one.
     """
     index = source.film.index
     end = len(index.pts)
@@ -446,7 +446,7 @@ def _before_first_key(source: VideoSource) -> list[int]:
         first = min(keys, default=first)
     if first == 0:
         return []
-    # Pictures that are stored after the key frame but shown before it build on earlier ones too.
+    # Pictures that are stored after the key frame but shown before it need earlier ones too.
     stop = min(first + CHECKED, source.whole.stop)
     to_key = PacketRun(0, stop, frozenset())
     out = source.run(to_key, lambda position, _: position == first).out

@@ -1,9 +1,9 @@
-"""Read from packets of H.264 and HEVC which pictures others are built on, and which are missing.
+"""Read from packets of H.264 and HEVC which pictures are references, and which are missing.
 
-Other pictures are built on reference pictures. In H.264, each has the number of the one before and
-1 more, modulo a power of two (`frame_num`), so that a gap tells what is missing. In both, a picture
-tells its place in the order of showing. Nothing else is read of a packet than what is needed for
-it. The standards are ITU-T H.264 and ITU-T H.265, sections 7.3 and 7.4.
+Other pictures are built on reference pictures. In H.264, reference pictures are numbered modulo a
+power of two (`frame_num`), so that a gap shows a missing one. In both codecs, a picture states its
+place in the order of showing. Only the fields of a packet that are needed for this are read. The
+standards are ITU-T H.264 and ITU-T H.265, sections 7.3 and 7.4.
 """
 
 from collections.abc import Generator, Iterator
@@ -21,20 +21,20 @@ _PARTITION = 2
 _IDR = 5
 _SPS = 7
 _PPS = 8
-# Profiles whose parameters say how colours are stored.
+# Profiles whose parameters state how colours are stored.
 _WITH_CHROMA_FORMAT = (44, 83, 86, 100, 110, 118, 122, 128, 134, 135, 138, 139, 244)
 _START_CODE = b"\0\0\0\1"
-# The beginning of a slice that has all that is read of it.
+# The number of bytes at the beginning of a slice that are read.
 _HEAD = 32
-# Types of NAL units of HEVC: slices are before the first of these numbers, and those with an even
-# one before the second are no references; then what separates pictures, and what is said of them.
+# Types of NAL units of HEVC. Types below the first number are slices; those with an even type below
+# the second number are not references. Then: types between pictures, and parameters.
 _HEVC_PARAMETERS = 32
 _HEVC_REFERENCES = 16
 _HEVC_WITHOUT_PICTURES = (35, 38, 39, 40)
 _HEVC_SPS = 33
 _HEVC_PPS = 34
-# Pictures that need no other, those of them at which the count of the order begins anew, those of
-# them that are at 0 of it; and pictures that are stored after such a one but shown before it.
+# Pictures that need no other (whole ones); those at which the count of the order begins again, and
+# those at its 0. Leading pictures are stored after a whole one but shown before it.
 _HEVC_WHOLE = range(16, 24)
 _HEVC_ANEW = range(16, 21)
 _HEVC_IDR = (19, 20)
@@ -44,11 +44,11 @@ _HEVC_LEVEL_BITS = 8
 
 
 class CodedPicture(NamedTuple):
-    """What the first slice of a packet says; `is_field` tells that it is one field of a picture.
+    """The fields of the first slice of a packet; `is_field` marks one field of a picture.
 
-    A packet of which nothing is used for another picture of its temporal `layer` is `unused`.
-    `order` tells when it is shown, modulo `n_orders`; None in a stream that does not say it so. In
-    HEVC, pictures have no `frame_num`, and `n_frame_nums` is 0.
+    A packet is `unused` if no other picture of its temporal `layer` needs it. `order` is its place
+    in the order of showing, modulo `n_orders`, or None if the stream does not state it. In HEVC,
+    pictures have no `frame_num`, and `n_frame_nums` is 0.
     """
 
     is_reference: bool
@@ -65,7 +65,7 @@ class CodedPicture(NamedTuple):
 
 @dataclass(frozen=True)
 class _Parameters:
-    """What is needed of a sequence parameter set to read a slice."""
+    """The fields of a sequence parameter set that are needed to read a slice."""
 
     has_separate_colours: bool
     log2_max_frame_num: int
@@ -127,8 +127,8 @@ class H264Reader:
     def read(self, packet: memoryview | bytes) -> CodedPicture | None:
         """Return what the picture in a packet says; None if the packet has none to read."""
         picture = None
-        # The unit of a picture to which nothing refers, or of what is only said of it, has no
-        # importance (`nal_ref_idc`). Parameters have one.
+        # `nal_ref_idc` is 0 for a picture that is not a reference and for supplementary units.
+        # Parameters have another value.
         importance = 0
         for unit in _units(packet, self._size_bytes):
             importance |= unit[0] >> 5 & 3
@@ -190,10 +190,10 @@ class HevcReader:
     """
 
     def __init__(self, extradata: bytes | None) -> None:
-        # Of each sequence, whether colours are separate and the bits of an order.
+        # For each sequence: whether colours are separate, and the bits of an order.
         self._sequences: dict[int, tuple[bool, int]] = {}
-        # Of the parameters of pictures: the sequence, whether slices tell if they are shown, and
-        # how many bits are before the type of a slice.
+        # For each picture parameter set: the sequence, whether slices have a flag for showing, and
+        # the number of reserved bits before the type of a slice.
         self._pictures: dict[int, tuple[int, bool, int]] = {}
         # The header of a file such as MP4 (ISO/IEC 14496-15, hvcC) tells the bytes of a size.
         header = extradata or b""
@@ -265,9 +265,9 @@ class HevcReader:
 
 
 class GapFinder:
-    """Tells whether a reference picture is missing before a picture; they come in their order.
+    """Finds missing reference pictures by their numbers; pictures come in the order of the file.
 
-    `is_certain` tells that each number was that of the picture before and 1 more.
+    `is_certain` is true while each number follows the number before it.
     """
 
     def __init__(self) -> None:
@@ -288,12 +288,12 @@ class GapFinder:
         if picture.frame_num in expected:
             return False
         self.is_certain = False
-        # An encoder may begin to count anew, which only the rest of the header before would tell.
+        # An encoder may begin to count again, which only the rest of the header would show.
         return picture.frame_num != 1 and not picture.may_have_gaps
 
 
 class CodedPictures:
-    """Reads packets in their order: which pictures nothing refers to, and what is missing.
+    """Reads packets in their order, and finds unused pictures and missing references.
 
     A picture that its own temporal layer does not use may be used by a higher one, so that only
     those of the highest layer count.
@@ -345,12 +345,12 @@ class CodedPictures:
     def unused(self, shown: Ints, reorder: int) -> Bools:
         """Return for each packet whether no other picture needs it.
 
-        None counts as such if a number is missing, or if the times disagree with the order in the
-        packets: two that changed places may be reported only where the other one is decoded.
+        No packet is unused if a number is missing, or if the times contradict the order in the
+        packets: an exchange of two packets may be reported only where the other one is decoded.
 
         Args:
             shown: The positions of the pictures in the order of their times.
-            reorder: How many pictures the decoder may hold back until others are shown.
+            reorder: The number of pictures that the decoder may delay.
         """
         is_certain = self._has_read_all and self._gap_finder.is_certain
         is_certain = is_certain and not self.contradicted(shown, reorder).any()
@@ -358,10 +358,10 @@ class CodedPictures:
         return unused
 
     def contradicted(self, shown: Ints, reorder: int) -> Bools:
-        """Return which packets tell another place among their neighbours in the order of showing.
+        """Return which packets state a different place among their neighbours than their times.
 
-        None does if any of them tells no place. Those between two that changed places are doubtful
-        too: of three that turn, two are still in their order.
+        No packet does if any packet has no place. Packets between two exchanged ones are doubtful
+        too: of three rotated packets, two are still in their order.
 
         Args:
             shown: As for `unused`.
@@ -393,9 +393,9 @@ def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
 
 
 def _is_whole(packet: memoryview | bytes, size_bytes: int) -> bool:
-    """Return whether the sizes of the NAL units of a packet are together its size.
+    """Return whether the sizes of the NAL units of a packet add up to its size.
 
-    Else it is damaged, perhaps with the packet before it, and the decoder is to say so.
+    Else the packet is damaged, perhaps with the one before it, and the decoder must report it.
     """
     if not size_bytes or packet[:4] == _START_CODE:
         return True
@@ -445,7 +445,7 @@ def _units_by_start_code(data: bytes) -> Iterator[bytes]:
 
 
 def _sequence_parameters(bits: _Bits) -> tuple[int, _Parameters]:
-    """Read a sequence parameter set; return its number and what is needed of it."""
+    """Read a sequence parameter set; return its number and the needed fields."""
     profile = bits.number(8)
     _constraints_and_level = bits.number(16)
     name = bits.golomb()
@@ -500,7 +500,7 @@ def _skip_scaling_list(bits: _Bits, size: int) -> None:
 
 
 def _hevc_sequence_parameters(bits: _Bits) -> tuple[int, tuple[bool, int]]:
-    """Read a sequence parameter set of HEVC; return its number and what is needed of it."""
+    """Read a sequence parameter set of HEVC; return its number and the needed fields."""
     _number_of_video = bits.number(4)
     n_layers_above = bits.number(3)
     _is_nested = bits.flag()

@@ -1,4 +1,4 @@
-"""Read the packets of a video once, without decoding, into what is known of the film."""
+"""Read the packets of a video once, without decoding, into the index of the film."""
 
 import math
 from collections.abc import Callable
@@ -46,7 +46,7 @@ DEFAULT_RATE = 25.0
 
 # Codecs with packets that show no picture.
 _WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
-# Codecs of which packets tell on which pictures others are built.
+# Codecs whose packets state which pictures are references.
 _WITH_REFERENCES: dict[str, type[H264Reader] | type[HevcReader]] = {
     "h264": H264Reader,
     "hevc": HevcReader,
@@ -59,9 +59,9 @@ _PACKET = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class DecodedOrder:
-    """The pictures that come out if a whole film is decoded: their positions, in that order.
+    """The pictures that the decoder outputs for a whole film: their positions, in that order.
 
-    `key` tells which are key frames according to the decoder, `damage` where it found errors.
+    `key` marks the key frames of the decoder; `damage` has the positions at which it found errors.
     """
 
     positions: Ints
@@ -71,9 +71,9 @@ class DecodedOrder:
 
 @dataclass(eq=False)
 class PacketTable:
-    """The time, the mark and the place in the file of each packet of a stream.
+    """The time, the mark and the byte offset of each packet of a stream.
 
-    A mark tells packets from others that may be read in their place: `mark_of` returns it. The
+    `mark_of` returns the mark of a packet, which shows whether the expected packet was read. The
     packets of a stream that is not `seekable` are read from the beginning of the file.
     """
 
@@ -85,13 +85,13 @@ class PacketTable:
 
     @cached_property
     def _orders(self) -> tuple[Ints | None, Ints | None]:
-        """Return the packets sorted by offset, and by time; None if they are so in the file."""
+        """Return the orders by offset and by time; None stands for the order of the file."""
         return _order_of(self.offset), _order_of(self.pts)
 
     def position_of(self, packet: Any) -> int | None:
-        """Return the position of a packet that was read after seeking; None if it is not certain.
+        """Return the position of a packet that was read after seeking, or None if it is ambiguous.
 
-        It is the one packet at this place in the file, or at this time, with this mark.
+        Exactly one packet must have its offset, or its time, and its mark.
         """
         by_offset, by_pts = self._orders
         values = self.offset
@@ -114,19 +114,23 @@ class PacketTable:
 
 
 def _order_of(values: Ints) -> Ints | None:
-    """Return how to sort numbers; None if they are sorted, as in most films."""
+    """Return the order that sorts numbers, or None if they are sorted, as in most films."""
     return None if (values[1:] >= values[:-1]).all() else np.argsort(values)
 
 
 @dataclass
 class IndexedFilm:
-    """What is known of a video file without opening it.
+    """The index of a video file, and what else is known without opening the file.
 
-    `broken` is true if the container is damaged or the file is cut short, `declared_s` when it ends
-    by its header (0 if that does not say it). `offset` is where each packet begins in the file. The
-    index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
-    decoded. `takes_key_twice` tells that its decoder reads the pictures before a key frame if this
-    comes twice.
+    Args:
+        index: The pictures.
+        broken: Whether the container is damaged, or the file is cut short.
+        declared_s: When the film ends by its header; 0 if the header has no end.
+        offset: The byte at which each packet begins.
+        folder: The folder in which the index is stored, if it is.
+        decoded: The decoded pictures, once the whole film has been decoded.
+        takes_key_twice: Whether the decoder outputs the pictures before a key frame if it gets the
+            key frame twice.
     """
 
     index: FrameIndex
@@ -151,12 +155,12 @@ class IndexedFilm:
         )
 
     def end_s(self, index: FrameIndex) -> float:
-        """Return when the film ends: after its last picture, or as its header says, if later."""
+        """Return the end of the film, by its last picture or by its header, whichever is later."""
         last_picture_s = float(index.times_s[-1]) + index.last_s
         return max(last_picture_s, self.declared_s)
 
     def cut_s(self, index: FrameIndex) -> float:
-        """Return from when on the file has no pictures, though its header does; else infinity."""
+        """Return the end of the pictures if the file is cut off after them, else infinity."""
         if not self.broken or not index.frames:
             return math.inf
         ranks = np.arange(index.frames)
@@ -175,9 +179,9 @@ class IndexedFilm:
 
         Args:
             index: The pictures of the film.
-            span: Those of the part.
-            start_s: Where the part begins; None for the beginning of the film.
-            end_s: Where the part ends; None for the end of the film.
+            span: The ranks of the part.
+            start_s: Start of the part; None for the beginning of the film.
+            end_s: End of the part; None for the end of the film.
         """
         if not self.broken:
             return False
@@ -223,8 +227,8 @@ def read_packets(
     if not len(table):
         raise BadVideo("no picture in the file", path=path, reason="no-frames")
     if container.format.name == "avi":
-        # The container counts pictures: all behind a missing one would be at other times.
-        # How long the last one lasts is only guessed by FFmpeg.
+        # AVI counts pictures: all behind a missing one would be at other times. FFmpeg only
+        # guesses how long the last one lasts.
         n_absent = stream.frames - int(table["dts"][-1]) - 1
         first = first_doubtful_byte(path, n_absent, len(container.streams))
         if first < path.stat().st_size:
@@ -244,7 +248,7 @@ def read_packets(
 
 
 def declared_end(container: Any, stream: Any) -> float:
-    """Return when a film ends by the header of its file; 0 if it is not there."""
+    """Return when a film ends by the header of its file, or 0 if the header has no end."""
     name = container.format.name
     zero_s = clock_zero(container)
     begins_s = 0.0
@@ -263,11 +267,11 @@ def declared_end(container: Any, stream: Any) -> float:
 
 
 @dataclass
-class _Seen:
-    """The packets of a stream, and what the container reports of them.
+class _StreamPackets:
+    """The packets of a stream, and the damage that the container reports.
 
     `broken` and `lost` are those of the index; `is_broken` tells that the container is damaged or
-    cut short. `pictures` has read what the packets say of references, if their codec says it.
+    cut short. `pictures` has the references that the packets state, if their codec has any.
     """
 
     table: NDArray[np.void]
@@ -277,11 +281,13 @@ class _Seen:
     pictures: CodedPictures | None
 
 
-def _with_errors_at_opening(path: Path, seen: _Seen, progress: OnProgress) -> _Seen:
-    """Return the packets of a film of which errors were reported when it was opened.
+def _with_errors_at_opening(
+    path: Path, seen: _StreamPackets, progress: OnProgress
+) -> _StreamPackets:
+    """Return the packets of a film for which errors were reported when it was opened.
 
-    FFmpeg reads the first packets then, and does not repeat what it reports of them unless they are
-    read again, from the first key frame on. If it says nothing of any packet, each may be damaged.
+    FFmpeg reads the first packets then, and repeats its reports only if they are read again, from
+    the first key frame on. If it reports no packet then, any may be damaged.
     """
     with suppress(av().FFmpegError), open_video(path) as (container, stream, _):
         container.seek(0)
@@ -299,7 +305,7 @@ def _with_errors_at_opening(path: Path, seen: _Seen, progress: OnProgress) -> _S
 
 def _read_packets(
     container: Any, stream: Any, packets: list[Any] | None, progress: OnProgress
-) -> _Seen:
+) -> _StreamPackets:
     """Read every packet of a stream."""
     codec = stream.codec_context.codec.canonical_name
     rows: list[tuple[int, ...]] = []
@@ -319,7 +325,7 @@ def _read_packets(
             for packet in demux(container, stream):
                 progress()
                 if packet.is_corrupt:
-                    # Some readers find out one or two packets early, some one packet late.
+                    # Some readers report damage one or two packets early, some one packet late.
                     broken.update(range(len(rows) - 1, len(rows) + 3))
                 if pictures is not None and pictures.is_after_gap(memoryview(packet)):
                     after_gap.append(len(rows))
@@ -335,7 +341,7 @@ def _read_packets(
         if count_errors(reader) > n_errors or is_cut:
             reported.add(len(rows))
     table = np.array(rows, dtype=_PACKET)
-    seen = _Seen(
+    seen = _StreamPackets(
         table,
         np.zeros(len(table), dtype=np.bool_),
         np.zeros(len(table), dtype=np.bool_),
@@ -372,7 +378,7 @@ def _row_of(packet: Any, codec: str) -> tuple[int, ...]:
     )
 
 
-def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
+def _index_of(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex:
     """Make the index from the table of packets, with times where format and times allow."""
     table = seen.table
     pts = table["pts"].copy()
@@ -396,7 +402,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
         near[1:] |= seen.broken[:-1] & ~table["key"][1:]
         is_far = shown & ~near
         if order is None and is_far.any():
-            # Or it has another time, which some readers give to the next packet too.
+            # Or it has a wrong time, which some readers give to the next packet too.
             order = presentation_order(pts, is_far, key, reorder_depth(codec))
             if order is not None:
                 pts[near] = NO_PTS
@@ -412,7 +418,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
             else:
                 clock_s = clock_of(pts[shown], tick, origin_s)
     else:
-        # The times of showing in AVI are guessed, but the length of each slot is known.
+        # FFmpeg guesses the times of showing in AVI, but the length of each slot is known.
         clock_s = clock_of(table["dts"][shown], tick, origin_s)
     unused = np.zeros(len(pts), dtype=np.bool_)
     contradicted = unused
@@ -444,7 +450,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
 
 
 def _set_back(times: Ints, reorder: int) -> Ints:
-    """Return the positions of the packets before which a clock is set back, each time.
+    """Return the positions of the packets before which the clock is set back.
 
     The first of them may have no time. Small steps back are disorder: a clock that was set back is
     behind by more pictures than a codec reorders.

@@ -1,4 +1,4 @@
-"""Convert decoded pictures to RGB arrays as a player shows them: upright, true proportions."""
+"""Convert decoded pictures to RGB arrays as a player shows them: upright, in true proportions."""
 
 import math
 import struct
@@ -137,7 +137,7 @@ def _filtered(frame: Any, name: str, settings: str) -> Any:
 def conversion_sha256() -> str:
     """Return a hash of a synthetic picture converted from YUV to RGB, in full size and scaled.
 
-    Recipes contain it: it changes if the library converts to other pixels.
+    Recipes contain it: it changes if the conversion gives different pixels.
     """
     width = 64
     height = 48

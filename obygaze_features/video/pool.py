@@ -1,6 +1,6 @@
 """Decode many clips at once in worker processes; after a crash or a hang, only one clip fails.
 
-Where a system cannot have such workers, the threads of the pool decode in its own process.
+On systems without such workers, the threads of the pool decode in its own process.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from obygaze_features.video.worker import (
     DecodeJob,
     DecodeResult,
     SharedMemory,
-    decoded,
-    unpacked,
+    decode_job,
+    unpack_result,
 )
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 TIMEOUT_S = 120.0
-# Open files that are enough: five for a worker, and two for a clip that waits.
+# The limit of open files: a worker needs five, and a clip that waits two.
 OPEN_FILES = 16384
-# How long a new worker may take to import its packages, also from a slow shared disk.
+# The time limit for a new worker to import its packages, perhaps from a slow shared disk.
 START_S = 120.0
 # Time is counted in steps, so that the time while the run is suspended does not count.
 TICK_S = 1.0
-# The system has no longer time limit for a socket than some centuries.
+# The longest time limit that a socket takes.
 LONGEST_S = 1e9
 
 
@@ -59,9 +59,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
     ends. Without worker processes there is no time limit, and a crash ends the process of the pool.
 
     Args:
-        workers: how many processes decode.
-        timeout_s: how long each may take for a clip, in seconds. It starts again whenever the
-            index of a film makes progress.
+        workers: number of processes that decode.
+        timeout_s: time limit for a clip, in seconds. It starts again whenever the index of a film
+            makes progress.
     """
 
     def __init__(self, workers: int, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -70,7 +70,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         if not timeout_s > 0:
             raise FixUsage(f"timeout_s must be above 0, got {timeout_s:g}")
         if find_spec("av") is None:
-            av()  # the error names the extra; a worker would only end
+            av()  # this error names the extra; a worker would only end
         self.timeout_s = timeout_s
         self._jobs: queue.SimpleQueue[tuple[DecodeJob, Future[DecodeResult]] | None]
         self._jobs = queue.SimpleQueue()
@@ -79,11 +79,10 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         # The errors of films that took too long.
         self._late: dict[str, BadVideo] = {}
         self._workers: dict[int, _Worker] = {}
-        # All memory by its number, the numbers of that which no clip uses, and of what was dropped.
+        # Shared memory by its number, and the numbers of unused and of dropped memory.
         self._memories: dict[int, SharedMemory] = {}
         self._free: list[int] = []
         self._dropped: list[int] = []
-        # A waiting clip needs two.
         system.allow_open_files(OPEN_FILES)
         self._threads = [
             threading.Thread(
@@ -105,7 +104,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
 
     @property
     def ahead(self) -> int:
-        """Return how many clips may be under way or waiting to be taken: two for each worker."""
+        """Return the number of clips that may be decoded ahead: two for each worker."""
         return 2 * len(self._threads)
 
     def close(self) -> None:
@@ -136,15 +135,15 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 try:
                     future.set_result(self._decode(slot, job))
                 except Exception as error:  # noqa: BLE001 - raised where the result is taken
-                    future.set_exception(_explained(error))
-            # While this thread waits for a job, it must not hold the clips of the last one.
+                    future.set_exception(_with_hint(error))
+            # While this thread waits for a job, it must not hold the last clips.
             del item, future
         if slot in self._workers:
             self._workers[slot].end()
 
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
         if not system.HAS_DECODE_WORKERS:
-            return decoded(job)
+            return decode_job(job)
         film = os.fspath(job.path)
         if film in self._late and job.is_of_many:
             return DecodeResult(job, {}, self._late[film])
@@ -168,7 +167,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             if has_stopped or not worker.ready:
                 how = f"not within {START_S:g} s" if late else how
                 what = "stopped" if worker.ready else "did not start"
-                hint = "obygaze doctor, or the same command with OBYGAZE_DEBUG=1"
+                hint = "run obygaze doctor, or the same command with OBYGAZE_DEBUG=1"
                 raise ObygazeError(
                     f"a decode worker {what} ({how})", hint=hint
                 ) from None
@@ -183,7 +182,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             return DecodeResult(job, {}, error)
 
     def _result(self, worker: _Worker, job: DecodeJob) -> DecodeResult:
-        """Return what a worker decodes, in memory that is used again after it."""
+        """Return the result of a worker, in memory that is used again later."""
         with self._lock:
             if not self._free:
                 number = len(self._memories) + len(self._dropped)
@@ -195,8 +194,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         try:
             reply = worker.decode(job, number, memory, dropped, self.timeout_s)
         except (TimeoutError, _WorkerExited):
-            # A worker that hangs may still write to it, so it is not used again. The other workers,
-            # which may have it mapped from an earlier clip, drop it before their next one.
+            # A worker that hangs may still write to this memory, so it is not used again. Other
+            # workers that have it mapped drop it before their next clip.
             with self._lock:
                 del self._memories[number]
                 self._dropped.append(number)
@@ -207,7 +206,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             layers = memory.arrays(list(map(tuple, reply["shapes"])), release)
         else:
             release()
-        return unpacked(job, reply, layers)
+        return unpack_result(job, reply, layers)
 
     def _worker(self, slot: int) -> _Worker:
         with self._lock:
@@ -232,11 +231,11 @@ def in_order(
     """Submit jobs in advance, and yield each with its result, in the same order.
 
     Args:
-        submit: hands in a job.
-        jobs: each is asked for shortly before it is submitted.
-        ahead: how many may be under way or waiting to be taken.
-        bytes_of: returns how many bytes the result of a job takes.
-        most_bytes: how many bytes the results may take together; one may take more.
+        submit: submits a job.
+        jobs: the jobs; each is taken shortly before it is submitted.
+        ahead: maximum number of jobs whose results are not yielded.
+        bytes_of: returns the number of bytes of the result of a job.
+        most_bytes: maximum number of bytes of all these results; a single one may be larger.
     """
     under_way: deque[tuple[Job, int, Future[Result]]] = deque()
     try:
@@ -253,13 +252,13 @@ def in_order(
             first, _, future = under_way.popleft()
             yield first, future.result()
     finally:
-        # Nobody waits for these jobs; they must not delay those of the next caller.
+        # No caller waits for these jobs; they must not delay later ones.
         for _, _, future in under_way:
             future.cancel()
 
 
-def _explained(error: Exception) -> Exception:
-    """Return an error with what to do about it, if that is known."""
+def _with_hint(error: Exception) -> Exception:
+    """Return an error, with a hint if too many files are open."""
     if not isinstance(error, OSError) or error.errno not in (
         errno.EMFILE,
         errno.ENFILE,
@@ -268,7 +267,8 @@ def _explained(error: Exception) -> Exception:
     limit = system.most_open_files()
     message = f"too many open files: the system allows {limit} for a process"
     return ObygazeError(
-        message, hint=f"ulimit -n {OPEN_FILES}, or fewer --workers and --batch"
+        message,
+        hint=f"run ulimit -n {OPEN_FILES} first, or use fewer --workers and --batch",
     )
 
 
@@ -313,7 +313,7 @@ class _Worker:
         dropped: Sequence[int],
         timeout_s: float,
     ) -> dict[str, Any]:
-        """Send a job and numbered memory; wait for the reply, at most until the time limit."""
+        """Send a job and numbered memory; wait for the reply until the time limit."""
         self.channel.settimeout(min(timeout_s, LONGEST_S))
         asked = asdict(replace(job, path=os.fspath(job.path)))
         request = {"job": asked, "memory": number, "dropped": list(dropped)}

@@ -22,7 +22,7 @@ from obygaze_features.video.index import Floats
 
 Samples = NDArray[np.float32]
 
-# The places that count half in power; those of bass do not count, and all others count whole.
+# The places with half the power; bass has none, and all others have the whole.
 _QUIET = ("FC", "BL", "BR", "BC", "SL", "SR")
 _HALF_POWER = math.sqrt(0.5)
 _WITHOUT_PLACE = ("LFE", "LFE2")
@@ -43,20 +43,20 @@ _ROLL_OFF = 0.92
 # Sums of products of such steps have at most 53 bits, unless samples are above 3.
 _TAP_STEP = 2.0**-26
 _SAMPLE_STEP = np.float32(2.0**-24)
-# What FFmpeg takes so many channels for where a file does not say it.
+# The layouts that FFmpeg assumes for these numbers of channels where a file states none.
 _USUAL_LAYOUTS = {6: "5.1", 8: "7.1"}
-# How many new samples are made together, and how many multiplications at once: for so few, no
-# library starts threads.
+# The number of new samples in a group, and of multiplications at once: for so few, no library
+# starts threads.
 _GROUP = 16
 _AT_ONCE = 2**18
 
 
-# Samples that are no numbers stay so, without a warning.
+# NaN and infinite samples stay so, without a warning.
 _quiet = np.errstate(over="ignore", invalid="ignore")
 
 
 @_quiet
-def mixed(frames: Iterable[Any]) -> Samples:
+def mix_to_mono(frames: Iterable[Any]) -> Samples:
     """Return decoded frames as one channel: the mean of all, with weights by their places."""
     parts = [np.zeros(0, np.float32)]
     kinds = groupby(frames, key=lambda frame: (frame.format.name, frame.layout.name))
@@ -68,7 +68,7 @@ def mixed(frames: Iterable[Any]) -> Samples:
 
 
 def _names(layout: Any) -> list[str]:
-    """Return the place of each channel; Matroska does not say it of plain samples."""
+    """Return the place of each channel, which Matroska does not state for plain samples."""
     names = [channel.name for channel in layout.channels]
     usual = _USUAL_LAYOUTS.get(len(names))
     if usual is None or {*names} != {"NONE"}:
@@ -112,14 +112,14 @@ def _mean(channels: Sequence[NDArray[Any]], names: Sequence[str]) -> Samples:
 
 
 def _weight(name: str) -> float:
-    """Return how much a channel counts, by its place as FFmpeg names it."""
+    """Return the weight of a channel, by its place as FFmpeg names it."""
     if name in _WITHOUT_PLACE:
         return 0.0
     return _HALF_POWER if name in _QUIET else 1.0
 
 
 class Resampler:
-    """Changes the rate of sections that begin at a whole second, the same from every beginning.
+    """Changes the sample rate of sections that begin at a whole second.
 
     A section needs `margin` samples more on both sides. After a period of new samples, the old ones
     have the same places again. The new samples of a period are made in groups: each group is the
@@ -151,7 +151,7 @@ class Resampler:
 
     @_quiet
     def __call__(self, samples: Samples, n_new: int) -> Samples:
-        """Return so many new samples, of the old ones with their margins."""
+        """Return `n_new` samples from the old ones with their margins."""
         if self.up == self.down:
             return samples[self.margin : self.margin + n_new]
         old = np.pad(samples, (0, self.old_period))
@@ -185,9 +185,9 @@ def resampler(rate: int, new_rate: int) -> Resampler:
 
 @cache
 def resampling_sha256() -> str:
-    """Return a hash of synthetic sound in another rate.
+    """Return a hash of resampled synthetic sound.
 
-    Recipes contain it: it changes if the library resamples to other samples.
+    Recipes contain it: it changes if resampling gives different samples.
     """
     numbers = (np.arange(9600) * 37 + np.arange(9600) ** 2) % 2003 - 1001
     wave = (numbers / 1024).astype(np.float32)

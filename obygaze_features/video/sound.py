@@ -1,4 +1,4 @@
-"""The sound of a clip: what a model hears, and where sound is missing or damaged."""
+"""Decode the sound of a clip, and find where it is missing or damaged."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,22 +31,22 @@ from obygaze_features.video.sound_index import (
 )
 from obygaze_features.video.source import FilmChanged
 
-# What models of speech need for their first step.
+# The number of samples that models of speech need for their first step.
 FEWEST_SAMPLES = 400
 SAMPLE_BYTES = 4
-# So much may be missing without a remark: a stream may end a packet before the pictures.
+# Seconds that may be missing without a remark: a stream may end a packet before the pictures.
 MISSING_S = 0.1
 
 
 @dataclass(frozen=True)
 class SoundView:
-    """What one model hears of a clip: how many samples a second, and how much from before it."""
+    """How one model hears a clip: the sample rate, and the seconds of sound before the clip."""
 
     rate: int
     before_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the rate and the time before."""
+        """Check the sample rate and the seconds before the clip."""
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             raise FixUsage(
                 f"rate must be {LOWEST_RATE} to {HIGHEST_RATE}, got {self.rate}"
@@ -56,7 +56,7 @@ class SoundView:
 
     @property
     def n_before(self) -> int:
-        """Return how many samples before a clip the model hears."""
+        """Return the number of samples before the clip."""
         return round(self.before_s * self.rate)
 
     @classmethod
@@ -69,11 +69,18 @@ class SoundView:
 class DecodedSound:
     """The sound of one view of a clip, on the clock of its film.
 
-    `samples` are those of the channels together, `n_before` how many of them lie before the clip,
-    which is from `start_s` to `end_s`. `missing_s` and `damaged_s` are stretches [n, 2] of that
-    time, and of the time before it, in seconds: their samples are 0. `stream` names the stream if
-    the file has several, such as "sound 2 of 3 (eng)". `bounds_s` is when the sound of the film
-    begins and ends. From `cut_s` on, the pictures of the film are missing from its file.
+    Args:
+        path: The video file.
+        view: The view.
+        samples: The samples, of all channels together; 0 where sound is missing or damaged.
+        n_before: The number of samples before the clip.
+        start_s: Start of the clip.
+        end_s: End of the clip.
+        missing_s: Stretches [n, 2] without sound, in the clip or before it.
+        damaged_s: Stretches [n, 2] with damaged sound, in the clip or before it.
+        bounds_s: Start and end of the sound of the film.
+        cut_s: From this time on, pictures of the film are missing from its file.
+        stream: The stream, such as "sound 2 of 3 (eng)", if the file has several.
     """
 
     path: Path
@@ -90,12 +97,12 @@ class DecodedSound:
 
     @property
     def heard_s(self) -> float:
-        """Return for how many seconds of the clip there is sound that is not damaged."""
+        """Return the seconds of the clip with intact sound."""
         lost_s = self._seconds_of(self.missing_s) + self._seconds_of(self.damaged_s)
         return self.end_s - self.start_s - lost_s
 
     def _seconds_of(self, stretches: Floats) -> float:
-        """Return how many seconds of the clip lie in some stretches."""
+        """Return the seconds of the clip that lie in some stretches."""
         return float(np.diff(_inside(stretches, self.start_s, self.end_s)).sum())
 
     @property
@@ -105,7 +112,7 @@ class DecodedSound:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Return what a reader of the features should know: the stream, and what is missing."""
+        """Return the remarks on the stream, and on missing or damaged sound."""
         length_s = self.end_s - self.start_s
         remarks = [self.stream] if self.stream else []
         if length_s - self.heard_s > MISSING_S or self._is_damaged_inside:
@@ -122,7 +129,7 @@ class DecodedSound:
         return self._seconds_of(self.damaged_s) > 0
 
     def _damage(self) -> str:
-        """Return what is damaged, in words."""
+        """Return the remark on damage."""
         if self._is_damaged_inside:
             return "the rest is damaged or missing"
         return "the sound just before the clip is damaged"
@@ -159,9 +166,9 @@ class DecodedSound:
         return self
 
     def part(self, start_s: float, end_s: float) -> Self:
-        """Return the sound of a part of this clip: the same samples as if it was decoded alone.
+        """Return the sound of a part of this clip: the samples that it would have alone.
 
-        What is before the part is there as far as it was decoded.
+        Samples before the part are limited to the decoded ones.
         """
         start_s = max(start_s, 0.0)
         if start_s < self.start_s or end_s > self.end_s:
@@ -196,12 +203,12 @@ def decode_sound(
 
     Args:
         path: the video file.
-        view: how many samples a second, and how much from before the part.
-        start_s: where the part begins, in seconds; None for the beginning of the film.
-        end_s: where the part ends; None for the end of the last picture, or of the sound if the
-            film has no pictures.
-        accept_damaged: return zeros in place of damaged sound.
-        indexes: the folder that keeps the index of the film, for files with many clips.
+        view: sample rate, and seconds of sound before the part.
+        start_s: start of the part, in seconds; None for the beginning of the film.
+        end_s: end of the part; None for the end of the last picture, or of the sound if the film
+            has no pictures.
+        accept_damaged: return zeros instead of damaged sound.
+        indexes: folder of stored indexes, for films with many clips.
     """
     (sound,) = decode_sounds(
         path, [view], start_s=start_s, end_s=end_s, indexes=indexes
@@ -218,10 +225,10 @@ def decode_sounds(
     indexes: Path | str | None = None,
     progress: OnProgress = no_progress,
 ) -> dict[SoundView, DecodedSound]:
-    """Decode the sound of a video, or of a part of it, as several models hear it.
+    """Decode the sound of a video, or of a part of it, in several views.
 
-    Damage is marked but raises no error: call `check` on each. The parameters are those of
-    `decode_sound`; `progress` is called again and again while the index is made.
+    Damage is marked but raises no error: call `check` on each sound. The parameters are those of
+    `decode_sound`; `progress` is called regularly while the index is made.
     """
     folder = None if indexes is None else Path(indexes)
     for index_folder in (folder, folder, None):
@@ -245,9 +252,9 @@ def _part_of(
     end_s: float | None,
     end_of_pictures: Callable[[], PicturesEnd],
 ) -> tuple[float, float, float]:
-    """Return where a part begins and ends, and from when on the file is cut off.
+    """Return the start and end of a part, and the time at which the file is cut off.
 
-    The end of the pictures takes a pass over them, and few parts need it.
+    Few parts need the end of the pictures, which takes a pass over them.
     """
     index = source.film
     if not index.has_clock:
@@ -289,7 +296,7 @@ def _decoded(
     for part in source.samples(view.rate, before, stop):
         samples[at : at + len(part)] = part
         at += len(part)
-    # Files of float samples may have some that are no numbers.
+    # Files of float samples may contain NaN or infinite samples.
     is_wrong = ~np.isfinite(samples)
     samples[is_wrong] = 0
     wrong_s = (before + _runs(is_wrong)) / view.rate
@@ -318,6 +325,6 @@ def _runs(marks: Bools) -> Ints:
 
 
 def _inside(stretches: Floats, start_s: float, end_s: float) -> Floats:
-    """Return what of some stretches lies within a time."""
+    """Return the parts of some stretches that lie within a time."""
     inside = np.clip(stretches, start_s, end_s)
     return inside[inside[:, 0] < inside[:, 1]]

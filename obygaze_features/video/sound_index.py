@@ -1,8 +1,8 @@
-"""Where the sound of a film is: its packets on the clock of the clips, and sections of samples.
+"""The index of the sound of a film: its packets on the clock of clips; and sections of samples.
 
-*Section* k is the sound from second 10 k to second 10 k + 10, by a fresh decoder that begins at
-least a second before. Whatever is asked for is made of sections: some decoders return other samples
-if they begin elsewhere, to the end of the film.
+*Section* k is the sound from second 10 k to second 10 k + 10, by a new decoder that begins at least
+a second before. All sound is taken from sections: some decoders return different samples, up to the
+end of the film, if they begin elsewhere.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from obygaze_features.video.film import (
 )
 from obygaze_features.video.index import NO_PTS, Bools, Floats, Ints
 from obygaze_features.video.packets import PacketTable
-from obygaze_features.video.resample import Samples, mixed, resampler
+from obygaze_features.video.resample import Samples, mix_to_mono, resampler
 from obygaze_features.video.source import ERR_DETECT, PacketReader
 
 SCHEMA = "obygaze-sound-index/5"
 SECTION_S = 10
-# A decoder begins so long before the first sample that is used, and a section has so much more on
-# both sides as a resampler may need.
+# A decoder begins this many seconds before the first sample that is used. A section has this margin
+# on both sides for a resampler.
 BEFORE_S = 1
 MARGIN_S = 0.02
 # The rates for which these margins are enough, and a section is not too large.
 LOWEST_RATE = 1000
 HIGHEST_RATE = 1_000_000
-# Samples are counted; where the clock of the file differs by more than this in each of so many
-# packets, counting begins anew.
+# Samples are counted. Counting begins again where the clock of the file differs by more than this
+# in this many packets.
 DRIFT_S = 0.01
 DRIFT_TICKS = 2
 _FAR_PACKETS = 9
@@ -65,15 +65,15 @@ _FAR_PACKETS = 9
 ROUNDED_S = 0.001
 # A clock that goes back by more than this is set back; by less, packets overlap.
 SET_BACK_S = 0.1
-# A packet that is damaged may spoil so many after it.
+# The number of packets after a damaged one that may be damaged, too.
 SPOILT = 3
-# How many sections of a film stay in memory, for the clips that are next to each other.
+# The number of sections of a film that stay in memory, for neighbouring clips.
 KEPT_SECTIONS = 2
-# How many packets are decoded to compare a new decoder with the one of the file.
+# The number of packets to compare a new decoder with the decoder of the file.
 _COMPARED = 16
-# How many packets are compared with the clock, or with a part, at once.
+# The number of packets that are compared with the clock, or with a part, at once.
 _BLOCK = 4096
-# How many frames are mixed at once, while they are still in the cache of the processor.
+# The number of frames that are mixed at once, while the processor has them in its cache.
 _MIXED = 64
 
 K = TypeVar("K")
@@ -83,10 +83,10 @@ K = TypeVar("K")
 class SoundIndex:
     """One row for each packet of the sound of a film, in the order of the file.
 
-    `first` is the number of its first sample, counted from the beginning of the clock of clips,
-    `samples` how many it has; `damaged` marks those that are damaged. `stream` names the stream if
-    the film has several sounds. With `takes_new_decoders`, a decoder made of the facts that PyAV
-    tells is like the one of the file.
+    `first` is the number of its first sample on the clock of clips, `samples` the number of its
+    samples; `damaged` marks damaged packets. `stream` names the stream if the film has several.
+    With `takes_new_decoders`, a new decoder with the parameters from PyAV decodes as the decoder of
+    the file does.
     """
 
     pts: Ints
@@ -112,7 +112,7 @@ class SoundIndex:
 
     @cached_property
     def damaged_s(self) -> Floats:
-        """Return the stretches [n, 2] of time of which the samples are damaged."""
+        """Return the stretches [n, 2] of time with damaged samples."""
         return self._stretches(self.damaged & (self.samples > 0))
 
     @cached_property
@@ -153,7 +153,7 @@ class SoundIndex:
         return np.minimum.reduceat(self.first, at), ends
 
     def run_of(self, first: int, stop: int) -> tuple[int, range]:
-        """Return the packets that have samples of a range, and where to begin decoding for them."""
+        """Return the packet to begin decoding at for a range, and the packets of the range."""
         begins, ends = self._blocks
         (near,) = np.nonzero((begins < stop) & (ends > first))
         if not len(near):
@@ -196,7 +196,7 @@ def make_sound_index(
 
     def unpack(values: Values) -> SoundIndex:
         if values.pop("made_of") != made_of:
-            raise ValueError("the sound of another film")
+            raise ValueError("the index belongs to the sound of a different film")
         return SoundIndex(**values, folder=file.parent)
 
     return read_or_make(file, make, unpack)
@@ -229,7 +229,7 @@ def _read(
     damaged = np.zeros(len(samples), dtype=np.bool_)
     for spoilt in rows.damaged:
         damaged[spoilt : spoilt + 1 + SPOILT] = True
-    # What is before the first packet that can be decoded is the end of one that is not in the file.
+    # Packets before the first decodable one need a packet that is not in the file.
     is_head = np.logical_and.accumulate(damaged)
     samples[is_head] = 0
     damaged[is_head] = False
@@ -240,8 +240,8 @@ def _read(
     if not samples.any():
         raise BadVideo("no sound can be decoded", path=path, reason="no-sound")
     if not LOWEST_RATE <= rows.rate <= HIGHEST_RATE:
-        message = f"its sound has {rows.rate:,} samples a second, {LOWEST_RATE:,} to"
-        message += f" {HIGHEST_RATE:,} can be used"
+        message = f"its sound has {rows.rate:,} samples a second, expected"
+        message += f" {LOWEST_RATE:,} to {HIGHEST_RATE:,}"
         raise BadVideo(message, path=path, reason="no-sound")
     tick_s = float(stream.time_base)
     times = np.asarray(rows.time)
@@ -262,9 +262,9 @@ class _Rows:
     """The columns of an index while it is made; lists of numbers would take much more memory."""
 
     def __init__(self, decoder: Any) -> None:
-        _set_up(decoder)
+        _report_all_errors(decoder)
         self.decoder = decoder
-        self.new_decoder = _like(decoder)
+        self.new_decoder = _new_decoder_like(decoder)
         self.takes_new_decoders = True
         self.rate = int(decoder.sample_rate)
         self.pts = array("q")
@@ -290,7 +290,7 @@ class _Rows:
         self.decode(packet, count_errors)
 
     def decode(self, packet: Any, count_errors: CountErrors) -> None:
-        """Decode the last packet, or with None the rest."""
+        """Decode the last packet, or with None what the decoder still holds."""
         position = len(self.pts) - 1
         frames: list[Any] = []
         try:
@@ -304,13 +304,13 @@ class _Rows:
             self.n_errors = count_errors()
         if packet is not None and position < _COMPARED:
             self._compare(packet, frames)
-            # What a new decoder reports is no damage of the film.
+            # Errors of the new decoder are not damage of the film.
             self.n_errors = count_errors()
         for frame in frames:
             self.rate = self.rate or frame.sample_rate
             n_samples = frame.samples
             if frame.sample_rate != self.rate:
-                # Another recording behind this one, which would need another filter.
+                # A different recording follows, which would need a different filter.
                 self.damaged.add(position)
                 n_samples = round(n_samples * self.rate / (frame.sample_rate or 1))
             # A packet has the time of its first frame.
@@ -319,9 +319,9 @@ class _Rows:
             self.samples[position] += n_samples
 
     def _compare(self, packet: Any, frames: list[Any]) -> None:
-        """Compare what the decoder of the file returns for a packet, and what a new one returns.
+        """Compare the frames of the decoder of the file with those of a new decoder.
 
-        Some decoders need facts that PyAV does not pass on.
+        Some decoders need parameters that PyAV does not pass on.
         """
         try:
             same = self.new_decoder.decode(packet)
@@ -332,7 +332,7 @@ class _Rows:
 
 
 def _facts(frame: Any) -> tuple[Any, ...]:
-    """Return what is equal in equal frames."""
+    """Return the facts of a frame to compare."""
     values = frame.to_ndarray().tobytes()
     return frame.sample_rate, frame.format.name, frame.layout.name, values
 
@@ -342,9 +342,8 @@ def _first_samples(
 ) -> Ints:
     """Return the number of the first sample of each packet, counted by their times.
 
-    Times are rounded, or jitter, so that samples placed by them would overlap.
-    Counting begins anew where the times of packets differ from it by too much, and stay so: there
-    is a gap.
+    Times are rounded, or jitter, so that samples placed by them would overlap. Counting begins
+    again where the times of several packets differ from it by too much: there is a gap.
     """
     numbers: Ints = np.cumsum(samples) - samples
     (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
@@ -388,9 +387,9 @@ def _first_samples(
 
 
 def _lateness(late: Ints, rounded: float) -> int:
-    """Return how late the samples of some packets are: as the first one, or in the middle.
+    """Return how late the samples of some packets are, by the first packet or by the median.
 
-    The time of the first one may be wrong by more than rounding, such as 0 for a negative one.
+    The time of the first packet may be wrong by more than rounding, such as 0 for a negative time.
     """
     middle = int(np.median(late))
     first = int(late[0])
@@ -398,7 +397,7 @@ def _lateness(late: Ints, rounded: float) -> int:
 
 
 def _name_of(container: Any, stream: Any) -> str:
-    """Return which sound of the file a stream is; nothing if there is no other."""
+    """Return the name of a stream of sound, or "" if the file has no other."""
     streams = list(container.streams.audio)
     if len(streams) == 1:
         return ""
@@ -408,19 +407,19 @@ def _name_of(container: Any, stream: Any) -> str:
     return f"{name} ({language})" if language else name
 
 
-def _like(decoder: Any) -> Any:
-    """Return a new decoder with the facts that PyAV tells of another one."""
+def _new_decoder_like(decoder: Any) -> Any:
+    """Return a new decoder with the parameters of a decoder that PyAV exposes."""
     new = av().CodecContext.create(decoder.codec.name, "r")
     for name in ("extradata", "sample_rate", "layout", "format", "bit_rate"):
         value = getattr(decoder, name)
         if value:
             setattr(new, name, value)
-    _set_up(new)
+    _report_all_errors(new)
     return new
 
 
-def _set_up(decoder: Any) -> None:
-    """Make a decoder report what it would else conceal, about the packet that it got last."""
+def _report_all_errors(decoder: Any) -> None:
+    """Make a decoder report all errors, about the packet that it got last."""
     decoder.thread_count = 1
     decoder.options = {"err_detect": ERR_DETECT}
 
@@ -429,7 +428,7 @@ def _set_up(decoder: Any) -> None:
 
 
 class SoundSource(PacketReader):
-    """The open sound of a film: any of its sections, of which the last ones stay in memory."""
+    """The open sound of a film, read in sections; the last ones stay in memory."""
 
     film: SoundIndex
 
@@ -478,9 +477,9 @@ class SoundSource(PacketReader):
         return section
 
     def _decoded(self, start: int, wanted: range) -> list[tuple[int, Samples]]:
-        """Decode some packets, after those from `start` on, and leave out damaged ones.
+        """Decode from `start` on, and return the samples of the intact wanted packets.
 
-        Return samples that belong together, with the number of the first one.
+        Samples that follow each other are returned together, with the number of the first one.
         """
         if not wanted:
             return []
@@ -506,13 +505,15 @@ class SoundSource(PacketReader):
                     for frame in of_packet:
                         counts[row] += frame.samples
                 if len(frames) >= _MIXED:
-                    mono.append(mixed(frames))
+                    mono.append(mix_to_mono(frames))
                     frames = []
-        samples = np.concatenate([*mono, mixed(frames)])
+        samples = np.concatenate([*mono, mix_to_mono(frames)])
         is_damaged = index.damaged[wanted.start : wanted.stop]
         is_other = np.array(counts) != expected
         if (is_other & ~is_damaged).any():
-            message = "the decoder returns other amounts of sound than for the index"
+            message = (
+                "the decoder returns a different amount of sound than the index states"
+            )
             raise BadVideo(message, path=self.path, reason="order")
         first = index.first[wanted.start : wanted.stop]
         # Packets that follow each other on the clock too are placed together.
@@ -529,13 +530,13 @@ class SoundSource(PacketReader):
 
     @contextmanager
     def _new_decoder(self) -> Iterator[Any]:
-        """Return a decoder that has decoded nothing; emptied, it would go on with its noise."""
+        """Return a decoder that has decoded nothing; a flushed one would go on with its noise."""
         if self.film.takes_new_decoders:
-            yield _like(self.stream.codec_context)
+            yield _new_decoder_like(self.stream.codec_context)
             return
         with self.open_again(self.path) as opened:
             decoder = opened.stream.codec_context
-            _set_up(decoder)
+            _report_all_errors(decoder)
             yield decoder
 
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
@@ -555,7 +556,7 @@ def _keep(sections: dict[K, Samples], key: K, section: Samples) -> None:
 
 
 class _Opened(threading.local):
-    """The sound that this thread read last: clips of one film follow each other."""
+    """The sound that this thread read last, since the clips of a film follow each other."""
 
     identity: FileState | None = None
     source: SoundSource | None = None
@@ -572,8 +573,8 @@ def sound_source(
 
     Args:
         path: the video file.
-        indexes: the folder that keeps the indexes of films.
-        progress: called again and again while the index is made.
+        indexes: the folder of stored indexes.
+        progress: called regularly while the index is made.
     """
     check_is_file(path)
     identity = state_of(path, indexes)

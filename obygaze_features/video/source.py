@@ -1,4 +1,4 @@
-"""An open video: any of its packets, their decoder, and what the decoder reports of them."""
+"""An open video: read its packets by position, decode them, and collect what is reported."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -21,9 +21,9 @@ from obygaze_features.video.index import NO_PTS, PacketRun
 from obygaze_features.video.packets import IndexedFilm, PacketTable
 from obygaze_features.video.picture import PictureGeometry, geometry_of
 
-# How many key frames are tried for a first picture before a file counts as having none.
+# The number of key frames to try for a first picture.
 TRIES = 8
-# How many packets are decoded to read the geometry, or to check the order of suspicious times.
+# The number of packets to decode for the geometry, or to check the order of suspicious times.
 CHECKED = 64
 
 # Called with the position of a picture and the picture; True ends the run.
@@ -35,7 +35,7 @@ Open = Callable[[Path], AbstractContextManager[OpenVideo]]
 _WITHOUT_BYTES = ("mov", "matroska", "webm", "avi")
 # How many packets before the wanted one are read where a container cannot begin in between.
 PACKETS_BEFORE = (2, 32)
-# How many pictures a decoder of AV1 keeps for later ones.
+# The number of pictures that a decoder of AV1 keeps for later ones.
 _STORED_BY_AV1 = 8
 # What a decoder checks: checksums, and whether the bits of a packet can be those of a picture. It
 # then reports what it would else conceal; it still returns the picture.
@@ -49,9 +49,9 @@ _WHOLE = (0, 1)
 
 
 class Indexed(Protocol):
-    """What is known of a stream of a film without opening its file: its packets, and where from.
+    """The packets of a stream of a film, known without opening its file.
 
-    `folder` has the files that keep it, if there are any.
+    `folder` has the files of its index, if it is stored.
     """
 
     @property
@@ -76,12 +76,15 @@ class FilmChanged(BadVideo):
 
 @dataclass
 class DecodedRun:
-    """What came of a run: the positions of its pictures, as they came out, and what was reported.
+    """The result of a run: the decoded pictures and the reported errors, as positions of packets.
 
-    `keys` are the positions of pictures that are key frames according to the decoder, `corrupt`
-    those of pictures that it calls corrupt, and `reports` those of the packets that it had got when
-    it reported an error, which may be as many packets late as `late` says. `ended_at` is the packet
-    at which the sink ended the run, -1 if it did not.
+    Args:
+        late: By how many packets a report may be late.
+        out: The pictures, in the order in which the decoder output them.
+        keys: The key frames according to the decoder.
+        corrupt: The pictures that the decoder calls corrupt.
+        reports: For each reported error, the packet that the decoder had just got.
+        ended_at: The packet at which the sink ended the run; -1 if it did not.
     """
 
     late: int
@@ -100,8 +103,8 @@ class DecodedRun:
     def damage(self) -> set[int]:
         """Return the positions of the packets that a report may be about.
 
-        What is reported of a picture that came out after a whole key frame is not about packets
-        before that key frame.
+        A report on a picture that was output after an intact key frame is not about packets before
+        that key frame.
         """
         place = {position: place for place, position in enumerate(self.out)}
         whole_keys = self.keys - self.corrupt - set(self.reports)
@@ -116,9 +119,9 @@ class DecodedRun:
         return damage
 
     def denied_keys(self, positions: Iterable[int]) -> list[int]:
-        """Return the packets, of some, that the decoder reads without an error as no key frames.
+        """Return the packets, of `positions`, that decode without an error but not as key frames.
 
-        The first packet is never one of them: there is none before it to begin at.
+        The first packet is never one of them: no run can begin before it.
         """
         whole_or_damaged = self.keys | self.damage | {0}
         return sorted(set(positions) - whole_or_damaged)
@@ -230,10 +233,10 @@ class PacketReader:
 
 
 class VideoSource(PacketReader):
-    """An open video and what is known of it; each picture decoded has the position of its packet.
+    """An open video and its index; each decoded picture has the position of its packet.
 
-    `first` is the position of the first picture that comes out, from which the geometry was read.
-    `begins_on_grey` tells that the decoder shows it although it is built on others.
+    `first` is the position of the first decoded picture, from which the geometry was read.
+    `begins_on_grey` tells that this picture is built on others that are missing.
     """
 
     film: IndexedFilm
@@ -269,17 +272,17 @@ class VideoSource(PacketReader):
 
     @property
     def late(self) -> int:
-        """Return after how many packets more a decoder has reported what is wrong with one.
+        """Return by how many packets the report of an error may be late.
 
-        Some errors are only seen when the picture comes out that was held back, or one that is
-        built on it. AV1 keeps pictures that are shown or built upon later, in any order.
+        Some errors are found only when a delayed picture is output, or a picture that is built on
+        it. AV1 keeps pictures that are shown or used later, in any order.
         """
         if self.codec == "av1":
             return _STORED_BY_AV1
         return int(self.decoder.reorder_depth) + 1
 
     def read_geometry(self) -> None:
-        """Decode the first picture that can be decoded, and set what it tells."""
+        """Decode the first picture that can be decoded, and set the geometry from it."""
         pictures: list[tuple[int, Any]] = []
 
         def take(position: int, frame: Any) -> bool:
@@ -328,7 +331,7 @@ class VideoSource(PacketReader):
         return BadVideo("no picture can be decoded", path=self.path, reason="no-frames")
 
     def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> DecodedRun:
-        """Decode a run, pass each picture to `sink`, and return what came of it.
+        """Decode a run, pass each picture to `sink`, and return the result.
 
         With `twice`, the decoder gets the first packet twice.
         """

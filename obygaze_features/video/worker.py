@@ -1,6 +1,6 @@
 """The process that decodes clips one after another, so that only it can crash or hang.
 
-Where there can be no such process, the pool calls `decoded` itself.
+On systems without such processes, the pool calls `decode_job` itself.
 
 For each clip the pool sends a line of JSON and an open file of shared memory. The worker writes the
 pictures into that memory and replies with a line of JSON: pictures are not copied. The memory has
@@ -52,11 +52,11 @@ _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
 
 @dataclass(frozen=True)
 class DecodeJob:
-    """One clip to decode, in all the views wanted of it: pictures, sound, or both.
+    """A clip to decode, in some views: pictures, sound, or both.
 
-    The clip is what is between two times, or the pictures of `ranks`, which have no sound.
-    `indexes` is the folder that keeps the index of the film, for files with many clips. A job
-    without views only makes that index, and with `with_sound` that of the sound too.
+    The clip is the part between two times, or the pictures of `ranks`, without sound. `indexes` is
+    the folder of stored indexes, for films with many clips. A job without views only makes the
+    index of the film, and with `with_sound` also the index of its sound.
     """
 
     path: Path | str
@@ -68,14 +68,14 @@ class DecodeJob:
     with_sound: bool = False
 
     def __post_init__(self) -> None:
-        """Check that no sound is asked for by ranks."""
+        """Check that a job with ranks has no view of sound."""
         has_sound = any(isinstance(view, SoundView) for view in self.views)
         if has_sound and self.ranks is not None:
             raise FixUsage("a job with ranks has no sound; use start_s and end_s")
 
     @property
     def is_of_many(self) -> bool:
-        """Whether jobs for the same film follow this one: it makes the index, or has ranks."""
+        """Whether jobs for the same film follow this one, which makes the index or has ranks."""
         return self.ranks is not None or not self.views
 
     @classmethod
@@ -90,11 +90,11 @@ class DecodeJob:
 
 @dataclass(frozen=True)
 class DecodeResult:
-    """The result of a job: what each view sees or hears, not yet checked for damage, or the error.
+    """The result of a job: the clip in each view, not yet checked for damage, or the error.
 
-    `failures` are those of single views: a film without sound has its pictures, and the other way
-    round. `error` is that of the whole job. `file_facts` are the size and the quick hash of the
-    file before it was decoded: after that, it may have been replaced.
+    `failures` are the errors of single views: a film without sound has pictures, and the other way
+    round. `error` is the error of the whole job. `file_facts` are the size and the quick hash of
+    the file before it was decoded, since it may be replaced later.
     """
 
     job: DecodeJob
@@ -105,12 +105,12 @@ class DecodeResult:
     failures: Mapping[ClipView, BadVideo] = field(default_factory=dict)
 
     def clip(self, view: PictureView) -> DecodedClip:
-        """Return what a view sees of the clip, or raise why there is nothing."""
+        """Return the pictures of a view, or raise its error."""
         self._raise_failure(view)
         return self.clips[view]
 
     def sound(self, view: SoundView) -> DecodedSound:
-        """Return what a view hears of the clip, or raise why there is nothing."""
+        """Return the sound of a view, or raise its error."""
         self._raise_failure(view)
         return self.sounds[view]
 
@@ -147,7 +147,7 @@ def main(handle: int) -> None:
                 channel.sendall(b"{}\n")
 
         job = DecodeJob.from_json(request["job"])
-        reply = packed(decoded(job, memory.arrays_or_exit, progress), memory)
+        reply = pack_result(decode_job(job, memory.arrays_or_exit, progress), memory)
         channel.sendall(json.dumps(reply).encode("ascii") + b"\n")
 
 
@@ -170,21 +170,20 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
         os._exit(0)
 
 
-def decoded(
+def decode_job(
     job: DecodeJob,
     allocate: Allocate = new_arrays,
     progress: OnProgress = no_progress,
 ) -> DecodeResult:
     """Decode a clip in this process. Each error is in the result: no file may end a run.
 
-    Without views, make the index of the film. If there is no sound, the pictures are returned with
-    the error of the sound, and the other way round; without views of the other kind, it is the
-    error of the job.
+    Without views, make the index of the film. If only the sound or only the pictures fail, the
+    others are returned with the error; if all views are of one kind, it is the error of the job.
 
     Args:
-        job: What is asked for.
+        job: The clip and its views.
         allocate: Returns arrays for pictures, as for `decode_views`.
-        progress: Called again and again while the index of a film is made.
+        progress: Called regularly while the index of a film is made.
     """
     path = Path(job.path)
     picture_views = [view for view in job.views if isinstance(view, PictureView)]
@@ -200,7 +199,7 @@ def decoded(
     failures: dict[ClipView, BadVideo] = {}
     try:
         with _as_bad_video(path):
-            # If the file is replaced from now on, what is recorded of it differs from the new one.
+            # If the file is replaced from now on, its new facts differ from these.
             facts = file_facts(path)
             if not job.views:
                 _make_indexes(path, job, progress)
@@ -228,7 +227,7 @@ def decoded(
 
 
 def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
-    """Make the index of the pictures of a film and, if it is asked for, that of its sound."""
+    """Make the index of the pictures of a film and, if the job wants it, of its sound."""
     indexes = Path(job.indexes or "")
     if job.with_sound:
         # Each clip has a row with the reason.
@@ -239,7 +238,7 @@ def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
 
 @contextmanager
 def _as_bad_video(path: Path) -> Iterator[None]:
-    """Make any error a `BadVideo`."""
+    """Raise any error as a `BadVideo`."""
     try:
         yield
     except BadVideo:
@@ -252,10 +251,10 @@ def _as_bad_video(path: Path) -> Iterator[None]:
 
 
 class SharedMemory:
-    """An open file that has no name, in memory where the system can; the pool and workers map it.
+    """An open file without a name, in memory if possible, which the pool and its workers map.
 
-    They keep it mapped for the next clip: writing memory for the first time costs more than
-    decoding into it.
+    It stays mapped for the next clip: writing memory for the first time costs more than decoding
+    into it.
     """
 
     def __init__(self, handle: int | None = None) -> None:
@@ -274,7 +273,7 @@ class SharedMemory:
         ends = np.cumsum(
             [math.prod(shape) for shape in shapes], dtype=np.int64
         ).tolist()
-        # There is no memory of no bytes, and a sound may have no samples.
+        # An empty file cannot be mapped, and a sound may have no samples.
         n_bytes = max(ends[-1], 1)
         if self.mapped is None or len(self.mapped) < n_bytes:
             os.ftruncate(self.handle, max(n_bytes, os.fstat(self.handle).st_size))
@@ -286,7 +285,7 @@ class SharedMemory:
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def arrays_or_exit(self, shapes: Sequence[tuple[int, ...]]) -> list[Pixels]:
-        """Return arrays in a worker, which ends if there is no memory: no failure of a file."""
+        """Return arrays; end the worker if there is no memory, since no file is at fault."""
         try:
             return self.arrays(shapes)
         except OSError as error:
@@ -302,10 +301,10 @@ def _packed_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
     }
 
 
-def packed(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
-    """Return the result of a job as JSON, with the shapes of what is in the memory.
+def pack_result(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
+    """Return the result of a job as JSON, with the shapes of the arrays in the memory.
 
-    The pictures are there already; the samples of sounds are written behind them.
+    The pictures are in the memory already; the samples of sounds are written behind them.
     """
     if result.error is not None:
         return {"shapes": [], "error": _packed_error(result.job, result.error)}
@@ -314,11 +313,11 @@ def packed(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
     numbers = {id(shared): number for number, shared in enumerate(layers)}
     clips = []
     for clip in result.clips.values():
-        clips.append(_plain(clip, shared_pictures=numbers[id(clip.shared_pictures)]))
+        clips.append(_to_json(clip, shared_pictures=numbers[id(clip.shared_pictures)]))
     n_of_pictures = len(layers)
     sounds = []
     for sound in result.sounds.values():
-        sounds.append(_plain(sound, view=None, samples=len(layers)))
+        sounds.append(_to_json(sound, view=None, samples=len(layers)))
         layers.append(sound.samples.view(np.uint8))
     shapes = [layer.shape for layer in layers]
     if sounds:
@@ -338,24 +337,24 @@ def packed(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
     }
 
 
-def _plain(found: DecodedClip | DecodedSound, **instead: Any) -> dict[str, Any]:
-    """Return the facts of a clip in types that JSON has, with others for what is in the memory."""
+def _to_json(found: DecodedClip | DecodedSound, **instead: Any) -> dict[str, Any]:
+    """Return the fields of a clip as JSON, with `instead` in place of arrays in the memory."""
     facts = vars(found) | instead | {"path": str(found.path)}
     return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
 
 
-def _built(kind: type[T], listed: Mapping[str, Any], **instead: Any) -> T:
-    """Return what `_plain` has listed, with what is in the memory."""
+def _from_json(kind: type[T], listed: Mapping[str, Any], **instead: Any) -> T:
+    """Return the clip of fields from `_to_json`, with `instead` in place of some of them."""
     facts: dict[str, Any] = {}
     for name, value in listed.items():
         facts[name] = np.array(value) if isinstance(value, list) else value
     return kind(**facts | instead | {"path": Path(listed["path"])})
 
 
-def unpacked(
+def unpack_result(
     job: DecodeJob, reply: Mapping[str, Any], layers: Sequence[Pixels]
 ) -> DecodeResult:
-    """Return the result of a job from the reply to it, given what the memory has."""
+    """Return the result of a job from the reply of a worker and the arrays in the memory."""
     if "error" in reply:
         return DecodeResult(job, {}, BadVideo(**reply["error"]))
     failures: dict[ClipView, BadVideo] = {
@@ -368,12 +367,12 @@ def unpacked(
     clips = {}
     for view, listed in zip(pictures, reply["clips"], strict=True):
         shared = layers[listed["shared_pictures"]]
-        clips[view] = _built(DecodedClip, listed, shared_pictures=shared)
+        clips[view] = _from_json(DecodedClip, listed, shared_pictures=shared)
     sounds = {}
     for sound_view, listed in zip(heard, reply["sounds"], strict=True):
-        # Samples follow pictures, at any byte: a copy has the place that numbers need.
+        # Samples follow pictures at any byte: a copy is aligned as numbers need it.
         samples = layers[listed["samples"]].copy().view(np.float32)
-        sounds[sound_view] = _built(
+        sounds[sound_view] = _from_json(
             DecodedSound,
             listed,
             view=sound_view,

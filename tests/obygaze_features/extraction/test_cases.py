@@ -16,7 +16,7 @@ from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction import cases
 from obygaze_features.extraction.cases import (
     Case,
-    Wanted,
+    ExtractionRequest,
     Work,
     compare_with_store,
 )
@@ -59,7 +59,7 @@ def work(
     request_keys = ("retry_failed", "facts", "kept")
     options = {key: more.pop(key) for key in request_keys if key in more}
     options = {"facts": FACTS, **options}
-    request = Wanted(clips, a_recipe(recipe), arrays, kind, **options)
+    request = ExtractionRequest(clips, a_recipe(recipe), arrays, kind, **options)
     stored = None
     if rows is not None:
         computed = more.pop("computed", [True] * len(rows) if filling else None)

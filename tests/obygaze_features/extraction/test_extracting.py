@@ -125,7 +125,7 @@ def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
         store.rename(world / "before")
         (world / "rest").rename(store)
 
-    with pytest.raises(Mismatch, match="was not added: meanwhile another") as error:
+    with pytest.raises(Mismatch, match="were not added: meanwhile another") as error:
         run(films, world, watch=at_row(3, change))
     assert str(store) in str(error.value)
     assert len(open_store(store)) == 2

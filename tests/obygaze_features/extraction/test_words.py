@@ -226,7 +226,7 @@ def test_subtitles_in_a_language_that_the_model_does_not_read_are_said(
     made = extract_words(
         "films", "tiny", subtitles, weights=encoder, workspace=workspace
     )
-    said = "tiny reads English, and what is said seems to be in another language"
+    said = "tiny reads English, and the subtitles seem to be in another language"
     assert any(said in warning for warning in made.warnings) == is_said
 
 
@@ -353,7 +353,7 @@ def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
     path = weights / "tokenizer.json"
     text = path.read_text("utf-8")
     path.write_text(text.replace('"man":', '"x":').replace('"dog":', '"man":'), "utf-8")
-    with pytest.raises(Mismatch, match="tokenizer beside these weights is not that"):
+    with pytest.raises(Mismatch, match="tokenizer next to these weights is not the"):
         search(store, text="a happy man", weights=str(weights), workspace=workspace)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from obygaze_features.video import resample
-from obygaze_features.video.resample import Resampler, mixed
+from obygaze_features.video.resample import Resampler, mix_to_mono
 
 HALF = math.sqrt(0.5)
 # Left, right, centre, bass, and two behind.
@@ -65,15 +65,15 @@ def test_channels_are_weighted_by_their_places(kind: str, layout: str) -> None:
         frame_of(part, kind, layout) for part in np.split(stored, [700, 900], axis=1)
     ]
     expected = weights @ truth / weights.sum()
-    assert np.abs(mixed(frames) - expected).max() < 1e-6
+    assert np.abs(mix_to_mono(frames) - expected).max() < 1e-6
 
 
 def test_frames_of_several_layouts_follow_each_other() -> None:
     stereo = np.stack([np.full(50, 0.5), np.full(50, -0.1)]).astype(np.float32)
     mono = np.full((1, 30), 0.25, np.float32)
     frames = [frame_of(stereo, "fltp", "stereo"), frame_of(mono, "fltp", "mono")]
-    assert mixed(frames) == pytest.approx([0.2] * 50 + [0.25] * 30)
-    assert len(mixed([])) == 0
+    assert mix_to_mono(frames) == pytest.approx([0.2] * 50 + [0.25] * 30)
+    assert len(mix_to_mono([])) == 0
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_a_film_with_very_few_samples_a_second_is_refused(tmp_path: Path) -> Non
     track = SoundTrack("pcm_s16le", rate=400, layout="mono", format="s16")
     path = write_film(SoundFilm("slow", ".mkv", [track]), tmp_path)
     assert failure_of(path, None, None) == (
-        "no-sound: its sound has 400 samples a second, 1,000 to 1,000,000 can be used"
+        "no-sound: its sound has 400 samples a second, expected 1,000 to 1,000,000"
     )
 
 
@@ -386,5 +386,5 @@ def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
     mute = only("video", second, tmp_path / "mute.ts")
     path = as_programs([first, mute], tmp_path / "mute-programs.ts")
     assert failure_of(path, None, None) == (
-        "no-sound: its only sound is that of another program than its pictures"
+        "no-sound: its only sound belongs to a different program than its pictures"
     )
