@@ -97,12 +97,6 @@ def import_clips(
     place(f"manifest import {manifest}.csv {by_rule} -o {manifest}")
 
 
-def make_labels(place: Place, source: str, rule: str, manifest: str) -> None:
-    """Make a manifest whose labels are those of another rule."""
-    order = "--order mood=calm,odd,tense" if rule == "highest" else ""
-    place(f"manifest labels {source} --rule {rule} {order} -o {manifest}")
-
-
 def import_features(
     place: Place,
     rows: Sequence[Row],

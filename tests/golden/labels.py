@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from golden import worlds
-from golden.doors import Place, import_clips, make_labels, project
+from golden.doors import Place, import_clips, project
 from golden.tables import Row, Table
 
 NULLS = ("uniform", "own", "pooled")
-RULES = ("agreed", "majority", "highest", "mean", "by:ben")
 
 
 def record_labels(place: Place) -> dict[str, Table]:
@@ -18,7 +17,6 @@ def record_labels(place: Place) -> dict[str, Table]:
     return {
         **record_agreement(place),
         **record_projection(place),
-        **record_rules(place),
         **record_alphas(place),
         **record_shares(place),
         **record_concepts(place),
@@ -73,34 +71,6 @@ def record_projection(place: Place) -> dict[str, Table]:
     tables["projection.each"] = project(
         place, "seen.csv", "--every 4", "0.2", each=True
     )
-    clips, marks = worlds.figure_4()
-    place.write_rows("figure-4-clips.csv", clips)
-    place.write_rows("figure-4.csv", marks)
-    of_figure = "--clips figure-4-clips.csv"
-    for each in (False, True):
-        name = "figure-4.each" if each else "figure-4.merged"
-        tables[name] = project(place, "figure-4.csv", of_figure, "0.2", each=each)
-    clips, marks = worlds.exact_fifths()
-    place.write_rows("fifths-clips.csv", clips)
-    place.write_rows("fifths.csv", marks)
-    tables["projection.exact fifths"] = project(
-        place, "fifths.csv", "--clips fifths-clips.csv", "0.2"
-    )
-    return tables
-
-
-# ---- one label of several people -----------------------------------------------------------------
-
-
-def record_rules(place: Place) -> dict[str, Table]:
-    """The labels that each rule makes of what three people said, and what they said."""
-    import_clips(place, worlds.coded_clips(), "coded", RULES[0])
-    tables: dict[str, Table] = {}
-    for rule in RULES:
-        name = f"coded-{rule.replace(':', '-')}"
-        make_labels(place, "coded", rule, name)
-        tables[f"rules.{name}"] = place.read_manifest(name)
-    tables["rules.said"] = place.read_manifest("coded.annotators")
     return tables
 
 

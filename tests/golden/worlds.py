@@ -287,46 +287,6 @@ def watched_spans() -> list[Row]:
     return rows
 
 
-def figure_4() -> tuple[list[Row], list[Row]]:
-    """Return six clips and the marks of two people, after the figure of the paper."""
-    clips = []
-    for number in range(6):
-        clip = {"clip_id": f"clip{number + 1}", "movie_id": "figure"}
-        clip |= {"start_frame": 100 * number, "end_frame": 100 * number + 99}
-        clip |= {"framerate": 25}
-        clips.append(clip)
-    marks = [
-        mark("figure", "A1", 90, 210, "HN", "Clothing"),
-        mark("figure", "A1", 285, 310, "S", "Body"),
-        mark("figure", "A1", 390, 410, "NS", "Look"),
-        mark("figure", "A1", 500, 599, "NS", "Posture"),
-        mark("figure", "A2", 120, 149, "NS", "Look"),
-        mark("figure", "A2", 150, 199, "S", "Body|Look"),
-        mark("figure", "A2", 200, 299, "HN", "Activities"),
-        mark("figure", "A2", 300, 339, "HN", "Speech"),
-        mark("figure", "A2", 340, 399, "NS", "Voice"),
-        mark("figure", "A2", 540, 599, "NS", "Expression of emotion"),
-    ]
-    return clips, marks
-
-
-def exact_fifths() -> tuple[list[Row], list[Row]]:
-    """Return clips of many lengths at 23.976 pictures a second, a fifth of each marked, or less."""
-    clips = []
-    marks = []
-    first = 0
-    for number, length in enumerate(range(55, 120, 5)):
-        clip = {"clip_id": f"clip{number:02d}", "movie_id": "slow"}
-        clip |= {"start_frame": first, "end_frame": first + length - 1}
-        clip |= {"framerate": "24000/1001"}
-        clips.append(clip)
-        fifth = length // 5 - number % 2
-        row = mark("slow", "ada", first, first + fifth - 1, "S", "Look")
-        marks.append({**row, "framerate": "24000/1001"})
-        first += length
-    return clips, marks
-
-
 def ratings(n_items: int = 36, seed: int = 12) -> list[Row]:
     """Return the ratings of three people and the words of two, of items in six films."""
     draws = np.random.default_rng(seed)

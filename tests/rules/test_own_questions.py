@@ -12,13 +12,10 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from obygaze.audits.annotations import audit_annotations
-from obygaze.audits.share import values_of_films
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import single_line
 from obygaze_features.manifest.expression import parse, plain_value
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import column_words
 from obygaze_models.protocols.clips import (
     ClipTable,
     empty_labels,
@@ -237,42 +234,3 @@ def test_a_task_that_is_defined_is_run_or_an_error(
     asks_for_words = "mood" in asked and "mood" not in of_file
     expected = (set(asked) - {"mood"} | words) if asks_for_words else may_run
     assert run == expected
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 3), st.sampled_from(["", ".0", ".00"])),
-        min_size=6,
-        max_size=12,
-    )
-)
-def test_a_number_is_one_value_however_it_is_written(
-    drawn: list[tuple[int, str]],
-) -> None:
-    """pandas writes 4.0 where a column has empty cells, and a merged manifest has both."""
-    manifests = []
-    for is_plain in (True, False):
-        cells = {}
-        clips = []
-        for number, (value, ending) in enumerate(drawn):
-            written = f"{value}" if is_plain else f"{value}{ending}"
-            film = f"f{value}"
-            level = ("S", "EN")[number % 2]
-            cells[f"c{number}"] = written
-            clips.append(Clip(f"c{number}", film, level=level))
-        manifest = Manifest("m", Header("m"), tuple(clips))
-        manifests.append(manifest.with_column("rating", cells))
-    found = []
-    for manifest in manifests:
-        audit = audit_annotations(
-            manifest, column="rating", x="level == S", y="level == EN"
-        )
-        counts = [
-            (value["value"], value["count_x"], value["count_y"])
-            for value in audit.to_json()["values"]
-        ]
-        said = column_words(manifest.clips, "rating")
-        groups = values_of_films(manifest, "rating")
-        found.append((counts, said, groups))
-    assert found[0] == found[1]

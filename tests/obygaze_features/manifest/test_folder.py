@@ -6,13 +6,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
 from support.generated_videos import CONTAINERS
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cut_films import make_windows
-from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.adapters.folder import (
     read,
 )
@@ -68,9 +66,7 @@ def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "both"),
     [
-        (("Amélie/1.mp4", "Amelie/2.mp4"), "'Amelie' and 'Amélie' both become"),
         (("x/y/1.mp4", "x_y/2.mp4"), "'x/y' and 'x_y' both become"),
-        (("Amélie-001.mp4", "Amelie-002.mp4"), "'Amelie' and 'Amélie' both become"),
         (("Alba.mp4", "alba.mkv"), "'Alba' and 'alba' both become"),
     ],
 )
@@ -110,15 +106,6 @@ def test_files_of_a_folder_are_read_or_named(tmp_path: Path) -> None:
     assert sorted(clip.video for clip in manifest) == sorted(names)
     with pytest.warns(ObygazeWarning, match=said):
         link(manifest, folder)
-
-    texts = videos(tmp_path / "texts", "ts.srt", "ts.sub", "ts.mts")
-    (texts / "ts.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHush.\n")
-    said = r"texts not read as subtitles: 1 \.sub$"
-    with (
-        pytest.warns(ObygazeWarning, match=said),
-        pytest.raises(FixInput, match="place of the clip in its film is not known"),
-    ):
-        words_of_clips(manifest, str(texts))
     others = videos(tmp_path / "others", "a.xyz")
     workspace = Workspace(tmp_path / "w")
     for reading in (
@@ -131,11 +118,3 @@ def test_files_of_a_folder_are_read_or_named(tmp_path: Path) -> None:
             pytest.raises(FixInput, match="no video in this folder"),
         ):
             reading()
-
-
-def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None:
-    videos(tmp_path / "my films", "a-001.mp4")
-    done = call_obygaze("manifest", "import", "my films", cwd=tmp_path).ok()
-    assert done.stdout == "manifests/my_films.toml: 1 clip of 1 film\n"
-    assert "no clip has a level" in done.stderr
-    assert call_obygaze("manifest", "import", "none", cwd=tmp_path).code == 1

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.manifest import assign_folds
 from obygaze_features.manifest.folds import (
     folds_by_group,
     grouped,
     grouped_folds,
     stratified_folds,
 )
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 
@@ -104,6 +107,17 @@ def test_folds_that_cannot_be_are_refused() -> None:
         grouped(manifest.with_clips(without_films), 2)
     with pytest.raises(FixInput, match="cannot make 3 folds of 2 films"):
         grouped_folds(["a", "b"], [0, 1], 3, seed=0)
+
+
+def test_a_split_is_not_replaced(tmp_path: Path) -> None:
+    clips = tuple(Clip(f"{n}", f"film{n % 2}", level="S") for n in range(3))
+    path = tmp_path / "films.toml"
+    write_manifest(Manifest("films", Header("Films"), clips), path)
+    split = assign_folds(path, k=2)
+    assert {fold: stats.clips for fold, stats in split.folds.items()} == {0: 2, 1: 1}
+    assert read_manifest(path).folds == ("grouped",)
+    with pytest.raises(AlreadyThere):
+        assign_folds(path, k=2)
 
 
 def test_leave_one_film_out() -> None:
