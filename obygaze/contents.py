@@ -11,7 +11,7 @@ from obygaze_features.core.console import count, human, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import of_films, view_words
+from obygaze_features.manifest.model import film_count_text, view_words
 from obygaze_features.store.layout import BEFORE, NEXT
 
 
@@ -91,7 +91,7 @@ def _in_manifest(here: Workspace, name: str) -> str:
     manifest = read_manifest(here.manifest(name))
     n_clips = count(len(manifest), manifest.header.unit)
     view = view_words(manifest.header.view)
-    return f"{n_clips}{of_films(len(manifest.films))}, {view}"
+    return f"{n_clips}{film_count_text(len(manifest.films))}, {view}"
 
 
 def _in_store(here: Workspace, name: str) -> str:

@@ -40,7 +40,11 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.annotators import orders_of, sorted_words, spelled_orders
+from obygaze_features.manifest.annotators import (
+    match_orders,
+    parse_orders,
+    sorted_words,
+)
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import Annotation, view_words
 from obygaze_features.manifest.spelling import Spelling
@@ -142,7 +146,7 @@ def agree(
         obygaze agree ratings.csv --raters ada,ben,cleo --cluster film
     """
     sources = [source] if isinstance(source, str | os.PathLike) else [*source]
-    typed = orders_of(orders or {})
+    typed = parse_orders(orders or {})
     names = column_names(raters)
     are_marks = clips is not None or every is not None
     if len(sources) > 1 and not are_marks:
@@ -172,7 +176,7 @@ def agree(
         typed = {name: [*complete[name]] for name in typed}
     else:
         manifest = _annotated(sources[0], workspace)
-    order = spelled_orders(typed, manifest).get(column, ())
+    order = match_orders(typed, manifest).get(column, ())
     answers = answers_of_manifest(manifest, column)
     title = f"Agreement: {', '.join(map(str, sources))}, {column}"
     if manifest.header.view != "raw":

@@ -21,7 +21,7 @@ from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
-from obygaze_features.manifest.annotators import labels_of_person
+from obygaze_features.manifest.annotators import person_labels
 from obygaze_features.manifest.model import (
     LEVELS,
     Clip,
@@ -137,7 +137,7 @@ def audit_levels(
 def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
     """Return the clips of each annotator, or of each value of a column."""
     if by is None and manifest.annotations:
-        return {name: labels_of_person(manifest, name) for name in manifest.annotators}
+        return {name: person_labels(manifest, name) for name in manifest.annotators}
     column = by or ANNOTATOR
     clips_of: dict[str, list[Clip]] = {}
     for clip in manifest:

@@ -37,10 +37,10 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.annotators import annotations_of, columns_of_people
+from obygaze_features.manifest.annotators import annotated_columns, make_annotations
 from obygaze_features.manifest.io import (
     annotations_to_csv,
-    annotators_of,
+    annotators_path,
     as_id,
     stale_annotations,
 )
@@ -302,7 +302,7 @@ def _not_said(manifest: Manifest, said: Sequence[Said]) -> list[str]:
     left_out = _header_left_out(manifest.header)
     if manifest.annotations:
         left_out.append("the label that a rule made of what each annotator says")
-    of_people = {DIFFERS, *columns_of_people(manifest)}
+    of_people = {DIFFERS, *annotated_columns(manifest)}
     others = [name for name in own_columns(manifest.columns) if name not in of_people]
     if others:
         left_out.append(f"columns in which no person has words: {few(others)}")
@@ -320,12 +320,12 @@ def _labels_of(manifest: Manifest) -> Iterator[Said]:
     """
     said = manifest.annotations
     if not said:
-        columns = [name for name in columns_of_people(manifest) if name != DIFFERS]
+        columns = [name for name in annotated_columns(manifest) if name != DIFFERS]
         clips = []
         for clip in manifest:
             person = clip.extra.get("annotator") or manifest.name
             clips.append(replace(clip, extra={**clip.extra, "annotator": person}))
-        said = annotations_of(clips, columns)
+        said = make_annotations(clips, columns)
     known: dict[tuple[str, str], dict[str, Annotation]] = {}
     for one in said:
         film = manifest[one.clip_id].movie_id
@@ -395,7 +395,7 @@ def export_table(
     columns = with_columns_of(marked.clips, marked.columns)
     cells = replace(marked, columns=columns).cells_by_column()
     said = annotations_to_csv(marked.annotations)
-    beside = {annotators_of(output): said} if said else {}
+    beside = {annotators_path(output): said} if said else {}
     stale = stale_annotations(beside, output, force=force)
     path = write_table(output, cells, force=force)
     write_all_new(beside, force=force)

@@ -42,10 +42,14 @@ from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.adapters import csv_table, source_of
-from obygaze_features.manifest.annotators import labelled, orders_of, what_differs
+from obygaze_features.manifest.adapters import csv_table, source_file
+from obygaze_features.manifest.annotators import (
+    apply_rule,
+    count_differences,
+    parse_orders,
+)
 from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.io import facts_of_saved, write_manifest
+from obygaze_features.manifest.io import saved_facts, write_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
     LEVELS,
@@ -55,10 +59,10 @@ from obygaze_features.manifest.model import (
     Manifest,
     view_words,
 )
-from obygaze_features.manifest.spans import frames_of
+from obygaze_features.manifest.spans import stated_frames
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
-from obygaze_features.manifest.windows import id_of_span
+from obygaze_features.manifest.windows import span_id
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 
@@ -86,7 +90,7 @@ class ProjectedLabels:
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and the clips without a level."""
         unlabelled = [clip.clip_id for clip in self.manifest if not clip.level]
-        return {**facts_of_saved(self.manifest, self.path), "unlabelled": unlabelled}
+        return {**saved_facts(self.manifest, self.path), "unlabelled": unlabelled}
 
     def __str__(self) -> str:
         """Return how many clips have which value, in each column."""
@@ -106,7 +110,7 @@ class ProjectedLabels:
     def notes(self) -> list[str]:
         """How the labels were made, and the next command."""
         notes = [*self.manifest.header.notes]
-        differing = what_differs(self.manifest)
+        differing = count_differences(self.manifest)
         if differing:
             notes.append(
                 f"annotators differ, so these clips have no label: {differing}"
@@ -156,11 +160,11 @@ def project_marks(
         obygaze manifest project mobygaze --every 30 -o mobygaze-30
     """
     share = as_threshold(threshold)
-    words = orders_of(orders or {})
+    words = parse_orders(orders or {})
     projected = project_tables(marks, clips, every, share, words, workspace)
     complete = with_nothing(words)
     own_orders = {column: complete[column] for column in words}
-    manifest = labelled(projected.manifest, rule, own_orders)
+    manifest = apply_rule(projected.manifest, rule, own_orders)
     path = Workspace.of(workspace).new_manifest(name)
     manifest = replace(manifest, name=path.stem)
     write_manifest(manifest, path, force=force)
@@ -220,7 +224,7 @@ def _spans_of(clips: Manifest, marks: Marks) -> list[ClipSpan]:
     for clip in clips:
         if clip.clip_id not in places:
             continue
-        frames = frames_of(clip.extra)
+        frames = stated_frames(clip.extra)
         rate = marks.rates.get(clip.movie_id)
         if frames and rate is not None and frames.rate not in (None, rate):
             raise FixInput(
@@ -253,7 +257,7 @@ def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Man
         clips.header.dataset,
         {concept: stated.get(concept, "unknown") for concept in sorted(concepts)},
         said=tuple(sorted(columns - {WATCHED, LEVEL, CONCEPTS_COLUMN})),
-        sources=tuple(map(source_of, paths)),
+        sources=tuple(map(source_file, paths)),
         video_root=clips.header.video_root,
     )
     made = {*columns, LEVEL, CONCEPTS_COLUMN, DIFFERS}
@@ -308,7 +312,7 @@ def equal_clips(
         reached_s = 0.0
         for start_s, stop_s in pairwise(_cuts(boundaries, half_s, seconds, end_s)):
             if start_s < stop_s:
-                own_id = id_of_span(film, start_s, stop_s)
+                own_id = span_id(film, start_s, stop_s)
                 clips.append(Clip(own_id, film, start_s=start_s, end_s=stop_s))
                 reached_s = stop_s
         ends_s = [mark.end_s for mark in of_film if mark.column != WATCHED]

@@ -33,10 +33,15 @@ from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.annotators import UNKNOWN as UNKNOWN
 from obygaze_features.manifest.expression import plain_value
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.io import as_id, ids_of_names, said_in_manifest
+from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
+from obygaze_features.manifest.io import as_id, ids_of_names, read_annotated_columns
 from obygaze_features.manifest.model import LEVELS, own_columns
-from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, FrameSpan, frames_of
+from obygaze_features.manifest.spans import (
+    FRAMES,
+    RATE_COLUMN,
+    FrameSpan,
+    stated_frames,
+)
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.times import FrameClocks
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
@@ -205,7 +210,7 @@ class MarkReader:
             "the marks cannot be read",
             f"a table of marks has the columns {', '.join(COLUMNS)}",
         )
-        listed = said_in_manifest(path)
+        listed = read_annotated_columns(path)
         own = own_columns(table.columns) if listed is None else listed
         names = dict.fromkeys((LEVEL, CONCEPTS_COLUMN, *own, COMMENT))
         columns = [n for n in names if n in table.columns and n not in COLUMNS]
@@ -276,12 +281,12 @@ class MarkReader:
     ) -> tuple[float, float, FrameSpan | tuple[()]] | None:
         """Return start and end of a row in seconds, and its frames, if it counts them."""
         text = row.cells.get(RATE_COLUMN, "").strip()
-        rate = known_frame_rate(text)
+        rate = parse_frame_rate(text)
         if text and rate is None:
             row.add(RATE_COLUMN, f"{text!r} is not a frame rate")
         elif rate is not None and self.clocks.rate_problem(film, rate):
             row.add(RATE_COLUMN, self.clocks.rate_problem(film, rate))
-        frames = frames_of({**row.cells, RATE_COLUMN: text})
+        frames = stated_frames({**row.cells, RATE_COLUMN: text})
         cells = (row.cells.get("start_s"), row.cells.get("end_s"))
         start_s, end_s = map(number_of_cell, cells)
         if not any(cells) and frames is not None and frames.times_s is not None:

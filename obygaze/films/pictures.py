@@ -16,7 +16,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.link import manifests_with_videos
-from obygaze_features.manifest.times import times_of_films
+from obygaze_features.manifest.times import all_film_times
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.film_frames import FilmFrames
@@ -37,7 +37,7 @@ class LinkedFilms:
         files: dict[str, dict[Path, None]] = {}
         for manifest in manifests_with_videos(self.workspace):
             root = Path(manifest.header.video_root)
-            for film, times in times_of_films(manifest).items():
+            for film, times in all_film_times(manifest).items():
                 if times.file:
                     files.setdefault(film, {})[root / times.file] = None
         return files

@@ -32,7 +32,7 @@ from obygaze.films.marks import (
     columns_in,
 )
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.annotators import spelled_order
+from obygaze_features.manifest.annotators import match_order
 from obygaze_features.manifest.model import LEVELS, Annotation
 from obygaze_features.manifest.spans import FrameSpan
 
@@ -122,7 +122,7 @@ def project(
     spelled = {}
     for column, order in (orders or {}).items():
         said = {mark.value for mark in marks if mark.column == column}
-        spelled[column] = spelled_order(column, order, said - {NOTHING})
+        spelled[column] = match_order(column, order, said - {NOTHING})
     projection = Projection(columns_in(marks))
     people = _people_of_films(marks, projection, with_nothing(spelled), are_drawn)
     for span in spans:

@@ -26,7 +26,7 @@ from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, whole_number
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
+from obygaze_features.manifest.io import read_manifest, saved_facts, write_manifest
 from obygaze_features.manifest.model import (
     DRAW_COLUMNS,
     Manifest,
@@ -59,7 +59,7 @@ class DrawnClips:
 
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and the numbers of clips."""
-        facts = facts_of_saved(self.manifest, self.path)
+        facts = saved_facts(self.manifest, self.path)
         return {**facts, "drawn": len(self.manifest), "clips": self.n_clips}
 
     def __str__(self) -> str:

@@ -18,7 +18,7 @@ from obygaze_features.manifest.model import (
     Windows,
     sort_key,
 )
-from obygaze_features.manifest.spans import FrameSpan, frames_of
+from obygaze_features.manifest.spans import FrameSpan, stated_frames
 from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import (
     FAILED,
@@ -70,7 +70,7 @@ def planned_clips(manifest: Manifest) -> list[PlannedClip]:
             video_path(clip, folder),
             clip.start_s,
             clip.end_s,
-            frames=frames_of(clip.extra),
+            frames=stated_frames(clip.extra),
         )
         clips.append(planned)
     return clips

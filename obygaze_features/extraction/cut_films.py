@@ -16,8 +16,8 @@ from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import (
-    facts_of_saved,
     read_manifest,
+    saved_facts,
     write_manifest,
 )
 from obygaze_features.manifest.link import require_videos
@@ -42,7 +42,7 @@ class WrittenWindows:
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifest."""
         return {
-            **facts_of_saved(self.manifest, self.path),
+            **saved_facts(self.manifest, self.path),
             "windows": len(self.manifest),
             "films": len(self.manifest.films),
             "grid": self.grid.to_json(),

@@ -10,8 +10,8 @@ import numpy as np
 
 from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
-    known_frame_rate,
-    seconds_of_frames,
+    frame_times_s,
+    parse_frame_rate,
 )
 from obygaze_features.manifest.spans import FrameSpan, Span
 from obygaze_features.manifest.times import are_near, shown_span
@@ -36,7 +36,7 @@ class FilmFrames:
         self.boundaries_s = index.boundaries_s
         self.n_frames = index.frames
         rate = Fraction(index.rate).limit_denominator(1001)
-        self.rate = known_frame_rate(rate) or rate
+        self.rate = parse_frame_rate(rate) or rate
 
     def times_of(self, frames: FrameSpan) -> Span:
         """Return when the first of some frames begins and the last one ends."""
@@ -69,7 +69,7 @@ class FilmFrames:
                     f" by {frame_rate_text(rate)} frames per second"
                 )
         times_s = self.times_of(frames)
-        of_rate = seconds_of_frames(frames.first, frames.last, rate)
+        of_rate = frame_times_s(frames.first, frames.last, rate)
         ways = (times_s, of_rate)
         if stated_s and not any(are_near(way, stated_s, rate) for way in ways):
             return (

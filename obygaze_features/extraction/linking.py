@@ -13,7 +13,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
 from obygaze_features.manifest.link import SHOWN_CLIPS, LinkReport, is_linked, link
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.spans import frames_of, named_file, span_in_film
+from obygaze_features.manifest.spans import named_file, span_in_film, stated_frames
 
 # Tolerance for rounded times and headers: two or three pictures.
 PAST_END_S = 0.1
@@ -85,7 +85,7 @@ def with_times_of_frames(
     problems = []
     for clip in report.manifest:
         is_part = clip.clip_id in parts_of_films and not named_file(clip)
-        frames = frames_of(clip.extra) if is_part else None
+        frames = stated_frames(clip.extra) if is_part else None
         if frames is not None:
             if clip.video not in films:
                 path = Path(report.manifest.header.video_root, clip.video)

@@ -40,9 +40,9 @@ from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.io import (
     MERGED,
     WRITTEN_SECONDS,
-    as_clips,
     as_id,
     ids_of_names,
+    windows_to_clips,
 )
 from obygaze_features.manifest.model import (
     Clip,
@@ -106,7 +106,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
         raise FixUsage(
             "words are found for clips, and this manifest cuts films into windows",
             where=manifest.name,
-            hint=f"use the manifest of the clips; or {as_clips(manifest.name)}",
+            hint=f"use the manifest of the clips; or {windows_to_clips(manifest.name)}",
         )
     path = Path(subtitles)
     where = subtitles

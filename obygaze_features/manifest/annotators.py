@@ -1,14 +1,14 @@
-"""One label a clip, made by a rule of what several people said of it.
+"""Make one label per clip of the annotations of several people, by a rule.
 
-The rules are `agreed`, the value that all who gave one gave; `majority`, the most frequent one;
-`highest`, of columns with an order; `mean`, of numbers; and `by:NAME`, what one person said. What a
-rule leaves open stands in the column `differs` of the clip. Rules act on raw labels; views come
-after.
+The rules are `agreed`, the value that all annotators who gave one share; `majority`, the most
+frequent value; `highest`, for columns with an order; `mean`, for numbers; and `by:NAME`, the values
+of one annotator. The column `differs` of a clip lists what a rule leaves open. Rules are applied to
+raw labels, before views.
 
 >>> from obygaze_features.manifest.model import Header
 >>> said = [Annotation("lake-1", "ada", "S", (), {}), Annotation("lake-1", "ben", "HN", (), {})]
 >>> films = Manifest("films", Header("made up"), (Clip("lake-1", "lake"),), (), tuple(said))
->>> labelled(films, "highest")["lake-1"].level
+>>> apply_rule(films, "highest")["lake-1"].level
 'S'
 """
 
@@ -31,7 +31,7 @@ from obygaze_features.manifest.model import (
     Annotation,
     Clip,
     Manifest,
-    disputed,
+    disputed_names,
     own_columns,
 )
 
@@ -46,28 +46,28 @@ WAYS_OF_RULES = (
     f" {', '.join(rule for rule in RULES if rule != AGREED)}"
 )
 COMMENT = "comment"
-# The word of a person who could not tell.
+# The word of an annotator who could not tell.
 UNKNOWN = "?"
-# Begins the note of a manifest that says how its labels were made.
+# The beginning of the note of a manifest about its rule.
 NOTE = "one label a clip by the rule "
 
 
-def said_columns(columns: Collection[str]) -> tuple[str, ...]:
-    """Return the columns of a table in which each annotator has a word of their own."""
+def annotator_columns(columns: Collection[str]) -> tuple[str, ...]:
+    """Return the columns of a table that hold annotations: the user's own columns and comments."""
     comment = [COMMENT] if COMMENT in columns else []
     return (*own_columns(columns), *comment)
 
 
-def annotations_of(
+def make_annotations(
     clips: Iterable[Clip], columns: Sequence[str]
 ) -> tuple[Annotation, ...]:
-    """Return the labels of clips as those of the person in the column `annotator` of each.
+    """Return the labels of clips as annotations of the person in the column `annotator`.
 
     Clips without any label are left out.
 
     Args:
         clips: The clips.
-        columns: The columns of their own that people have.
+        columns: The extra columns that hold annotations.
     """
     annotations = []
     for clip in clips:
@@ -79,8 +79,8 @@ def annotations_of(
     return tuple(annotations)
 
 
-def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the words of each column with an order, from `weak,strong`."""
+def parse_orders(typed: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the ordered words of each column, typed as `weak,strong`."""
     orders = {}
     for column, words in typed.items():
         order = [sorted_words(plain_value(w, column)) for w in words.split(",")]
@@ -93,16 +93,16 @@ def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
     return orders
 
 
-def labelled(
+def apply_rule(
     manifest: Manifest,
     rule: str | None,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> Manifest:
-    """Return a manifest whose clips have the labels that a rule makes of its annotations.
+    """Return the manifest with the labels that a rule makes of its annotations.
 
     Args:
-        manifest: The manifest; clips of which nobody said anything stay as they are.
-        rule: The rule. Without one, people who differ are an error that names the rules.
+        manifest: The manifest; clips without annotations stay as they are.
+        rule: The rule. Without one, differing annotators are an error that lists the rules.
         orders: The words of columns with an order, from the lowest, for `highest`.
     """
     people = manifest.annotators
@@ -117,7 +117,7 @@ def labelled(
     if not people:
         return manifest
     manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
-    columns = columns_of_people(manifest)
+    columns = annotated_columns(manifest)
     given = {name for one in manifest.annotations for name in one.concepts}
     refuse_if(
         [name for name in columns if name in given or "|" in name],
@@ -127,11 +127,11 @@ def labelled(
         where=manifest.name,
         hint="rename the column in the table",
     )
-    clips = _by_rule(manifest, chosen, spelled_orders(orders or {}, manifest))
-    differing = [clip for clip in clips if disputed(clip)]
+    clips = _by_rule(manifest, chosen, match_orders(orders or {}, manifest))
+    differing = [clip for clip in clips if disputed_names(clip)]
     if differing and rule is None:
         raise FixInput(
-            how_they_differ(manifest, differing),
+            differences_text(manifest, differing),
             where=manifest.name,
             hint=WAYS_OF_RULES,
         )
@@ -140,7 +140,7 @@ def labelled(
     kept = [name for name in manifest.columns if name not in others] + made
     annotations = manifest.annotations
     if len(people) == 1:
-        # What one person alone says is the label, which is hers.
+        # With a single annotator, the labels are kept without a table of annotations.
         annotations = ()
         kept = [*dict.fromkeys((*kept, "annotator"))]
         of_clip = manifest.annotations_by_clip
@@ -172,7 +172,7 @@ def _with_cells(clip: Clip, cells: Mapping[str, str]) -> Clip:
 def _by_rule(
     manifest: Manifest, name: str, orders: Mapping[str, Sequence[str]]
 ) -> list[Clip]:
-    """Return the clips with the labels that a rule makes, and with what it leaves open."""
+    """Return the clips with the labels that a rule makes, and with the column DIFFERS."""
     rule = Rule(name, tuple(manifest.header.concepts), orders)
     clips = []
     for clip in manifest.clips:
@@ -181,8 +181,8 @@ def _by_rule(
     return clips
 
 
-def labels_of_person(manifest: Manifest, person: str) -> list[Clip]:
-    """Return the clips that a person annotated, with the labels of this person."""
+def person_labels(manifest: Manifest, person: str) -> list[Clip]:
+    """Return the clips that one person annotated, with the labels of this person."""
     rule = Rule(BY + person, tuple(manifest.header.concepts))
     clips = []
     for clip_id, said in manifest.annotations_by_clip.items():
@@ -194,25 +194,23 @@ def labels_of_person(manifest: Manifest, person: str) -> list[Clip]:
 def differing_clips(manifest: Manifest) -> list[Clip]:
     """Return the clips on which annotators differ."""
     said = replace(manifest, annotations=sorted_annotations(manifest.annotations))
-    return [clip for clip in _by_rule(said, AGREED, {}) if disputed(clip)]
+    return [clip for clip in _by_rule(said, AGREED, {}) if disputed_names(clip)]
 
 
-def how_they_differ(manifest: Manifest, differing: Sequence[Clip]) -> str:
-    """Return in how many clips annotators differ, and on what."""
+def differences_text(manifest: Manifest, differing: Sequence[Clip]) -> str:
+    """Return the sentence that counts the clips on which annotators differ, by column."""
     n_clips = count(len(manifest.annotations_by_clip), "clip")
-    return (
-        f"annotators differ in {len(differing)} of {n_clips}: {what_differs(differing)}"
-    )
+    return f"annotators differ in {len(differing)} of {n_clips}: {count_differences(differing)}"
 
 
-def notes_of(manifest: Manifest) -> list[str]:
-    """Return how the labels were made, and in how many clips annotators differ."""
+def label_notes(manifest: Manifest) -> list[str]:
+    """Return notes about the rule of the labels, and about clips on which annotators differ."""
     notes = [note for note in manifest.header.notes if note.startswith(NOTE)]
-    differing = [clip for clip in manifest if disputed(clip)]
+    differing = [clip for clip in manifest if disputed_names(clip)]
     if differing:
         notes.append(
             f"annotators differ in {len(differing)} of {count(len(manifest), 'clip')}, which have"
-            f" no label there: {what_differs(differing)}"
+            f" no label there: {count_differences(differing)}"
         )
     if manifest.annotations:
         notes.append(f"how far they agree: obygaze agree {shell_word(manifest.name)}")
@@ -220,7 +218,7 @@ def notes_of(manifest: Manifest) -> list[str]:
 
 
 def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
-    """Return annotations as the table beside a manifest has them: sorted, with all columns."""
+    """Return annotations as in the table of annotations: sorted, each with all columns."""
     said = sorted(annotations, key=lambda one: (one.clip_id, one.annotator))
     blank: dict[str, str] = {}
     for one in said:
@@ -228,27 +226,27 @@ def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, .
     return tuple(one._replace(own={**blank, **one.own}) for one in said)
 
 
-def columns_of_people(manifest: Manifest) -> tuple[str, ...]:
-    """Return the columns in which people have words of their own; without people, all labels."""
+def annotated_columns(manifest: Manifest) -> tuple[str, ...]:
+    """Return the extra columns that hold annotations; without annotations, all label columns."""
     for one in manifest.annotations:
         return tuple(one.own)
     said = manifest.header.said
-    return said_columns(manifest.columns) if said is None else said
+    return annotator_columns(manifest.columns) if said is None else said
 
 
-def what_differs(clips: Iterable[Clip]) -> str:
-    """Return in how many clips annotators differ on each column and concept: `level 10, Look 3`."""
+def count_differences(clips: Iterable[Clip]) -> str:
+    """Return the number of clips on which annotators differ, by name: `level 10, Look 3`."""
     n_clips: Counter[str] = Counter()
     for clip in clips:
-        n_clips.update(sorted(disputed(clip)))
+        n_clips.update(sorted(disputed_names(clip)))
     return few([f"{name} {n}" for name, n in n_clips.most_common()], 6)
 
 
-def spelled_orders(
+def match_orders(
     orders: Mapping[str, Sequence[str]], manifest: Manifest
 ) -> dict[str, list[str]]:
-    """Return orders in the spelling of the annotators; an error for an order of no column."""
-    columns = columns_of_people(manifest)
+    """Return orders in the spelling of the annotators; an error for an unknown column."""
+    columns = annotated_columns(manifest)
     spelled = {}
     for column, order in orders.items():
         if column not in columns:
@@ -260,18 +258,18 @@ def spelled_orders(
                 + (", ".join(columns) or "none"),
             )
         words = {sorted_words(one.own[column]) for one in manifest.annotations}
-        spelled[column] = spelled_order(column, order, words, manifest.name)
+        spelled[column] = match_order(column, order, words, manifest.name)
     return spelled
 
 
-def spelled_order(
+def match_order(
     column: str, order: Sequence[str], said: Iterable[str], where: str | None = None
 ) -> list[str]:
-    """Return an order in the spelling of the words that people said.
+    """Return an order in the spelling of the annotators.
 
     Raises:
-        FixInput: The order does not have a word. `?`, which says that a person could not tell, has
-            no place in any order.
+        FixInput: A word is missing in the order. `?`, the word of an annotator who could not tell,
+            is not part of an order.
     """
     said_as = {word.lower(): word for word in {*said} - {"", UNKNOWN}}
     spelled = [said_as.get(word.lower(), word) for word in order]
@@ -290,7 +288,7 @@ def spelled_order(
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that makes one label of what people said of a clip.
+    """A rule that makes one label of the annotations of a clip.
 
     Attributes:
         name: The rule.
@@ -303,11 +301,11 @@ class Rule:
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def label(self, clip: Clip, said: Sequence[Annotation]) -> Clip:
-        """Return a clip with its label, and with what people differ on."""
-        heard = self._heard(said)
-        values = {"level": self._value("level", [one.level for one in heard])}
+        """Return a clip with its label, and with the column DIFFERS."""
+        used = self._used_by_rule(said)
+        values = {"level": self._value("level", [one.level for one in used])}
         for column in said[0].own:
-            values[column] = self._value(column, [one.own[column] for one in heard])
+            values[column] = self._value(column, [one.own[column] for one in used])
         left_open = [column for column, value in values.items() if value is None]
         own = {column: value or "" for column, value in values.items()}
         level = own.pop("level")
@@ -317,14 +315,14 @@ class Rule:
         labelled_clip = replace(clip, level=level, concepts=concepts)
         return _with_cells(labelled_clip, {**own, DIFFERS: "|".join(left_open)})
 
-    def _heard(self, said: Sequence[Annotation]) -> Sequence[Annotation]:
-        """Return what the people said whom the rule asks: one person, or all."""
+    def _used_by_rule(self, said: Sequence[Annotation]) -> Sequence[Annotation]:
+        """Return the annotations that the rule uses: all, or those of one person."""
         if not self.name.startswith(BY):
             return said
         return [one for one in said if BY + one.annotator == self.name]
 
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
-        """Return the value of a column, "" where nobody gave one; None where people differ."""
+        """Return the value of a column, "" if nobody gave one, or None if annotators differ."""
         given = [cell for cell in cells if cell not in ("", UNKNOWN)]
         words = [sorted_words(cell) for cell in given]
         cell_of = dict(zip(reversed(words), reversed(given), strict=True))
@@ -344,12 +342,12 @@ class Rule:
     def concepts(
         self, said: Sequence[Annotation], level: str
     ) -> tuple[tuple[str, ...], list[str]]:
-        """Return the concepts of a clip, and those that people left open.
+        """Return the concepts of a clip, and the concepts that are left open.
 
-        Each concept is decided alone, by those who gave the clip a level or a concept; for the
-        highest level, by those who gave this level.
+        Each concept is decided separately, by the annotators who gave a level or a concept; with
+        the rule `highest`, by the annotators who gave the highest level.
         """
-        labels = [one for one in self._heard(said) if one.level or one.concepts]
+        labels = [one for one in self._used_by_rule(said) if one.level or one.concepts]
         if self.name == HIGHEST and level:
             labels = [one for one in labels if one.level == level]
         n_of = Counter(name for one in labels for name in one.concepts)
@@ -366,5 +364,5 @@ class Rule:
 
 
 def sorted_words(cell: str) -> str:
-    """Return a cell as it is compared: several words have no order."""
+    """Return a cell with its words sorted, so that their order does not count."""
     return "|".join(sorted(cell.split("|")))

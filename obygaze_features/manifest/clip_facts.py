@@ -1,9 +1,9 @@
-"""Whether rows of one id are about one clip: what two sources state of it must be equal.
+"""Compare the facts that two sources state about clips with the same ids.
 
-A clip is its id. Where rows of two sources meet by id, the film and the span that both state are
-equal, or they are refused; what one of them does not state is not asked. A span that both count in
-frames is equal if its frames are: its times depend on the file of the film. Other spans are equal
-to the millisecond. Nothing else compares films or spans.
+Rows of two sources are matched by id. If both state the film or the span of a clip, these must be
+equal, or the rows are refused; a fact that only one source states is not compared. If both state
+frames, the frames are compared and not the times, which depend on the file of the film. Other spans
+must be equal to the millisecond. No other module compares films or spans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,18 +16,18 @@ import numpy.typing as npt
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.spans import (
     FRAMES,
     MILLISECOND_S,
     RATE_COLUMN,
     FrameSpan,
-    frames_of,
+    stated_frames,
 )
 
 SHOWN = 3
-# How far the numbers of one clip may differ.
+# Largest differences of equal numbers: start and end in seconds, frames, frame rate.
 MOST_APART = (MILLISECOND_S, MILLISECOND_S, 0.0, 0.0, 0.0)
 
 Texts = npt.NDArray[np.str_]
@@ -37,7 +37,7 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ClipFacts:
-    """What a source states of some clips, as columns of one length.
+    """The facts that a source states about clips, as columns of equal length.
 
     Attributes:
         clip_ids: The ids.
@@ -59,7 +59,7 @@ class ClipFacts:
         end_s: Iterable[float | None] | None = None,
         frames: Iterable[FrameSpan | None] | None = None,
     ) -> Self:
-        """Return columns; None, also for a whole column, where nothing is stated."""
+        """Return the columns; None, also for a whole column, means not stated."""
         ids = np.array(clip_ids if isinstance(clip_ids, np.ndarray) else [*clip_ids])
         films = [""] * len(ids) if movie_ids is None else [f or "" for f in movie_ids]
         numbers = np.full((len(ids), 5), np.nan)
@@ -74,24 +74,24 @@ class ClipFacts:
 
     @classmethod
     def of_clips(cls, clips: Sequence[Clip]) -> Self:
-        """Return what a manifest states of its clips."""
+        """Return the facts of the clips of a manifest."""
         return cls.of(
             [clip.clip_id for clip in clips],
             [clip.movie_id for clip in clips],
             [clip.start_s for clip in clips],
             [clip.end_s for clip in clips],
-            [frames_of(clip.extra) for clip in clips],
+            [stated_frames(clip.extra) for clip in clips],
         )
 
     @classmethod
     def of_cells(cls, rows: Sequence[Mapping[str, str]]) -> Self:
-        """Return what rows of a table state, in the columns that results have."""
+        """Return the facts in rows of a table with the columns of results."""
         return cls.of(
             [row["clip_id"] for row in rows],
             [row.get("movie_id") for row in rows],
             [_seconds_of(row, "start_s") for row in rows],
             [_seconds_of(row, "end_s") for row in rows],
-            [frames_of(row) for row in rows],
+            [stated_frames(row) for row in rows],
         )
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class ClipFacts:
 
     @property
     def frame_columns(self) -> dict[str, list[str]]:
-        """The columns of a table that state the frames: what `of_cells` reads."""
+        """The columns of frames and frame rate in a table, as `of_cells` reads them."""
         cells = [_frame_cells(frames) for frames in self.numbers[:, 2:].tolist()]
         return {
             column: [of_clip[place] for of_clip in cells]
@@ -128,7 +128,7 @@ class ClipFacts:
 
 
 def _seconds_of(row: Mapping[str, str], column: str) -> float | None:
-    """Return a time of a row in seconds; None where the cell is empty."""
+    """Return a time of a row in seconds, or None if the cell is empty."""
     cell = row.get(column) or ""
     number = number_of_cell(cell)
     if cell.strip() and number is None:
@@ -140,26 +140,26 @@ def _seconds_of(row: Mapping[str, str], column: str) -> float | None:
 
 
 def _frame_cells(frames: Sequence[float]) -> tuple[str, str, str]:
-    """Return the cells that state a first and a last frame and a rate; NaN is an empty one."""
+    """Return the cells of first frame, last frame and frame rate; "" for NaN."""
     first, last, frames_per_s = frames
     if np.isnan(first):
         return "", "", ""
-    rate = known_frame_rate(frames_per_s)
+    rate = parse_frame_rate(frames_per_s)
     return f"{first:.0f}", f"{last:.0f}", frame_rate_text(rate) if rate else ""
 
 
-def places_of(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Places:
-    """Return where each id stands among others; -1 where it does not."""
+def find_rows(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Places:
+    """Return the index of each id among other ids, or -1."""
     place_of = {one: place for place, one in enumerate(np.asarray(in_ids).tolist())}
     places = [place_of.get(one, -1) for one in np.asarray(ids).tolist()]
     return np.array(places, dtype=np.int64)
 
 
-def differing(ours: ClipFacts, theirs: ClipFacts) -> npt.NDArray[np.bool_]:
-    """Return for each pair of rows whether a film or a span that both state differs."""
+def facts_differ(ours: ClipFacts, theirs: ClipFacts) -> npt.NDArray[np.bool_]:
+    """Return for each pair of rows whether both state a film or a span, and these differ."""
     have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
     other_films = have_films & (ours.movie_ids != theirs.movie_ids)
-    # What is not stated is NaN, which is not more than anything.
+    # A comparison with NaN, which means not stated, is false.
     are_apart = np.abs(ours.numbers - theirs.numbers) > MOST_APART
     other_spans = np.where(
         ours.have_frames & theirs.have_frames,
@@ -177,19 +177,19 @@ def require_same(
     where: str = "",
     hint: str = "other ids for the clips of one of them",
 ) -> int:
-    """Raise an error where rows of one id state other films or spans.
+    """Raise an error if rows of the same id state different films or spans.
 
     Args:
         ours: Rows of one source.
-        theirs: The rows of the other with the same ids, in the same order.
-        names: What the sources are called: `the manifest films`, `the store clip`.
-        where: What the error is about.
-        hint: What to do.
+        theirs: Rows of the other source with the same ids, in the same order.
+        names: The names of the sources: `the manifest films`, `the store clip`.
+        where: The place in the error.
+        hint: The hint of the error.
 
     Returns:
-        How many pairs only their ids hold together: no fact is stated by both.
+        The number of pairs that were matched by id only: no fact is stated by both.
     """
-    differ = np.flatnonzero(differing(ours, theirs))
+    differ = np.flatnonzero(facts_differ(ours, theirs))
     if len(differ):
         examples = [_difference(ours, theirs, place) for place in differ[:SHOWN]]
         first, second = names
@@ -201,7 +201,7 @@ def require_same(
             hint=hint,
         )
     have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
-    # A rate alone is no fact of a clip.
+    # A frame rate alone does not identify a clip.
     have_both = ~np.isnan((ours.numbers - theirs.numbers)[:, :4])
     return int((~(have_films | have_both.any(axis=1))).sum())
 
@@ -214,23 +214,23 @@ def require_same_shared(
     where: str = "",
     hint: str = "other ids for the clips of one of them",
 ) -> int:
-    """As `require_same`, of the ids that both have."""
-    places = places_of(ours.clip_ids, theirs.clip_ids)
+    """Call `require_same` with the rows of the ids that both sources have."""
+    places = find_rows(ours.clip_ids, theirs.clip_ids)
     shared = np.flatnonzero(places >= 0)
     return require_same(
         ours.some(shared), theirs.some(places[shared]), names, where=where, hint=hint
     )
 
 
-def completed(ours: ClipFacts, theirs: ClipFacts) -> ClipFacts:
-    """Return rows with the films, times and frames that only another source states of the clips.
+def fill_missing_facts(ours: ClipFacts, theirs: ClipFacts) -> ClipFacts:
+    """Return rows with missing films, times and frames taken from a second source.
 
-    Where both state a film or a span that differs, nothing is taken.
+    Nothing is taken for a clip whose film or span differs between the sources.
     """
-    places = places_of(ours.clip_ids, theirs.clip_ids)
+    places = find_rows(ours.clip_ids, theirs.clip_ids)
     shared = np.flatnonzero(places >= 0)
     there = theirs.some(places[shared])
-    is_same = ~differing(ours.some(shared), there)
+    is_same = ~facts_differ(ours.some(shared), there)
     shared = shared[is_same]
     there = there.some(is_same)
     films = ours.movie_ids.astype(np.object_)
@@ -243,7 +243,7 @@ def completed(ours: ClipFacts, theirs: ClipFacts) -> ClipFacts:
 
 
 def _difference(ours: ClipFacts, theirs: ClipFacts, place: int) -> str:
-    """Return the first fact that differs, with both values."""
+    """Return a sentence about the first fact that differs, with both values."""
     name = str(ours.clip_ids[place])
     films = str(ours.movie_ids[place]), str(theirs.movie_ids[place])
     if all(films) and films[0] != films[1]:

@@ -32,10 +32,10 @@ from obygaze_features.core.file_names import printable_line
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Values = Callable[[str], Collection[str]]
-"""Returns the values of a column of a clip, as `clip.values` does."""
+"""A function that returns the values of a column of a clip, such as `clip.values`."""
 
 Condition = Callable[[Values], bool | None]
-"""Says of the values of a clip whether something holds; None where that is not known."""
+"""A function of the values of a clip: whether a condition holds, or None if unknown."""
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
@@ -43,7 +43,7 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 ZEROS_BEFORE = re.compile(r"^(-?)0+(?=\d)")
 NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]+"|'[^']+'""")
 CONCEPTS = ("concept", "concepts")  # two names of one column
-# The columns of ids, names and whole sentences: a number in them is a name, as 007 is.
+# The columns of ids, names and sentences: a number in them is a name, such as 007.
 OF_NAMES = (
     *("clip_id", "movie_id", "video", "video_name", "movie_title"),
     *("comment", "differs", *CONCEPTS),
@@ -55,7 +55,7 @@ ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.GtE: operator.ge,
 }
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
-# A test, up to its sign: what is before it may be a column whose name lacks quotes.
+# A test up to its operator. The text before it may be a column name without quotes.
 _TEST = re.compile(
     r"(?:^|\s(?:and|or)\s)\s*(?:not\s|\(|\s)*((?:(?!\s(?:and|or)\s)[^=!<>])+?)"
     r"\s*(?:\s(?:not in|in)(?=[\s{\[(])|[=!<>]=|[=<>])"
@@ -78,13 +78,13 @@ class Expression:
 
     text: str
     holds: Condition
-    # The values that each column is compared with, without those of a vocabulary.
+    # The values that each column is compared with, except levels and concepts.
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    # The columns that are compared with something.
+    # The columns that are compared.
     compared: Collection[str] = ()
-    # The concepts that are asked for; of `concept` alone, all of the vocabulary.
+    # The concepts that are tested; `concept` alone tests all concepts of the vocabulary.
     concepts: Collection[str] = ()
-    # Those that are compared with a number by their order.
+    # The columns that are compared with a number by <, <=, > or >=.
     numbers: Collection[str] = ()
 
 
@@ -99,10 +99,10 @@ def parse(
 
     Args:
         text: The expression.
-        vocabulary: The known concepts; another one is an error.
-        where: What an error names as its place.
-        of_empty: What a comparison with an empty cell gives. None, not known, makes the whole
-            expression not known, unless it holds or fails whatever the cell would be.
+        vocabulary: The known concepts; an unknown concept is an error.
+        where: The place in an error.
+        of_empty: The result of a comparison with an empty cell. With None, the expression is None
+            (unknown), unless it holds or fails for every possible value of the cell.
     """
     parser = _Parser(re.sub(r"\s", " ", text).strip(), where, of_empty)
     if vocabulary is not None:
@@ -118,14 +118,15 @@ def parse(
 
 
 def compared_names(text: str) -> list[str]:
-    """Return what is before the sign of each test: a column, if it is one."""
+    """Return the text before the operator of each test, which may be the name of a column."""
     return _TEST.findall(text)
 
 
 def is_labelled(column: str, values_of: Values) -> bool:
-    """Return whether a column of a clip is filled in.
+    """Return whether a column of a clip has a label.
 
-    Where it has a level, its concepts are, also where annotators differ on the level.
+    The concepts of a clip are labelled, even if it has none, if it has a level or if annotators
+    differ on its level.
     """
     if values_of(column) or column not in CONCEPTS:
         return bool(values_of(column))
@@ -133,10 +134,9 @@ def is_labelled(column: str, values_of: Values) -> bool:
 
 
 def plain_value(word: str, column: str) -> str:
-    """Return the word of a column that a text stands for: 04 and 4.0 are 4. A name stays.
+    """Return the canonical form of a word of a column: one line; 04 and 4.0 are 4. Names stay.
 
-    It is one line. All that compares words asks this function: tables, marks and tiers, where
-    they are read, expressions and options.
+    Tables, marks, tiers, expressions and options all call this function when they are read.
     """
     if column in OF_NAMES:
         return word
@@ -150,7 +150,7 @@ def plain_value(word: str, column: str) -> str:
 
 
 class _Parser:
-    """Makes one condition of the tree that Python's parser returns."""
+    """Turn the tree of Python's parser into one condition."""
 
     def __init__(self, text: str, where: str | None, of_empty: bool | None) -> None:
         self.text = text
@@ -182,9 +182,9 @@ class _Parser:
         match node:
             case ast.BoolOp(op, parts):
                 conditions = [self.condition(part, depth - 1) for part in parts]
-                return joined(conditions, decisive=isinstance(op, ast.Or))
+                return combine(conditions, decisive=isinstance(op, ast.Or))
             case ast.UnaryOp(ast.Not(), part):
-                return negated(self.condition(part, depth - 1))
+                return negate(self.condition(part, depth - 1))
             case ast.Tuple():
                 self.refuse("commas are for values in braces; 2,5 is written as 2.5")
             case ast.Compare(column, [ast.Eq() | ast.NotEq() as op], [value]):
@@ -198,10 +198,10 @@ class _Parser:
             case _:
                 return self.has(node, [])
         is_negative = isinstance(op, ast.NotEq | ast.NotIn)
-        return negated(condition) if is_negative else condition
+        return negate(condition) if is_negative else condition
 
     def has(self, column: ast.expr, values: Sequence[ast.expr]) -> Condition:
-        """Return the condition that a column has one of these values, or without them any value."""
+        """Return the condition that a column has one of these values, or any value if none."""
         name = self.name(column)
         wanted = [self.name(value) for value in values]
         allowed = self.allowed.get(name)
@@ -228,7 +228,7 @@ class _Parser:
         is_beyond: Callable[[float, float], bool],
         value: ast.expr,
     ) -> Condition:
-        """Return the condition that a number of a column is on one side of another number."""
+        """Return the condition that a column has a number beyond a limit."""
         name = self.name(column)
         word = self.name(value)
         if not NUMBER.fullmatch(word):
@@ -251,7 +251,7 @@ class _Parser:
     def compares(
         self, name: str, holds: Callable[[Collection[str]], bool]
     ) -> Condition:
-        """Return the condition that something holds for the values in a column."""
+        """Return the condition that `holds` is true for the values in a column."""
         self.compared[name] = None
 
         def condition(values_of: Values) -> bool | None:
@@ -266,7 +266,7 @@ class _Parser:
         """Return the column or value that a node of the tree stands for."""
         word = ast.get_source_segment(self.text, node) or ""
         if isinstance(node, ast.Name):
-            return word  # also with accents that are signs of their own
+            return word  # as it is written: Python would compose its accents
         is_word = isinstance(node, ast.Constant | ast.UnaryOp)
         if not (is_word and NAME.fullmatch(word)):
             self.refuse(
@@ -281,13 +281,13 @@ class _Parser:
 
 
 def quoted_word(word: str) -> str:
-    """Return a name or a word as expressions have it: in quotes, where it needs them."""
+    """Return a name or a word for an expression, in quotes if it needs them."""
     if word.isidentifier() and not keyword.iskeyword(word):
         return word
     return f"'{word}'" if '"' in word else f'"{word}"'
 
 
-def negated(condition: Condition) -> Condition:
+def negate(condition: Condition) -> Condition:
     """Return the opposite of a condition."""
 
     def opposite(values_of: Values) -> bool | None:
@@ -297,11 +297,11 @@ def negated(condition: Condition) -> Condition:
     return opposite
 
 
-def joined(parts: Sequence[Condition], *, decisive: bool) -> Condition:
-    """Return the condition that any part holds (True is decisive), or that all do (False is)."""
+def combine(parts: Sequence[Condition], *, decisive: bool) -> Condition:
+    """Return the condition that any part holds (decisive=True), or that all hold (False)."""
 
     def condition(values_of: Values) -> bool | None:
-        # Each part is evaluated, so that a wrong name is found whatever the clips are.
+        # Each part is evaluated, so that an unknown name is always found.
         holds = [part(values_of) for part in parts]
         if decisive in holds:
             return decisive

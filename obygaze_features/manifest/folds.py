@@ -53,10 +53,7 @@ def grouped(manifest: Manifest, k: int) -> Folds:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """A split that was added to a manifest: the clips of each fold.
-
-    Levels are counted in the view of the manifest.
-    """
+    """The counts of each fold of a split that was added to a manifest, in the manifest's view."""
 
     folds: Mapping[int, FoldStats]
     view: str
@@ -72,7 +69,7 @@ class SplitReport:
 
     @property
     def notes(self) -> list[str]:
-        """How a run takes these folds."""
+        """How to run with these folds."""
         return [
             "to run with these folds: obygaze run PROTOCOL --set splits.kind=published"
             f" --set splits.folds=0 and for each task --set tasks.TASK.folds={SPLIT}"
@@ -138,9 +135,9 @@ def grouped_folds(
 ) -> IntArray:
     """Return folds of whole films, as equal as films allow in size and in each stratum.
 
-    Errors call them by `unit`, as whole groups of films may stand in their place.
-    Films are dealt largest first, then moved and swapped as long as that helps, from a few
-    shuffled starts; the best result is returned.
+    Films are dealt largest first, then moved and swapped as long as that helps, from a few shuffled
+    starts; the best result is returned. `unit` is the word for a group in errors, because groups
+    may be larger than films.
     """
     names, codes = np.unique(np.asarray(groups), return_inverse=True)
     _check_folds(n_folds, names.size, unit)

@@ -16,17 +16,17 @@ MAX_RATE = 1000
 
 
 @lru_cache(maxsize=256)
-def known_frame_rate(written: float | str | Fraction) -> Fraction | None:
+def parse_frame_rate(written: float | str | Fraction) -> Fraction | None:
     """Return a frame rate as an exact fraction, or None if this is not a frame rate.
 
     A number that rounds the rate of NTSC films, such as 23.976, 23.98 or 59.94, stands for that
     rate; every other number is taken as it is.
 
-    >>> known_frame_rate("23.976")
+    >>> parse_frame_rate("23.976")
     Fraction(24000, 1001)
-    >>> known_frame_rate(5)
+    >>> parse_frame_rate(5)
     Fraction(5, 1)
-    >>> known_frame_rate("25 fps")
+    >>> parse_frame_rate("25 fps")
     """
     text = str(written)
     if _WRITTEN.fullmatch(text) is None:
@@ -41,17 +41,17 @@ def known_frame_rate(written: float | str | Fraction) -> Fraction | None:
     return rate
 
 
-def seconds_of_frames(first: int, last: int, rate: Fraction) -> tuple[float, float]:
+def frame_times_s(first: int, last: int, rate: Fraction) -> tuple[float, float]:
     """Return when the first of some pictures begins and the last one ends, in seconds.
 
-    >>> seconds_of_frames(25, 49, Fraction(25))
+    >>> frame_times_s(25, 49, Fraction(25))
     (1.0, 2.0)
     """
     return float(first / rate), float((last + 1) / rate)
 
 
 def frame_rate_text(rate: Fraction) -> str:
-    """Return a frame rate as text that `known_frame_rate` reads as the same rate.
+    """Return a frame rate as text that `parse_frame_rate` reads as the same rate.
 
     >>> frame_rate_text(Fraction(30000, 1001))
     '29.97'
@@ -59,7 +59,7 @@ def frame_rate_text(rate: Fraction) -> str:
     '25/3'
     """
     rounded = f"{float(rate):.5g}"
-    if known_frame_rate(rounded) == rate:
+    if parse_frame_rate(rounded) == rate:
         return rounded
     decimal = f"{Decimal(rate.numerator) / Decimal(rate.denominator):f}"
-    return decimal if known_frame_rate(decimal) == rate else str(rate)
+    return decimal if parse_frame_rate(decimal) == rate else str(rate)

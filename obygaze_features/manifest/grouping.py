@@ -29,9 +29,13 @@ from obygaze_features.manifest.model import (
     ConceptName,
     Manifest,
     concept_name,
-    disputed,
+    disputed_names,
 )
-from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
+from obygaze_features.manifest.vocabulary import (
+    VOCABULARY,
+    read_packaged,
+    subconstructs,
+)
 
 NOTE = (
     "The paper assigns no instance to a sub-construct; the last column is this program's reading. "
@@ -80,7 +84,7 @@ class ConceptVocabulary:
 def _vocabulary() -> ConceptVocabulary:
     """Return sub-constructs, concepts and their instances."""
     members = subconstructs()
-    known = packaged(VOCABULARY)
+    known = read_packaged(VOCABULARY)
     return ConceptVocabulary(
         tuple(
             {**one, "concepts": members[one["name"]]} for one in known["subconstructs"]
@@ -144,7 +148,7 @@ def group(
 
 
 def _subconstructs_of(manifest: Manifest) -> Groups:
-    """Return the sub-constructs with those of their concepts that a manifest has."""
+    """Return the sub-constructs with the concepts of theirs that a manifest has."""
     groups = {}
     for group, names in subconstructs().items():
         known = [name for name in names if name in manifest.header.concepts]
@@ -167,7 +171,7 @@ def _read_groups(path: Path) -> Groups:
 
 
 def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
-    """Return a manifest whose concepts are these groups, and the concepts that are in none.
+    """Return a manifest whose concepts are these groups, and the concepts without a group.
 
     Args:
         manifest: The manifest.
@@ -209,7 +213,7 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     for clip in manifest:
         concepts = grouped(clip.concepts)
         open_names = [*filter(None, clip.extra.get(DIFFERS, "").split("|"))]
-        # A group is left open with its concepts, unless the clip has another one of them.
+        # A group is open if a concept of it is, unless the clip has a different concept of it.
         open_groups = [one for one in grouped(open_names) if one not in concepts]
         said = made.annotations_by_clip.get(clip.clip_id)
         if said and header.rule:
@@ -218,7 +222,7 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         extra = {**clip.extra, DIFFERS: "|".join(left_open)}
         clips.append(replace(clip, concepts=concepts, extra=extra))
     columns = dict.fromkeys(manifest.columns)
-    if any(map(disputed, clips)):
+    if any(map(disputed_names, clips)):
         columns[DIFFERS] = None
     filled = []
     for clip in clips:
@@ -228,7 +232,7 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
 
 
 def _modality(group: str, names: Sequence[str], manifest: Manifest) -> str:
-    """Return the modality of the concepts of a group; an error unless they have one."""
+    """Return the modality of a group; an error unless all its concepts have the same one."""
     known = manifest.header.concepts
     modalities = sorted({known[name] for name in names if name in known})
     problem = concept_name(group)

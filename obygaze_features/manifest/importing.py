@@ -1,4 +1,4 @@
-"""Import manifests: a table of formats of tables, of folders of films, and of data sets."""
+"""Import manifests from the formats of tables, folders of films, and data sets."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from obygaze_features.manifest.adapters.csv_table import Draft, DraftWritten
 
 @dataclass(frozen=True)
 class ManifestFormat:
-    """A format of files of which something is imported.
+    """A format that can be imported.
 
     Attributes:
-        name: What `--as` calls it.
-        read: Returns the manifest of a file or folder; of a format of several files, of a list.
-        endings: The endings that say it.
-        options: The parameters of the import that it takes, beside those of all formats.
+        name: The value of `--as`.
+        read: Returns the manifest of a file or folder, or of a list if `several`.
+        endings: The file extensions of the format.
+        options: The options of this format, in addition to those of all formats.
         several: Whether several files become one manifest.
-        is_dataset: Whether a manifest is called after the format, and not after its file.
+        is_dataset: Whether the format names the manifest, and not its file.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ManifestFormat:
     is_dataset: bool = False
 
     def files_in(self, paths: Iterable[Path]) -> list[Path]:
-        """Return files, in place of a folder those of the format in it."""
+        """Return the files; a folder is replaced by its files of this format, if there are any."""
         files = []
         for path in paths:
             inside = self.files_of_folder(path) if path.is_dir() else []
@@ -52,12 +52,12 @@ class ManifestFormat:
         return files
 
     def files_of_folder(self, path: Path) -> list[Path]:
-        """Return the files of the format in a folder; hidden ones are those of a system."""
+        """Return the files of this format in a folder, without hidden files."""
         files = sorted(path.glob("[!.]*"))
         return [file for file in files if file.suffix.lower() in self.endings]
 
     def default_name(self, paths: Sequence[Path]) -> str:
-        """Return the name of a manifest that nobody names."""
+        """Return the name of a manifest if the user gives none."""
         if self.is_dataset:
             return self.name
         if len(paths) > 1:
@@ -94,14 +94,14 @@ def import_clips(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SavedManifest | Draft:
-    """Make a manifest of files, or a draft of a mapping of a table that leaves questions open.
+    """Make a manifest of files, or a draft of a mapping if a table leaves questions open.
 
     Args:
         source: The format of the files.
         paths: The files or folders.
         options: The options of the format.
         name: The name of the manifest, by default that of the file or of the data set.
-        words_of_format: How the format was typed.
+        words_of_format: The words of the command that name the format.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """

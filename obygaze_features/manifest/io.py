@@ -1,7 +1,7 @@
-"""Read and write manifests: `NAME.toml`, the header, and `NAME.csv`, one row a clip.
+"""Read and write manifests: `NAME.toml`, the header, and `NAME.csv`, one row per clip.
 
-Where several people annotated, `NAME.annotators.csv` has a row for each person and clip. All files
-are checked against the schema when they are read, and before they are written.
+With several annotators, `NAME.annotators.csv` has a row for each annotator and clip. All files are
+checked against the schema when they are read, and before they are written.
 """
 
 import json
@@ -43,9 +43,9 @@ from obygaze_features.core.schema_check import (
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
-from obygaze_features.manifest.annotators import said_columns, sorted_annotations
+from obygaze_features.manifest.annotators import annotator_columns, sorted_annotations
 from obygaze_features.manifest.expression import CONCEPTS
-from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -62,8 +62,8 @@ from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
     RATE_COLUMN,
-    frames_of,
     named_file,
+    stated_frames,
 )
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.times import FrameClocks
@@ -127,12 +127,12 @@ def as_id(text: str) -> str:
 
 
 def ids_of_names(names: Iterable[str], noun: str, where: str) -> dict[str, str]:
-    """Return the id of each name of a clip or a film; two names of one id are an error."""
+    """Return the id of each name of a clip or a film; an error if two names have the same id."""
     name_of: dict[str, str] = {}
     ids = {}
     for name in names:
         ids[name] = as_id(name)
-        # Films of names that differ by capitals alone are one file on some disks.
+        # Names that differ only in capitals are the same file on some disks.
         first = name_of.setdefault(ids[name].casefold(), name)
         if composed(first).strip() != composed(name).strip():
             raise FixInput(
@@ -162,17 +162,17 @@ def manifest_path(
             hint="obygaze manifest import --help",
         )
     else:
-        # A path object is the path of a file, never a name: "./films" has become "films" in it.
+        # A Path is always a file, never a name: Path("./films") is the same as Path("films").
         path = toml_of(Path(manifest))
     if not path.is_file():
         raise NotFound("no such manifest", where=str(path), hint="obygaze ls")
     return path
 
 
-def said_in_manifest(table: Path) -> tuple[str, ...] | None:
-    """Return the columns in which people have words, as the manifest of a table of clips says.
+def read_annotated_columns(table: Path) -> tuple[str, ...] | None:
+    """Return the annotated columns that the manifest of a table of clips lists, or None.
 
-    None if it says nothing, or the table is not that of a manifest.
+    None means that the manifest lists none, or that the table is not part of a manifest.
     """
     path = table.with_suffix(".toml")
     if not path.is_file():
@@ -183,16 +183,16 @@ def said_in_manifest(table: Path) -> tuple[str, ...] | None:
     return record_of(document, Header, "the header of the manifest is not valid").said
 
 
-def annotators_of(path: Path) -> Path:
-    """Return the table beside a manifest, or beside a table, with what each annotator said."""
+def annotators_path(path: Path) -> Path:
+    """Return the path of the table of annotations next to a manifest or a table."""
     return path.with_suffix(f"{ANNOTATORS}.csv")
 
 
 def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> Manifest:
-    """Return the manifest of its files; `rows` and `said` are the tables that are not on disk."""
+    """Return the manifest of these files; `rows` and `said` are tables that are not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest")
-    # A store says "imported" of clips of no manifest; a table beside it ends with ANNOTATORS.
+    # "imported" is the manifest of clips without one; names of annotation tables end in ANNOTATORS.
     if path.stem == WITHOUT_MANIFEST or path.stem.endswith(ANNOTATORS):
         raise FixInput(
             f"a manifest cannot be called {path.stem!r}",
@@ -222,7 +222,7 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
     )
     violations.raise_if_any("the manifest is not valid")
     annotations: tuple[Annotation, ...] = ()
-    beside = annotators_of(path)
+    beside = annotators_path(path)
     if said is not None or (rows is None and beside.is_file()):
         ids = {clip.clip_id for clip in clips}
         annotations = read_annotations(
@@ -239,14 +239,14 @@ def read_annotations(
     *,
     data: bytes | None = None,
 ) -> tuple[Annotation, ...]:
-    """Return what each annotator said of clips, from the table beside them.
+    """Return the annotations in the table next to a manifest.
 
     Args:
         path: The table.
-        clip_ids: The clips that it may name.
-        concepts: The concepts that it may name.
+        clip_ids: The known clips.
+        concepts: The known concepts.
         spelling: The words that were read before.
-        data: Its bytes, if they are not on the disk.
+        data: The bytes of the table, if it is not on disk.
     """
     violations = Violations(path)
     table = read_table(
@@ -257,7 +257,7 @@ def read_annotations(
         data=data,
     )
     own = [name for name in table.columns if name not in ANNOTATION_COLUMNS]
-    facts = [name for name in own if name not in said_columns(own)]
+    facts = [name for name in own if name not in annotator_columns(own)]
     for name in facts:
         violations.add(1, name, "says something of clips, and people do not say it")
     words = spelling or Spelling()
@@ -283,7 +283,7 @@ def read_annotations(
 def _windows(
     path: Path, header: Header, violations: Violations, data: bytes | None
 ) -> Windows:
-    """Return the windows of the films in a table, which must be those of the header's grid."""
+    """Return the windows of the films in a table, which must match the grid of the header."""
     csv = path.with_suffix(".csv")
     table = read_table(
         csv,
@@ -318,7 +318,7 @@ def _windows(
 
 
 def header_to_toml(header: Header) -> str:
-    """Return the header as TOML: always the same text for the same header."""
+    """Return the header as TOML; equal headers have the same text."""
     values = {key: getattr(header, key) for key in (*STRINGS, "said", "notes")}
     filled = {key: value for key, value in values.items() if value or value == ()}
     if not header.notes:
@@ -334,7 +334,7 @@ def header_to_toml(header: Header) -> str:
 
 
 def toml_lines(values: Mapping[str, str | float | Sequence[str]]) -> list[str]:
-    """Return lines `name = value` of TOML; a name with other signs is quoted."""
+    """Return lines `name = value` of TOML; names that are not bare keys are quoted."""
     lines = []
     for name, value in values.items():
         key = name if _BARE_KEY.fullmatch(name) else toml_string(name)
@@ -353,8 +353,8 @@ def toml_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def as_clips(windows: str) -> str:
-    """Return the commands that make a manifest of clips, with the times of windows."""
+def windows_to_clips(windows: str) -> str:
+    """Return the commands that turn windows into a manifest of clips with the same times."""
     table = shell_word(f"{windows}.csv")
     return (
         f"obygaze manifest export {shell_word(windows)} {table}, then obygaze manifest"
@@ -363,9 +363,9 @@ def as_clips(windows: str) -> str:
 
 
 def rows_to_csv(manifest: Manifest) -> bytes:
-    """Return the rows of a manifest as CSV: always the same bytes for the same rows.
+    """Return the rows of a manifest as CSV; equal rows have the same bytes.
 
-    Windows are computed, so that their rows are the films.
+    The rows of a manifest of windows are its films.
     """
     if isinstance(manifest.clips, Windows):
         return csv_bytes(CUT_COLUMNS, manifest.clips.film_cells())
@@ -373,7 +373,7 @@ def rows_to_csv(manifest: Manifest) -> bytes:
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,
-            hint=as_clips(manifest.name),
+            hint=windows_to_clips(manifest.name),
         )
     rows = []
     for clip in manifest:
@@ -395,7 +395,7 @@ def _cells(clip: Clip) -> tuple[str, ...]:
 
 
 def annotations_to_csv(annotations: Iterable[Annotation]) -> bytes:
-    """Return what annotators said as the CSV beside a manifest; no bytes where nobody did."""
+    """Return the annotations as CSV, or no bytes if there are none."""
     said = sorted_annotations(annotations)
     if not said:
         return b""
@@ -407,20 +407,20 @@ def annotations_to_csv(annotations: Iterable[Annotation]) -> bytes:
 
 
 def manifest_sha256(manifest: Manifest) -> str:
-    """Return the sha256 of the tables as CSV, by which runs and models identify a manifest."""
+    """Return the sha256 of the tables as CSV, which identifies a manifest in runs and models."""
     return sha256_bytes(
         rows_to_csv(manifest) + annotations_to_csv(manifest.annotations)
     )
 
 
-def facts_of_saved(manifest: Manifest, path: Path) -> dict[str, Any]:
+def saved_facts(manifest: Manifest, path: Path) -> dict[str, Any]:
     """Return the name, the file and the sha256 of a manifest that was written, for --json."""
     sha256 = manifest_sha256(manifest)
     return {"name": manifest.name, "path": str(path), "sha256": sha256}
 
 
 def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> None:
-    """Write the files of a manifest, after a check that they can be read back.
+    """Check that the files of a manifest can be read back, then write them.
 
     Args:
         manifest: The manifest to write.
@@ -429,8 +429,8 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
     """
     files = check_manifest(manifest).files(path)
     if force and not (path.is_file() and b"obygaze-manifest/" in path.read_bytes()):
-        # One of them may be the table or the mapping that is being imported.
-        for file, data in {annotators_of(path): b"", **files}.items():
+        # An existing file may be the table or the mapping that is being imported.
+        for file, data in {annotators_path(path): b"", **files}.items():
             if os.path.lexists(file) and not (
                 file.is_file() and file.read_bytes() == data
             ):
@@ -446,8 +446,8 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
 def stale_annotations(
     files: Collection[Path], path: Path, *, force: bool
 ) -> Path | None:
-    """Return the table of annotators that goes once a table without annotators is written."""
-    beside = annotators_of(path)
+    """Return the table of annotators that must be deleted, because the new manifest has none."""
+    beside = annotators_path(path)
     if beside in files or not beside.is_file():
         return None
     if not force:
@@ -456,10 +456,10 @@ def stale_annotations(
 
 
 def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
-    """Replace a manifest on disk by a later version of itself (videos linked, folds added).
+    """Replace a manifest on disk by a new version (videos linked, folds added).
 
     Args:
-        before: The manifest as it was read; an error where the file has changed since.
+        before: The manifest as it was read; an error if the file has changed since.
         after: The manifest to write.
         path: The TOML file of the manifest.
     """
@@ -478,7 +478,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
 
 
 class ManifestBytes(NamedTuple):
-    """The files of a manifest; `annotations` is empty where there are none."""
+    """The files of a manifest; `annotations` may be empty."""
 
     toml: bytes
     rows: bytes
@@ -487,16 +487,16 @@ class ManifestBytes(NamedTuple):
     def files(self, path: Path) -> dict[Path, bytes]:
         """Return the bytes of each file, given the path of the TOML file.
 
-        It comes last: readers look for it, so half a manifest is never found.
+        The TOML file is last: readers look for it, so they never find half a manifest.
         """
         files = {path.with_suffix(".csv"): self.rows}
         if self.annotations:
-            files[annotators_of(path)] = self.annotations
+            files[annotators_path(path)] = self.annotations
         return {**files, path: self.toml}
 
 
 def check_manifest(manifest: Manifest) -> ManifestBytes:
-    """Return the files of a manifest; an error where they could not be read back."""
+    """Return the files of a manifest; an error if they could not be read back."""
     try:
         toml = header_to_toml(manifest.header).encode("utf-8")
         rows = rows_to_csv(manifest)
@@ -514,7 +514,7 @@ def check_manifest(manifest: Manifest) -> ManifestBytes:
 
 
 def _check_columns(manifest: Manifest) -> None:
-    """Raise an error if a clip has a value in a column that would not be read as it is."""
+    """Raise an error if a clip has a value that is not text, or in a column that is not written."""
     if isinstance(manifest.clips, Windows):
         return
     written = frozenset(manifest.columns)
@@ -554,15 +554,15 @@ def clips_of_table(
     spelling: Spelling | None = None,
     has_films: bool = True,
 ) -> tuple[Clip, ...]:
-    """Return the clips of rows; they must not be used where a row has violations.
+    """Return the clips of rows; clips of rows with violations must not be used.
 
     Args:
-        rows: Each row with the cells of its clip; cells that are left out are empty.
+        rows: Each row with the cells of its clip; missing cells are empty.
         concepts: The concepts that a clip may have.
         columns: The extra columns to keep.
-        is_of_people: Whether rows may be of one clip, by several people.
+        is_of_people: Whether several annotators may have rows of the same clip.
         spelling: The words that were read before.
-        has_films: Whether each row has a film; if not, no row has one.
+        has_films: Whether each row has a film; if not, no row may have one.
     """
     blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
@@ -613,9 +613,9 @@ def _check_frames(
     times_in_film: tuple[float | None, float | None],
     clocks: FrameClocks,
 ) -> None:
-    """Add that a film has several frame rates, or that frames are not at the times of their row."""
+    """Add a violation if a film has two frame rates, or if frames contradict the times of a row."""
     film = clip.movie_id or clip.clip_id
-    rate = known_frame_rate(row[RATE_COLUMN])
+    rate = parse_frame_rate(row[RATE_COLUMN])
     if row[RATE_COLUMN] and rate is None:
         row.add(RATE_COLUMN, f"{row[RATE_COLUMN]!r} is not a frame rate")
     other_rate = clocks.rate_problem(film, rate) if rate is not None else ""
@@ -624,7 +624,7 @@ def _check_frames(
     start_s, end_s = times_in_film
     if start_s is None and not named_file(clip):
         start_s, end_s = clip.start_s, clip.end_s
-    frames = frames_of(clip.extra)
+    frames = stated_frames(clip.extra)
     if frames is None or other_rate or start_s is None or end_s is None:
         return
     problem = clocks.span_problem(film, frames, (start_s, end_s))
@@ -650,13 +650,13 @@ def _video(row: TableRow) -> str:
             "video", f"{row['video']!r} must be a path inside the folder of the videos"
         )
     elif not is_printable_name(row["video"]):
-        # It could control the terminal that shows it.
+        # Control characters could change the terminal that shows the name.
         row.add("video", f"{row['video']!r} contains characters that cannot be printed")
     return row["video"]
 
 
 def _span(row: TableRow, start: str, end: str) -> tuple[float | None, float | None]:
-    """Return the times in two columns."""
+    """Return the start and the end in two columns; None for empty and invalid cells."""
     start_s = _seconds(row, start)
     end_s = _seconds(row, end)
     if bool(row[start]) != bool(row[end]):

@@ -1,8 +1,8 @@
-"""Find the video of each clip under a folder: its own file, or a part of the file of its film.
+"""Find the video of each clip in a folder: its own file, or a part of the file of its film.
 
-Once a clip has a file of its own, its times in the film move to the columns `film_start_s` and
-`film_end_s`; see `times`. The name that was looked for stays in the column `video_name`, so that
-linking again, also to another folder, has the same result.
+When a clip gets a file of its own, its times in the film move to the columns `film_start_s` and
+`film_end_s`; see `times`. The column `video_name` keeps the name in the table, so that a later
+link, also to a different folder, has the same result.
 """
 
 import os
@@ -42,12 +42,12 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     NAME_COLUMN,
-    frames_of,
     named_file,
     span_in_film,
+    stated_frames,
 )
 
-# The clips and the films without a video that are shown without -v.
+# The number of clips and files that a note lists; -v lists all.
 SHOWN_CLIPS = 3
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")  # the file of a scene of MovieGraphs
@@ -57,8 +57,8 @@ SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")  # the file of a scene of Movie
 class LinkReport:
     """The manifest with its videos, and how the video of each clip was found.
 
-    `unmatched` are videos that match no clip, and `past_end` clips that end after their video: when
-    they end, and when it does, in seconds.
+    `unmatched` are videos that match no clip. `past_end` are clips that end after their video, with
+    both ends in seconds.
     """
 
     manifest: Manifest
@@ -84,7 +84,7 @@ class LinkReport:
 
     @property
     def notes(self) -> list[str]:
-        """Files without a clip, the next command, and last how many clips have no video."""
+        """Ambiguous clips, missing videos, unmatched files, the next command, and a warning."""
         notes = [
             f"{clip_id}: not linked, matches {', '.join(files)}"
             for clip_id, files in self.ambiguous.items()
@@ -118,22 +118,22 @@ class LinkReport:
 
 
 def find_videos(folder: Path) -> tuple[str, ...]:
-    """Return the video files under a folder by their extension, relative to it, sorted.
+    """Return the sorted video files under a folder, found by extension, relative to the folder.
 
-    In a folder without videos, these are its still pictures. Linked folders are followed, but no
-    folder is entered twice. The `._` files that macOS leaves beside others are no videos.
+    In a folder without videos, the still pictures are returned. Symbolic links are followed, but no
+    folder is entered twice. The `._` files of macOS are ignored.
 
-    It is an error if a file has a name that a manifest cannot have: control characters, bytes that
-    are not UTF-8, or what Windows takes for a drive (`C:x.mp4`).
+    Raises an error if a manifest cannot hold the name of a file: control characters, bytes that are
+    not UTF-8, or the name of a drive on Windows (`C:x.mp4`).
     """
     return _videos_and_others(folder)[0]
 
 
 def require_videos(folder: Path) -> tuple[str, ...]:
-    """Return the videos of `find_videos`, of which there must be one.
+    """Return the videos of `find_videos`; an error if there are none.
 
-    Warns of the files that are not read as videos: their endings, and links to files that are not
-    there. Subtitles belong to films, and are not named.
+    A warning counts the files that are not read as videos, by extension, and broken links.
+    Subtitles are not counted.
     """
     videos, others = _videos_and_others(folder)
     warn_of_unread(folder, others, "videos")
@@ -178,10 +178,10 @@ def _is_a(suffixes: Sequence[str], path: Path) -> bool:
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Yield all files under a folder, relative to it, but for those of macOS."""
+    """Yield all files under a folder, relative to it, without the `._` files of macOS."""
     entered: set[Path] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
-        # Sorted, so that of two names for one folder it is always the same that is used.
+        # Sorted, so that the same one of two names of a folder is always used.
         entered.add(Path(parent).resolve())
         kept: dict[Path, str] = {}
         for name in sorted(folders):
@@ -196,7 +196,7 @@ def _walk(folder: Path) -> Iterator[str]:
 def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
     """Yield the manifests of a workspace that have a folder of videos.
 
-    A manifest that cannot be read does not hide the others.
+    Manifests that cannot be read are skipped.
     """
     for name in workspace.names("manifests"):
         path = workspace.manifest(name)
@@ -213,7 +213,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         manifest: The clips.
         folder: The folder with the videos, in any structure.
     """
-    originals = [original(clip) for clip in manifest]
+    originals = [remove_link(clip) for clip in manifest]
     videos = require_videos(folder)
     files = _Files(videos, originals)
     in_parts = {
@@ -253,18 +253,18 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
 def _candidates(
     clip: Clip, files: "_Files", in_parts: Collection[str]
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the files that a clip may be in, and whether they are its own, not its film's."""
+    """Return the files that may hold a clip, and whether they are its own files."""
     own = files.of_clip(clip)
     span = span_in_film(clip)
     if named_file(clip):
-        # Times in a file that the table names say nothing of another file.
+        # Times in the file that the table names are not times in a different file.
         is_part = bool(span) and clip.start_s is None and not own
         return (files.of_film(clip), False) if is_part else (own, True)
     of_film = files.of_film(clip) if span else ()
-    # A clip with the id of its film, and with times in it, is a part of the film's file.
+    # A clip with the id of its film and with times in the film is a part of the film's file.
     if not own or own == of_film:
         return of_film, False
-    # Where other clips are parts of the film's file, another film may have this clip's name.
+    # If other clips are parts of the film's file, a file with the clip's name may be another film.
     both = (*own, *of_film) if clip.movie_id in in_parts else own
     return tuple(dict.fromkeys(both)), True
 
@@ -272,8 +272,8 @@ def _candidates(
 def _linked(clip: Clip, video: str, *, is_own: bool) -> Clip:
     """Return a clip with its file.
 
-    With a file of its own, its times in its film move to FILM_TIMES, unless they are times in that
-    file already because the table names it.
+    If the clip gets a file of its own, its times in the film move to FILM_TIMES, unless the table
+    names the file: then they are times in the file already.
     """
     span = span_in_film(clip)
     if span is None or (is_own and named_file(clip)):
@@ -287,7 +287,7 @@ def _linked(clip: Clip, video: str, *, is_own: bool) -> Clip:
 
 
 def _with_links(manifest: Manifest, clips: Iterable[Clip], video_root: str) -> Manifest:
-    """Return a manifest with linked clips, which all have the columns that links need."""
+    """Return a manifest with linked clips, and with the columns that links need."""
     linked = tuple(clips)
     new_columns = [NAME_COLUMN]
     if any(clip.extra.get(FILM_TIMES[0]) for clip in linked):
@@ -320,16 +320,16 @@ def require_one_film_a_video(manifest: Manifest) -> None:
     )
 
 
-def original(clip: Clip) -> Clip:
-    """Return the clip as it was before it was linked; without a named file, its times in the film.
+def remove_link(clip: Clip) -> Clip:
+    """Return a clip as it was before it was linked.
 
-    Wherever it was linked to, these are in `start_s` and `end_s`, and in no other columns. The
-    times of frames that `link` found in the file are those of their rate again.
+    If the table names no file, `start_s` and `end_s` are times in the film again, and FILM_TIMES
+    are empty. Times that `link` took from the frames of the file are computed from the frame rate.
     """
     name = named_file(clip)
     extra = {**clip.extra, NAME_COLUMN: name}
     span = span_in_film(clip)
-    frames = frames_of(clip.extra)
+    frames = stated_frames(clip.extra)
     is_part = is_linked(clip) and clip.start_s is not None
     if is_part and frames is not None:
         span = frames.times_s or span
@@ -338,7 +338,7 @@ def original(clip: Clip) -> Clip:
         return replace(clip, video="", start_s=span[0], end_s=span[1], extra=extra)
     linked_stem = composed(PurePosixPath(clip.video).stem)
     wanted = PurePosixPath(composed(name))
-    # It is linked to its film instead of a file of its own: its times are from the film columns.
+    # A clip that is linked to its film instead of its own file has its times from FILM_TIMES.
     is_of_film = linked_stem not in ("", wanted.stem, wanted.name)
     if extra.get(FILM_TIMES[0]) and is_of_film:
         clip = replace(clip, start_s=None, end_s=None)
@@ -346,26 +346,26 @@ def original(clip: Clip) -> Clip:
 
 
 def is_linked(clip: Clip) -> bool:
-    """Return whether `link` has found the video of a clip."""
+    """Return whether `link` found the video of a clip."""
     return bool(clip.video) and NAME_COLUMN in clip.extra
 
 
 class _Files:
-    """The files of a folder by their paths, names and ids."""
+    """The files of a folder, indexed by path, name and id."""
 
     def __init__(self, videos: Iterable[str], clips: Iterable[Clip]) -> None:
         self.films = {clip.movie_id for clip in clips} - {""}
         self.n_films_of_name = Counter(film.casefold() for film in self.films)
-        # For each name that the file of a clip may have, the films with such a clip.
+        # For each possible name of a clip's file, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
             for name in (clip.clip_id, PurePosixPath(named_file(clip)).stem):
                 self.films_of[as_id(name)].add(clip.movie_id)
-        # The file of a scene is that of a clip if the scene has no other clip.
+        # The file of a scene is the file of a clip only if the scene has no other clip.
         self.n_clips_of_scene = Counter((clip.movie_id, clip.scene) for clip in clips)
         self.by_key: dict[tuple[str, str], tuple[str, ...]] = defaultdict(tuple)
         for video in videos:
-            # macOS, and disks that it wrote, may have accents beside their letters.
+            # On disks of macOS, accents may be separate characters.
             path = PurePosixPath(composed(video))
             id_of_stem = as_id(path.stem)
             ids = {("id", id_of_stem), ("id", as_id(path.name))}
@@ -377,22 +377,22 @@ class _Files:
                 self.by_key[key] += (video,)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files of this clip alone: all files of the best kind of match."""
+        """Return the own files of a clip: all files of the best kind of match."""
         named = composed(named_file(clip))
         path = PurePosixPath(named)
         has_times = clip.start_s is not None
         exact = [f"{clip.movie_id}/{named}"]
-        # A path is that of one file; a name alone may be that of files of several films.
+        # A path identifies one file; files of several films may have the same name.
         exact += [named] if has_times or len(path.parts) > 1 else []
         for one in exact:
             if self.by_key.get(("path", one)):
                 return self.by_key["path", one]
         keys = []
         if named:
-            # A name without an ending may have dots, too.
+            # A name without an extension may contain dots.
             keys += [("path", named), ("name", path.name)]
             keys += [("id", as_id(path.name)), ("id", as_id(path.stem))]
-        # Times are times in the named file, so no other file can be used.
+        # Times count in the named file, so no other file can be used.
         if not (named and has_times):
             keys.append(("stem", clip.clip_id))
             if self.n_clips_of_scene[clip.movie_id, clip.scene] == 1:
@@ -405,7 +405,7 @@ class _Files:
         return ()
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files of the clip's film; of films that differ by capitals, each its own."""
+        """Return the files of the clip's film; capitals count if two films differ only in them."""
         film = clip.movie_id
         keys = [("stem", film), ("id", film)]
         if self.n_films_of_name[film.casefold()] == 1:
@@ -413,9 +413,9 @@ class _Files:
         return next(filter(None, (self.by_key.get(key) for key in keys)), ())
 
     def _of_its_film(self, clip: Clip, files: Sequence[str]) -> tuple[str, ...]:
-        """Return the files whose path says the film of a clip, else those whose path says none.
+        """Return the files whose path names the film of a clip, or else no film.
 
-        `scene_1.mp4` alone could be from any film that has a clip of that name.
+        `scene_1.mp4` alone is ambiguous if several films have a clip of that name.
         """
         films_in = {file: self._films_in(file) for file in files}
         same = [file for file, films in films_in.items() if clip.movie_id in films]
@@ -427,7 +427,7 @@ class _Files:
         return tuple(file for file, films in films_in.items() if not films)
 
     def _films_in(self, file: str) -> set[str]:
-        """Return the films that a path says, such as tt0108160 for `tt0108160.Sleepless/1.mp4`."""
+        """Return the films that a path names: tt0108160 for `tt0108160.Sleepless/1.mp4`."""
         path = PurePosixPath(composed(file))
         films = set()
         for part in map(as_id, (*path.parts[:-1], path.stem)):

@@ -1,4 +1,4 @@
-"""Columns of tables that list clips: titles of films, times that a person can read."""
+"""Make the columns of tables that list clips: titles of films, clock times."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.clip_facts import ClipFacts
 
 CLOCK_DECIMALS = 3
-# The title of a film; that of a scene is in a column of the person's own.
+# The column of the title of a film. Titles of scenes are a column of the user's own.
 TITLE = "movie_title"
 
 
 def manifest_columns(manifest: Manifest) -> Columns:
-    """Return the clips of a manifest as columns; one that no clip has a value in is left out.
+    """Return the clips of a manifest as columns, without empty columns.
 
-    Times are seconds in `start_s` and `end_s`, and hours, minutes and seconds in `start` and `end`,
-    unless the manifest has columns of these names.
+    Times are seconds in `start_s` and `end_s`, and clock times in `start` and `end`, unless the
+    manifest has columns of these names.
     """
     clips = manifest.clips
     columns: dict[str, Sequence[Any]] = {
         "clip_id": [clip.clip_id for clip in clips],
         "movie_id": [clip.movie_id for clip in clips],
-        TITLE: [title_of(clip) for clip in clips],
+        TITLE: [film_title(clip) for clip in clips],
         "scene": [clip.scene for clip in clips],
         **_time_columns([c.start_s for c in clips], [c.end_s for c in clips]),
         "level": [clip.level for clip in clips],
@@ -54,28 +54,28 @@ def manifest_columns(manifest: Manifest) -> Columns:
 
 
 def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
-    """Return what is stated of the films, times and frames of clips, as columns beside `clip_id`.
+    """Return the films, times and frames of clips as columns, without `clip_id`.
 
     Args:
-        facts: What is stated of the clips.
-        manifest: A manifest that may have the titles of these films, and times of these clips.
+        facts: The facts of the clips.
+        manifest: A manifest that may have the titles of the films, and times of the clips.
     """
     # NumPy is not loaded for the help of commands.
-    from obygaze_features.manifest.clip_facts import ClipFacts, completed
+    from obygaze_features.manifest.clip_facts import ClipFacts, fill_missing_facts
 
     # Windows have their times in the store.
     if manifest is not None and not isinstance(manifest.clips, Windows):
-        facts = completed(facts, ClipFacts.of_clips(manifest.clips))
+        facts = fill_missing_facts(facts, ClipFacts.of_clips(manifest.clips))
     movie_ids = facts.movie_ids.tolist()
-    title_of_film = titles_of(set(movie_ids), manifest)
+    title_of_film = film_titles(set(movie_ids), manifest)
     titles = [title_of_film.get(film) for film in movie_ids]
     times = _time_columns(json_values(facts.start_s), json_values(facts.end_s))
     stated = {TITLE: titles, **times, **facts.frame_columns}
     return {"movie_id": movie_ids, **_filled(stated)}
 
 
-def title_of(clip: Clip) -> str | None:
-    """Return the title of a clip's film, None where it is unknown."""
+def film_title(clip: Clip) -> str | None:
+    """Return the title of a clip's film, or None if it is unknown."""
     title = _own_title(clip) or film_facts(clip.movie_id).get("title")
     return None if title is None else str(title)
 
@@ -86,7 +86,7 @@ def _own_title(clip: Clip) -> str:
 
 @lru_cache(maxsize=1024)
 def _title_of_video(video: str, movie_id: str) -> str:
-    """Return the name of a video where the id of the film was made of it, else ""."""
+    """Return the name of a video if the id of the film was made of it, else ""."""
     name = PurePosixPath(video).stem
     return name if name != movie_id == ascii_id(name) else ""
 
@@ -94,7 +94,7 @@ def _title_of_video(video: str, movie_id: str) -> str:
 def _time_columns(
     start_s: Sequence[float | None], end_s: Sequence[float | None]
 ) -> dict[str, Sequence[Any]]:
-    """Return the times of clips, in seconds and as a person reads them."""
+    """Return the times of clips, in seconds and as clock times."""
     return {
         "start_s": start_s,
         "end_s": end_s,
@@ -104,12 +104,12 @@ def _time_columns(
 
 
 def clock_or_none(seconds: float | None, decimals: int = CLOCK_DECIMALS) -> str | None:
-    """Return a time as hours, minutes and seconds; None where it is not known."""
+    """Return a time as hours, minutes and seconds, or None if it is unknown."""
     return None if seconds is None else clock(seconds, decimals)
 
 
 def _filled(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Return the columns in which at least one row has a value, and the ids."""
+    """Return the ids, and the columns in which at least one row has a value."""
     filled = {}
     for name, values in columns.items():
         is_empty = all(value in (None, "") for value in values)
@@ -118,7 +118,7 @@ def _filled(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     return filled
 
 
-def titles_of_films(manifest: Manifest) -> dict[str, str]:
+def titles_in_manifest(manifest: Manifest) -> dict[str, str]:
     """Return the titles that a manifest has, by film."""
     title_of_film: dict[str, str] = {}
     for clip in manifest.clips:
@@ -128,11 +128,11 @@ def titles_of_films(manifest: Manifest) -> dict[str, str]:
     return title_of_film
 
 
-def titles_of(
+def film_titles(
     movie_ids: Iterable[str], manifest: Manifest | None = None
 ) -> dict[str, str]:
     """Return the titles of films that are known: from a manifest, else of published films."""
-    titles = {} if manifest is None else titles_of_films(manifest)
+    titles = {} if manifest is None else titles_in_manifest(manifest)
     title_of_film = {}
     for movie_id in movie_ids:
         title = titles.get(movie_id) or film_facts(movie_id).get("title")

@@ -1,4 +1,4 @@
-"""`obygaze manifest merge`: the clips of several manifests; and `labels`, one label a clip."""
+"""Merge the clips of several manifests, and make labels by a different rule."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
-    columns_of_people,
-    labelled,
-    orders_of,
+    annotated_columns,
+    apply_rule,
+    parse_orders,
     sorted_annotations,
 )
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.link import original
+from obygaze_features.manifest.link import remove_link
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -32,7 +32,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.spelling import Spelling
 
 UNKNOWN_MODALITY = "unknown"
-# What must be the same in the headers of all manifests.
+# The keys that must be equal in the headers of all manifests.
 SHARED = ("unit", "view", "films")
 
 
@@ -98,7 +98,9 @@ def make_labels(
             hint="a table with a row or a column for each: obygaze manifest import --help",
         )
     path = Workspace.of(workspace).new_manifest(name)
-    after = labelled(replace(before, name=path.stem), rule, orders_of(orders or {}))
+    after = apply_rule(
+        replace(before, name=path.stem), rule, parse_orders(orders or {})
+    )
     return ImportedManifest(after).save(path, force=force)
 
 
@@ -110,14 +112,14 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
     given = [(clip, manifest.name) for manifest in manifests for clip in manifest]
     _refuse_shared(given)
     columns = {name: None for one in manifests for name in (*one.columns, NAME_COLUMN)}
-    # One film may be in two folds: each manifest has its own.
+    # Folds are left out: clips of one film may be in different folds of two manifests.
     splits = [column for column in columns if column.startswith(FOLD_PREFIX)]
     kept = [column for column in columns if column not in splits]
     spelling = Spelling()
     clips = []
     for clip, _ in given:
-        # A file that was found is named in a column, so that `link` finds it again.
-        before = original(clip)
+        # The column video_name keeps the file that the table names, so that `link` finds it again.
+        before = remove_link(clip)
         cells = {name: spelling.cell(before.extra.get(name, ""), name) for name in kept}
         clips.append(replace(before, extra=cells))
     annotations = []
@@ -142,7 +144,7 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
 
 
 def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
-    """Raise an error for clips in two manifests, and for ids that differ by capitals alone."""
+    """Raise an error for clips in two manifests, and for film ids that differ only in capitals."""
     row_of_id: dict[str, str] = {}
     film_of_name: dict[str, str] = {}
     shared = []
@@ -172,7 +174,7 @@ def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
 
 
 def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
-    """Return the header of a merged manifest; what must be the same is refused where it differs."""
+    """Return the header of a merged manifest; an error if headers contradict each other."""
     for manifest in manifests:
         if isinstance(manifest.clips, Windows):
             raise FixInput(
@@ -195,7 +197,7 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     headers = [manifest.header for manifest in manifests]
     said = None
     if any(header.said is not None for header in headers):
-        people = [columns_of_people(manifest) for manifest in manifests]
+        people = [annotated_columns(manifest) for manifest in manifests]
         said = tuple(dict.fromkeys(column for columns in people for column in columns))
     is_of_one = len({header.dataset for header in headers}) == 1
     return structs.replace(
@@ -228,7 +230,7 @@ def _only_one(key: str, stated: Mapping[str, str]) -> None:
 
 
 def _of_all(stated: Mapping[str, str]) -> str:
-    """Return the licence or the citation of all labels, or what each manifest says of its own."""
+    """Return the common licence or citation, or a list with the one of each manifest."""
     values = {*stated.values()}
     if len(values) == 1:
         return values.pop()

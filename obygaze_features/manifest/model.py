@@ -1,9 +1,9 @@
 """The data model of manifests: clips with labels, and a header with the source of the data.
 
-A manifest has three views. `raw` is the annotation itself. `visual` leaves out what can only be
-heard: a clip without a visual concept becomes an easy negative. `as_published` has only the clips
-of the released split files, in the visual view. `Manifest.view` alone says what a level is in a
-view; who shows or counts levels asks it, and shows the name of the view.
+A manifest has three views. `raw` has the annotations as they are. `visual` keeps only visual
+concepts: a clip without one becomes an easy negative. `as_published` has only the clips of the
+released split files, in the visual view. Only `Manifest.view` computes the levels of a view; code
+that shows or counts levels calls it, and shows the name of the view.
 """
 
 import warnings
@@ -39,7 +39,7 @@ from obygaze_features.manifest.expression import (
     parse,
     plain_value,
 )
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
@@ -47,7 +47,7 @@ from obygaze_features.manifest.windows import (
     CutFilm,
     Grid,
     check_windows,
-    id_of_span,
+    span_id,
 )
 
 Unit = Literal["clip", "segment", "window"]
@@ -65,33 +65,33 @@ CLIP_COLUMNS = (
 )
 FILM_COLUMN = "movie_id"
 FOLD_PREFIX = "fold:"
-# The file that a table names for a clip, while `video` is the file that `link` found.
+# The file of a clip that the table names; the column `video` has the file that `link` found.
 NAME_COLUMN = "video_name"
-# What `manifest sample` says of a clip: how probable its draw was, and of how many in its film.
+# Columns of `manifest sample`: the probability of the draw, and the number of clips in the film.
 DRAW_COLUMNS = ("draw_probability", "draw_clips")
-# The columns and concepts of a clip that its annotators left open, joined with '|'.
+# The column that lists the columns and concepts on which annotators differ, joined with '|'.
 DIFFERS = "differs"
-# The columns of a manifest that another command reads, beside fold:NAME.
+# The columns of a manifest that other commands read, in addition to fold:NAME.
 TARGETS = (
     *CLIP_COLUMNS,
     *("annotator", DIFFERS, "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
 PUBLISHED_SPLIT = "02_EN_HN_S"
-# What a store has for the name of a manifest where its clips are of none.
+# The name of the manifest in a store whose clips have no manifest.
 WITHOUT_MANIFEST = "imported"
-# What a header says where the table states no films: then every `movie_id` is empty.
+# The value of `films` in the header of a manifest without films: every `movie_id` is empty.
 NO_FILMS: Final = "none"
-# What an experiment can do about levels that the visual view changes.
+# A hint for experiments whose levels the visual view changes.
 KEEPS_LEVELS = "data.view=raw keeps the levels"
-# How clips without a level are called where levels are counted.
+# The name of clips without a level in tables of counts.
 NO_LEVEL = "no level"
 
 
 def require_numbers(
     expression: Expression, clips: Sequence["Clip"], manifest: str
 ) -> None:
-    """Raise an error of all cells that an expression compares with a number, and that are none."""
+    """Raise an error that lists all words that an expression compares with a number."""
     for column in expression.numbers:
         clips_of_word: dict[str, list[str]] = defaultdict(list)
         for clip in clips:
@@ -114,7 +114,7 @@ def require_numbers(
 
 
 def own_columns(columns: Iterable[str]) -> list[str]:
-    """Return the columns of a table that mean nothing to a command but `--task COLUMN`."""
+    """Return the user's own columns of a table, which only `--task COLUMN` reads."""
     known = (*TARGETS, *DRAW_COLUMNS, NAME_COLUMN)
     return [
         name
@@ -123,7 +123,7 @@ def own_columns(columns: Iterable[str]) -> list[str]:
     ]
 
 
-# In the column `concepts`, names are joined with '|'.
+# A name has no '|', because the column `concepts` joins names with '|'.
 Modality = Annotated[str, one_of((*MODALITIES, "unknown"))]
 ConceptName = Annotated[
     str,
@@ -135,7 +135,7 @@ ConceptName = Annotated[
 
 
 def concept_name(value: Any) -> str | None:
-    """Return what the name of a concept must be; None if it may be this one."""
+    """Return what is wrong with the name of a concept, or None if it is valid."""
     return problem_with(value, ConceptName)
 
 
@@ -158,7 +158,7 @@ class Clip:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def values(self, column: str) -> tuple[str, ...]:
-        """Return the values in a column of the manifest; a cell has them joined with '|'.
+        """Return the values in a column of the manifest: the parts of its cell, split at '|'.
 
         >>> Clip("lake-1", "lake", extra={"emotions": "joy|fear"}).values("emotions")
         ('joy', 'fear')
@@ -168,7 +168,7 @@ class Clip:
         if column in CLIP_COLUMNS:
             value = getattr(self, column)
         elif column in self.extra or column == DIFFERS:
-            # Where annotators differ nowhere, the manifest lacks this column.
+            # A manifest without differing annotators does not have the column DIFFERS.
             value = self.extra.get(column)
         else:
             names = [*own_columns(self.extra), *CLIP_COLUMNS, *self.extra]
@@ -176,18 +176,18 @@ class Clip:
             raise unknown_name("column", column, known, where=self.clip_id)
         cell = "" if value is None else str(value)
         if column in TARGETS:
-            # Times and rates that the program writes, such as 2.0.
+            # The program writes times and rates as 2.0, which is 2 here.
             cell = plain_value(cell, column)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
 
     def fold(self, name: str) -> int | None:
-        """Return the clip's fold in the split of that name, None where it is not in the split."""
+        """Return the fold of the clip in a split, or None if the clip is not in the split."""
         text = self.extra.get(FOLD_PREFIX + name, "")
         return int(text) if text else None
 
 
 class Annotation(NamedTuple):
-    """What one of several people said of a clip; `own` has the further columns."""
+    """The annotation of a clip by one of several annotators; `own` has the extra columns."""
 
     clip_id: str
     annotator: str
@@ -206,11 +206,10 @@ class SourceFile(Record, frozen=True):
 class Header(Record, frozen=True):
     """The TOML file of a manifest: the data set and the concepts that its clips may have.
 
-    `concepts` maps the name of each concept to its modality, "unknown" where nobody has said it.
-    `films` is "none" where the table says of no clip from which film it is. `rule` is the one that
-    made the labels of what people said, "" if none did. `said` has the columns of its own in which
-    people have words; None where nobody has said which these are, and then all are. `grid` cuts
-    films into windows.
+    `concepts` maps the name of each concept to its modality, or to "unknown". `films` is "none" if
+    no clip has a film. `rule` is the rule that made labels of several annotations, or "". `said`
+    lists the user's own columns that hold annotations; None means all of them. `grid` cuts films
+    into windows.
     """
 
     dataset: str
@@ -229,12 +228,12 @@ class Header(Record, frozen=True):
 
     @property
     def visual(self) -> tuple[str, ...]:
-        """The concepts that are seen, in the order of the vocabulary."""
+        """The visual concepts, in the order of the vocabulary."""
         return tuple(name for name, kind in self.concepts.items() if kind == "visual")
 
 
 class Windows(tuple[Clip, ...]):
-    """The windows of films as the clips of a manifest, which has the films in their place."""
+    """The windows of films as the clips of a manifest; only the films are stored."""
 
     films: tuple[CutFilm, ...]
     grid: Grid
@@ -247,7 +246,7 @@ class Windows(tuple[Clip, ...]):
             extra = _rate_of_windows(film.fps)
             for window in range(grid.n_windows(film)):
                 span_s = grid.span_s(window, film)
-                clip_id = id_of_span(film.movie_id, *span_s)
+                clip_id = span_id(film.movie_id, *span_s)
                 ids = (clip_id, film.movie_id, None, film.video)
                 clips.append(Clip(*ids, *span_s, extra=extra))
         made = super().__new__(cls, clips)
@@ -270,8 +269,8 @@ class Windows(tuple[Clip, ...]):
 
 @lru_cache(maxsize=1024)
 def _rate_of_windows(fps: float) -> Mapping[str, str]:
-    """Return the rate of the film of a window as a further column, where it has one rate."""
-    rate = known_frame_rate(Fraction(fps).limit_denominator(1001)) if fps else None
+    """Return the frame rate of a film as an extra column, or no column if the rate varies."""
+    rate = parse_frame_rate(Fraction(fps).limit_denominator(1001)) if fps else None
     return {} if rate is None else {"framerate": frame_rate_text(rate)}
 
 
@@ -284,8 +283,8 @@ class Manifest:
         manifest["tt0108160-001"].level
         manifest.view("visual").to_frame()
 
-    Iterating yields the clips. `columns` are the extra columns of the CSV file. `annotations` has
-    what each person said of a clip, where several people did; the clips have one label each.
+    Iterating yields the clips. `columns` are the extra columns of the CSV file. If several people
+    annotated the clips, `annotations` has the label of each person, and each clip has one label.
     """
 
     name: str
@@ -304,7 +303,7 @@ class Manifest:
         return clip in (self.by_id if isinstance(clip, str) else self.clips)
 
     def __getitem__(self, clip_id: str) -> Clip:
-        """Return the clip of an id; an error that is also a KeyError where there is none."""
+        """Return the clip with an id; the error for an unknown id is also a KeyError."""
         clip = self.by_id.get(clip_id)
         if clip is None:
             raise unknown_name("clip", clip_id, self.clip_ids, where=self.name)
@@ -321,12 +320,14 @@ class Manifest:
         return html_repr(f"Manifest {self.name}", facts)
 
     def _facts(self) -> dict[str, str]:
-        """Return what the reprs say of the clips, by its name; "" for what there is not."""
+        """Return the facts that the reprs show, by name; "" for missing facts."""
         levels = Counter(clip.level for clip in self.clips)
         counts = ", ".join(f"{levels[one]} {one}" for one in LEVELS if levels[one])
         if counts and levels[""]:
             counts += f", {levels['']} {NO_LEVEL}"
-        clips = f"{count(len(self), self.header.unit)}{of_films(len(self.films))}"
+        clips = (
+            f"{count(len(self), self.header.unit)}{film_count_text(len(self.films))}"
+        )
         return {
             "clips": clips,
             "view": f"{self.header.view} view",
@@ -347,17 +348,17 @@ class Manifest:
 
     @cached_property
     def films(self) -> tuple[str, ...]:
-        """The ids of the films that have clips or windows, sorted."""
+        """The sorted ids of the films that have clips or windows."""
         return tuple(sorted({clip.movie_id for clip in self.clips} - {""}))
 
     @property
     def has_films(self) -> bool:
-        """Whether the film of each clip is stated; if not, that of none is."""
+        """Whether clips have films: all of them, or none."""
         return self.header.films != NO_FILMS
 
     @property
     def folds(self) -> tuple[str, ...]:
-        """The names of the splits: those published with the data, those made by `folds`."""
+        """The names of the splits, published with the data or made by `manifest folds`."""
         return tuple(
             name.removeprefix(FOLD_PREFIX)
             for name in self.columns
@@ -366,19 +367,19 @@ class Manifest:
 
     @cached_property
     def annotators(self) -> tuple[str, ...]:
-        """The names of the people of whom the manifest has annotations, sorted."""
+        """The sorted names of the annotators whose annotations the manifest has."""
         return tuple(sorted({one.annotator for one in self.annotations}))
 
     @cached_property
     def annotations_by_clip(self) -> Mapping[str, tuple[Annotation, ...]]:
-        """What each person said of a clip, by its id."""
+        """The annotations of each clip, by its id."""
         said: dict[str, tuple[Annotation, ...]] = {}
         for one in self.annotations:
             said[one.clip_id] = (*said.get(one.clip_id, ()), one)
         return said
 
     def with_clips(self, clips: Iterable[Clip]) -> Self:
-        """Return a manifest with the same header and other clips."""
+        """Return the manifest with these clips in place of its own."""
         kept = tuple(clips)
         ids = {clip.clip_id for clip in kept} if self.annotations else ()
         annotations = tuple(one for one in self.annotations if one.clip_id in ids)
@@ -387,7 +388,7 @@ class Manifest:
     def where(self, expression: str) -> Self:
         """Return the manifest with only the clips for which an expression holds.
 
-        Where annotators differ on what it asks for, it is not known whether it holds.
+        Clips whose annotators differ on a column or concept of the expression are left out.
 
         Args:
             expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
@@ -400,7 +401,7 @@ class Manifest:
                 clip for clip in decided if parsed.holds(clip.values)
             )
         except UnknownName as error:
-            # The first clip says it; it is so of all of them.
+            # The error names the first clip, but no clip has this column.
             error.where = self.name
             raise
         for sentence in self.unknown_values(parsed):
@@ -408,9 +409,9 @@ class Manifest:
         return selected
 
     def undisputed(self, names: Iterable[str]) -> Self:
-        """Return the manifest without clips whose annotators differ on some columns or concepts.
+        """Return the manifest without clips whose annotators differ on these columns or concepts.
 
-        A warning counts them.
+        A warning counts the clips that are left out.
         """
         if DIFFERS not in self.columns:
             return self
@@ -418,7 +419,7 @@ class Manifest:
         kept = []
         left_open: set[str] = set()
         for clip in self.clips:
-            of_clip = asked & disputed(clip)
+            of_clip = asked & disputed_names(clip)
             left_open |= of_clip
             if not of_clip:
                 kept.append(clip)
@@ -433,7 +434,7 @@ class Manifest:
         return self.with_clips(kept)
 
     def unknown_values(self, expression: Expression) -> list[str]:
-        """Return a sentence on each value of an expression that no clip has in that column."""
+        """Return a sentence for each value of an expression that no clip has in its column."""
         sentences = []
         for column, values in expression.values.items():
             known: dict[str, None] = {}
@@ -449,30 +450,29 @@ class Manifest:
 
     @property
     def levels_lost(self) -> str:
-        """A sentence on the clips whose level the visual view makes EN for want of any concept.
+        """A sentence about clips with a level but no concepts, which are EN in the visual view.
 
-        It is "" where there are none: a clip whose concepts can only be heard is EN rightly. A
-        clip without any was probably labelled by its level alone.
+        It is "" if there are none. Such a clip was probably labelled with a level only.
         """
         return self._en_in_visual_view(self.header.visual, have_concepts=False)
 
     @property
     def levels_heard(self) -> str:
-        """A sentence on the clips that the visual view makes EN as no concept of theirs is visual.
+        """A sentence about clips with concepts but no visual one, which are EN in the visual view.
 
-        It is "" where there are none.
+        It is "" if there are none.
         """
         return self._en_in_visual_view(self._visible_concepts(), have_concepts=True)
 
     def _en_in_visual_view(
         self, visual: Collection[str], *, have_concepts: bool
     ) -> str:
-        """Return how many rows of each level are EN in the visual view; "" without any."""
+        """Return a sentence that counts the clips that become EN in the visual view, or ""."""
         n_of_level: Counter[str] = Counter()
         names: set[str] = set()
         for clip in self.clips:
             is_of_kind = bool(clip.concepts) == have_concepts
-            is_seen = not {*clip.concepts, *disputed(clip)}.isdisjoint(visual)
+            is_seen = not {*clip.concepts, *disputed_names(clip)}.isdisjoint(visual)
             if is_of_kind and clip.level not in ("", "EN") and not is_seen:
                 n_of_level[clip.level] += 1
                 names.update(clip.concepts or [clip.movie_id])
@@ -489,10 +489,10 @@ class Manifest:
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:
-        """Return the manifest with one more extra column.
+        """Return the manifest with a new or replaced extra column.
 
         Args:
-            column: The name of the column; one of that name is replaced.
+            column: The name of the column.
             values: Its cells by clip id; a clip without a value gets an empty cell.
         """
         if column in CLIP_COLUMNS:
@@ -501,15 +501,15 @@ class Manifest:
                 where=self.name,
             )
         for clip_id, cell in values.items():
-            # An id that no clip has is an error that names similar ones.
+            # An unknown id is an error that lists similar ids.
             require_text(self[clip_id], column, cell)
         spelling = Spelling()
         clips = []
         for clip in self.clips:
             cell = spelling.cell(values.get(clip.clip_id, ""), column)
             extra = {**clip.extra, column: cell}
-            if column in disputed(clip) and column not in self._concepts_of_clips:
-                # The new value takes the place of those of the annotators.
+            if column in disputed_names(clip) and column not in self._concepts_of_clips:
+                # The new value replaces the differing values of the annotators.
                 others = [name for name in extra[DIFFERS].split("|") if name != column]
                 extra[DIFFERS] = "|".join(others)
             clips.append(replace(clip, extra=extra))
@@ -521,8 +521,8 @@ class Manifest:
         names: set[str] = set()
         for clip in self.clips:
             names.update(clip.concepts)
-            left_open = disputed(clip).intersection(self.header.concepts)
-            # A column may be called as a concept that nobody gave.
+            left_open = disputed_names(clip).intersection(self.header.concepts)
+            # DIFFERS may list a column that has the name of an unused concept.
             names.update(left_open.difference(self.columns))
         for one in self.annotations:
             names.update(one.concepts)
@@ -530,7 +530,7 @@ class Manifest:
 
     @property
     def without_modality(self) -> list[str]:
-        """The concepts of clips for which the header has no modality, sorted."""
+        """The sorted concepts of clips for which the header has no modality."""
         modality_of = self.header.concepts
         return [
             name
@@ -539,7 +539,7 @@ class Manifest:
         ]
 
     def _visible_concepts(self) -> frozenset[str]:
-        """Return the concepts of clips that can be seen; an error if that is not known of one."""
+        """Return the visual concepts of clips; an error if a concept has no modality."""
         refuse_if(
             self.without_modality,
             FixInput,
@@ -552,10 +552,10 @@ class Manifest:
 
     @property
     def usual_view(self) -> str:
-        """The view in which labels are learnt and tested where none is named.
+        """The default view in which labels are learnt and tested.
 
-        Of a raw manifest it is "visual", as in the paper, where clips have visual concepts, else
-        "raw"; of another one its own.
+        For a raw manifest it is "visual", as in the paper, if clips have visual concepts, else
+        "raw". A manifest in a different view keeps its view.
         """
         stored = self.header.view
         return "visual" if stored == "raw" and self._visible_concepts() else stored
@@ -564,8 +564,8 @@ class Manifest:
         """Return the manifest in one of the views `raw`, `visual`, `as_published`.
 
         Args:
-            name: The view, by default the usual one. From a manifest that is not raw, only its own
-                view can be made.
+            name: The view, by default `usual_view`. A manifest that is not raw has only its own
+                view.
         """
         if name is None:
             name = self.usual_view
@@ -610,10 +610,10 @@ class Manifest:
         return columns
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame with one row a clip, indexed by `clip_id`.
+        """Return a pandas data frame with one row per clip, indexed by `clip_id`.
 
-        It has the columns of the CSV file, typed: `scene` and the fold columns are integers that
-        may be missing, times are floats, `concepts` is joined with '|'.
+        It has the typed columns of the CSV file: `scene` and folds are integers that may be
+        missing, times are floats, and `concepts` is joined with '|'.
         """
         columns = self.cells_by_column()
         for split in self.folds:
@@ -626,7 +626,7 @@ class Manifest:
 
 
 def require_text(clip: Clip, column: str, cell: object) -> None:
-    """Raise an error for a cell that is no text: the NaN of pandas would become the word `nan`."""
+    """Raise an error for a cell that is not text: the NaN of pandas would become the word `nan`."""
     if not isinstance(cell, str):
         raise FixInput(
             f"clip {clip.clip_id!r} has {cell!r} in the column {column!r}, expected text",
@@ -634,7 +634,7 @@ def require_text(clip: Clip, column: str, cell: object) -> None:
         )
 
 
-def of_films(n_films: int) -> str:
+def film_count_text(n_films: int) -> str:
     """Return the number of films in a sentence: ` of 3 films`, or that they are not stated."""
     return f" of {count(n_films, 'film')}" if n_films else ", films not stated"
 
@@ -649,7 +649,7 @@ def require_films(
     Args:
         films: The film of each clip; "" where it is not stated.
         where: The manifest or the store.
-        so_that: What cannot be done without them.
+        so_that: The rest of the sentence: what is impossible without films.
     """
     n_without = sum(not film for film in films)
     if n_without:
@@ -668,12 +668,12 @@ def view_words(view: str) -> str:
 def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
     """Yield the clips with visible concepts only; without one the level becomes EN.
 
-    Where annotators left a visible concept open, it stays open whether another level is EN.
+    If annotators differ on the only visible concepts of a clip, its level is left open, too.
     """
     for clip in clips:
         label = _visual_label(clip.level, clip.concepts, visible)
         extra = clip.extra
-        is_open = not label["concepts"] and not visible.isdisjoint(disputed(clip))
+        is_open = not label["concepts"] and not visible.isdisjoint(disputed_names(clip))
         if is_open and clip.level not in ("", "EN"):
             label["level"] = ""
             extra = {**extra, DIFFERS: f"level|{extra[DIFFERS]}"}
@@ -683,13 +683,13 @@ def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
 def _visual_label(
     level: str, concepts: Iterable[str], visible: frozenset[str]
 ) -> dict[str, Any]:
-    """Return the level and the concepts of a clip as they are in the visual view."""
+    """Return the level and the concepts of a clip in the visual view."""
     kept = tuple(name for name in concepts if name in visible)
     return {"level": level if kept or not level else "EN", "concepts": kept}
 
 
-def disputed(clip: Clip) -> frozenset[str]:
-    """Return the columns and concepts of a clip that its annotators left open."""
+def disputed_names(clip: Clip) -> frozenset[str]:
+    """Return the columns and concepts on which the annotators of a clip differ."""
     cell = clip.extra.get(DIFFERS, "")
     return frozenset(cell.split("|")) if cell else frozenset()
 
@@ -703,7 +703,7 @@ def by_film(clips: Iterable[Clip]) -> dict[str, list[Clip]]:
 
 
 def with_columns_of(clips: Iterable[Clip], columns: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns, and those that clips have beside them."""
+    """Return the columns, followed by the other columns of clips."""
     known = dict.fromkeys(columns)
     for clip in clips:
         known.update(dict.fromkeys(clip.extra))

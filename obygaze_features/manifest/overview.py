@@ -17,17 +17,17 @@ from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import (
     TITLE,
+    film_titles,
     manifest_columns,
-    titles_of,
 )
 from obygaze_features.manifest.model import (
     Manifest,
-    of_films,
+    film_count_text,
     own_columns,
 )
 
 SHOWN_CLIPS = 20
-# What the text shows of a clip.
+# The columns of the text.
 COLUMNS = (
     *("clip_id", TITLE, "annotator", "scene", "start", "end"),
     *("level", "concepts", "video"),
@@ -36,9 +36,9 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ManifestPage(Listing):
-    """Some clips of a manifest, and its header; `limit` clips are shown, by default a page.
+    """The header of a manifest, and a selection of its clips.
 
-    A file has all of the selection: the limit is that of the screen.
+    At most `limit` clips are shown on the screen; a file has the whole selection.
     """
 
     manifest: Manifest
@@ -70,7 +70,7 @@ class ManifestPage(Listing):
         columns = manifest_columns(shown)
         names = [*COLUMNS]
         if "level" not in columns:
-            # The labels are columns of the person's own.
+            # The labels are the user's own columns.
             names += own_columns(shown.columns)
         filled = {name: columns[name] for name in names if name in columns}
         clips = table(tuple(filled), zip(*filled.values(), strict=True))
@@ -82,7 +82,7 @@ class ManifestPage(Listing):
 
     @property
     def notes(self) -> list[str]:
-        """How many of the selected clips the text leaves out."""
+        """The numbers of selected clips, and of clips that are not shown."""
         notes = []
         unit = self.manifest.header.unit
         n_all = len(self.manifest)
@@ -133,7 +133,7 @@ def show_manifest(
     selection = whole if where is None else whole.where(where)
     if film is not None:
         tests.append(f"film {film!r}")
-        titles = titles_of(whole.films, whole)
+        titles = film_titles(whole.films, whole)
         films = {name for name in whole.films if film in (name, titles.get(name))}
         if not films:
             raise unknown_name("film", film, whole.films, where=whole.name)
@@ -154,7 +154,7 @@ def _describe(manifest: Manifest) -> str:
     header = manifest.header
     n_clips = count(len(manifest), header.unit)
     lines = [
-        f"{manifest.name}: {n_clips}{of_films(len(manifest.films))}"
+        f"{manifest.name}: {n_clips}{film_count_text(len(manifest.films))}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
     about = [("licence", header.licence), ("cite", header.citation)]

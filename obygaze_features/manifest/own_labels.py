@@ -1,4 +1,4 @@
-"""What `--task` can ask of the columns of a person's own, as it is typed."""
+"""Describe the user's own columns for `--task`, and suggest what to type."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -10,16 +10,16 @@ from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.model import Clip, Manifest
 
-# The words of a column of yes and no; the first of them is positive.
+# The words of yes-no columns; the first word is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
-MOST_WORDS = 12  # of a column that becomes a task for each word
-MOST_COUNTED = 6  # of a column whose words are counted in a line
-# A column with this many numbers for each other word is one of numbers.
+MOST_WORDS = 12  # a column with more words cannot become a task per word
+MOST_COUNTED = 6  # a column with more words is summarised as a number of texts
+# A column of numbers has more than 4 numbers for each other word.
 MOST_NUMBERS = 4
 
 
 def column_words(clips: Sequence[Clip], column: str) -> str:
-    """Return what a column has: its words with their counts, its numbers, or how many texts."""
+    """Return the values of a column: words with counts, a range of numbers, or a count of texts."""
     values = [clip.values(column) for clip in clips]
     n_of_word = Counter(map("|".join, values))
     n_empty = n_of_word.pop("", 0)
@@ -36,31 +36,31 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
 
 
 def has_numbers(cells: Sequence[str]) -> bool:
-    """Return whether a column is one of numbers, some of which may be typing errors."""
+    """Return whether most cells of a column are numbers; the others may be typing errors."""
     n_numbers = sum(NUMBER.fullmatch(cell) is not None for cell in cells)
     return n_numbers > MOST_NUMBERS * (len(cells) - n_numbers)
 
 
-def limit_of(numbers: Sequence[str]) -> str:
-    """Return the number that parts the numbers of a column most evenly; some are below it."""
+def even_limit(numbers: Sequence[str]) -> str:
+    """Return the number that splits the numbers of a column most evenly, with some below it."""
     in_order = sorted(numbers, key=float)
 
     def unevenness(limit: str) -> int:
         n_below = bisect_left(in_order, float(limit), key=float)
         return abs(2 * n_below - len(in_order))
 
-    # The smallest number would make one class of all; there is no other if all are 1 and 01.
+    # The smallest number would put all into one class; it is used only if all numbers are equal.
     above = [number for number in in_order if float(number) > float(in_order[0])]
     return min(above or in_order, key=unevenness)
 
 
 def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
-    """Return the first experiment with vectors; of windows, how they are predicted.
+    """Return the command of a first experiment; for windows, the command that predicts them.
 
     Args:
         manifest: The manifest.
-        place: Its name or its file, as it is typed.
-        stores: The stores, of which the first is predicted where rows are windows.
+        place: The name or the file of the manifest, as it is typed.
+        stores: The stores; for windows, only the first is predicted.
     """
     if manifest.header.unit == "window":
         return f"obygaze models predict MODEL {shell_word(stores[0])}"

@@ -1,4 +1,4 @@
-"""What the row of a clip alone says of its file and its place: in its film, and in its file."""
+"""Read the file of a clip, and its span in the file and in the film, from its row only."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
+from obygaze_features.manifest.frame_rate import frame_times_s, parse_frame_rate
 from obygaze_features.manifest.model import NAME_COLUMN as NAME_COLUMN
 from obygaze_features.manifest.model import Clip
 
 FILM_TIMES = ("film_start_s", "film_end_s")
-# The first and the last picture in the film, at this rate.
+# The columns of the first and the last frame in the film, and of the frame rate.
 FRAMES = ("start_frame", "end_frame")
 RATE_COLUMN = "framerate"
 
-# Two spellings of one time differ by no more; the rest is for sums of floats.
+# Equal times differ by at most a millisecond; 1e-9 allows for sums of floats.
 MILLISECOND_S = 0.001 + 1e-9
 
 # Start and end in seconds.
@@ -23,7 +23,7 @@ Span = tuple[float, float]
 
 
 class FrameSpan(NamedTuple):
-    """The first and the last frame of a span of a film, and the frame rate, if it is stated."""
+    """The first and the last frame of a span of a film, and the frame rate or None."""
 
     first: int
     last: int
@@ -31,16 +31,16 @@ class FrameSpan(NamedTuple):
 
     @property
     def times_s(self) -> Span | None:
-        """Start and end of the frames by their rate; None without a rate."""
+        """Start and end of the frames in seconds, or None without a rate."""
         if self.rate is None:
             return None
-        return seconds_of_frames(self.first, self.last, self.rate)
+        return frame_times_s(self.first, self.last, self.rate)
 
 
-def frames_of(cells: Mapping[str, str]) -> FrameSpan | None:
-    """Return the frames that a row of a table states, or None without two such numbers.
+def stated_frames(cells: Mapping[str, str]) -> FrameSpan | None:
+    """Return the frames that a row of a table states, or None unless both are whole numbers.
 
-    >>> frames_of({"start_frame": "25", "end_frame": "49.0", "framerate": "25"})
+    >>> stated_frames({"start_frame": "25", "end_frame": "49.0", "framerate": "25"})
     FrameSpan(first=25, last=49, rate=Fraction(25, 1))
     """
     if not cells.get(FRAMES[0]):
@@ -52,29 +52,29 @@ def frames_of(cells: Mapping[str, str]) -> FrameSpan | None:
         return None
     if not (first.is_integer() and last.is_integer()):
         return None
-    rate = known_frame_rate(cells.get(RATE_COLUMN, ""))
+    rate = parse_frame_rate(cells.get(RATE_COLUMN, ""))
     return FrameSpan(int(first), int(last), rate)
 
 
 def named_file(clip: Clip) -> str:
-    """Return the file that the table names for a clip; empty where it names none."""
+    """Return the file that the table names for a clip, or ""."""
     return clip.extra.get(NAME_COLUMN, clip.video)
 
 
-def file_of(clip: Clip) -> str:
-    """Return the file of a clip, also one that `link` has not found; empty where it has none."""
+def clip_file(clip: Clip) -> str:
+    """Return the linked file of a clip, or else the file that the table names, or ""."""
     return clip.video or named_file(clip)
 
 
 def span_in_file(clip: Clip) -> Span | None:
-    """Return start and end of a clip in its file; None where it is the whole file, or has none."""
-    if not file_of(clip) or clip.start_s is None or clip.end_s is None:
+    """Return start and end of a clip in its file, or None if it has no file or is all of it."""
+    if not clip_file(clip) or clip.start_s is None or clip.end_s is None:
         return None
     return clip.start_s, clip.end_s
 
 
 def span_in_film(clip: Clip) -> Span | None:
-    """Return start and end of a clip in its film, as far as the clip alone says it, else None."""
+    """Return start and end of a clip in its film, or None if its row does not state them."""
     start_s, end_s = (_seconds(clip, column) for column in FILM_TIMES)
     if start_s is not None and end_s is not None:
         if end_s < start_s:
@@ -89,7 +89,7 @@ def span_in_film(clip: Clip) -> Span | None:
 
 
 def _seconds(clip: Clip, column: str) -> float | None:
-    """Return a time of FILM_TIMES; None where it is empty, an error if it is no time."""
+    """Return a time of FILM_TIMES, or None if it is empty; an error if it is not a number."""
     cell = clip.extra.get(column, "")
     if not cell:
         return None

@@ -1,8 +1,8 @@
-"""One spelling of each word of a table, where a table is read: inside, words are compared as is.
+"""Give each word of a table one spelling when the table is read; later, words are compared as is.
 
-A word that was typed in several ways is one word, and so is the name of a person: accents are in
-their letters, blanks are single, 4.0 and 04 are 4, and of two words that differ by capitals alone
-the first one stands. Ids, names of files, comments and times stay as they are.
+Words and names of annotators are normalised: accents are composed, blanks are single, and 4.0 and
+04 are 4. If words differ only in capitals, the first spelling is used. Ids, names of files,
+comments and times are not changed.
 
 >>> spelling = Spelling()
 >>> spelling.cell("Calm|sad", "mood"), spelling.cell("calm ", "mood"), spelling.cell("04", "mood")
@@ -11,7 +11,7 @@ the first one stands. Ids, names of files, comments and times stay as they are.
 
 from obygaze_features.manifest.expression import OF_NAMES, plain_value
 
-# The columns of names and sentences, and those of numbers that mean something to the program.
+# The columns of names and sentences, and the columns of numbers that the program reads.
 _AS_WRITTEN = (
     *OF_NAMES,
     *("framerate", "start_frame", "end_frame", "film_start_s", "film_end_s"),
@@ -20,18 +20,18 @@ _AS_WRITTEN = (
 
 
 class Spelling:
-    """The words of each column in the spelling that was read first."""
+    """The first spelling of each word, by column."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], str] = {}
 
     def word(self, word: str, column: str) -> str:
-        """Return a word of a column in its one spelling."""
+        """Return the spelling of a word of a column."""
         plain = plain_value(word, column)
         return self._first.setdefault((column, plain.lower()), plain)
 
     def cell(self, cell: str, column: str) -> str:
-        """Return a cell, whose words are joined with '|', in its one spelling."""
+        """Return a cell with the spelling of each of its words, which are joined with '|'."""
         if not cell or column in _AS_WRITTEN:
             return cell
         words = dict.fromkeys(self.word(word, column) for word in cell.split("|"))

@@ -24,13 +24,13 @@ from obygaze_features.core.figures import (
 )
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.listing import titles_of_films
+from obygaze_features.manifest.listing import titles_in_manifest
 from obygaze_features.manifest.model import (
     LEVELS,
     NO_LEVEL,
     Clip,
     Manifest,
-    of_films,
+    film_count_text,
     own_columns,
     view_words,
 )
@@ -54,10 +54,9 @@ class FoldStats:
 class Stats:
     """The counts of a manifest in a view. `share` is the share of each level among all clips.
 
-    `films` has title, year and genres of the films that are known. `title` names what was counted.
-    `concepts_without_level` counts the concepts of the clips without a level. `own_columns` says
-    what each column of a person's own has. `clips_of_all` counts also the clips that `where` does
-    not select.
+    `films` has title, year and genres of known films. `title` is the data set and the view.
+    `concepts_without_level` counts the concepts of clips without a level. `own_columns` describes
+    the user's own columns. `clips_of_all` also counts the clips that `where` does not select.
     """
 
     clips: int
@@ -88,11 +87,11 @@ class Stats:
 
     @property
     def size(self) -> str:
-        """How many clips of how many films."""
+        """The numbers of clips and films, as text."""
         clips = count(self.clips, self.unit)
         if self.clips < self.clips_of_all:
             clips = f"{self.clips} of {count(self.clips_of_all, self.unit)}"
-        return f"{clips}{of_films(self.n_films)}"
+        return f"{clips}{film_count_text(self.n_films)}"
 
     def __str__(self) -> str:
         n_named = self.clips - self.without_video
@@ -127,13 +126,13 @@ class Stats:
 
     @property
     def notes(self) -> list[str]:
-        """The words of the levels that were counted."""
+        """The words of the counted levels."""
         return self.level_notes()
 
     def level_notes(
         self, words_of: Mapping[str, Sequence[str]] | None = None
     ) -> list[str]:
-        """Return the words of the levels that were counted, or those that a table has for them."""
+        """Return the words of the counted levels, or the words of the table for them."""
         counted = [level for level, n_clips in self.levels.items() if n_clips]
         return [level_words(counted, words_of)] if counted else []
 
@@ -153,7 +152,7 @@ class Stats:
         return rows
 
     def _film_table(self) -> str:
-        """Return the clips of each film, and what other sources say of its genres."""
+        """Return the clips of each film, and the sources of its genres."""
         rows = []
         lines = []
         for film, levels in self.by_film.items():
@@ -225,7 +224,7 @@ def compute_stats(
     pairs = [(clip.level, name) for clip in clips for name in clip.concepts]
     of_concept = _counts(pairs, (*LEVELS, ""), names, keep_zeros=False)
     without_level = of_concept.pop("")
-    titles = titles_of_films(manifest)
+    titles = titles_in_manifest(manifest)
     facts = {film: {"title": titles.get(film), **film_facts(film)} for film in films}
     own = own_columns(manifest.columns)
     return Stats(
@@ -261,7 +260,7 @@ def _counts(
     *,
     keep_zeros: bool = True,
 ) -> dict[str, dict[str, int]]:
-    """Return how often each column stands beside each row."""
+    """Return the number of pairs for each row and column."""
     n_of = Counter(pairs)
     counts: dict[str, dict[str, int]] = {}
     for row in rows:

@@ -1,17 +1,16 @@
-"""Where the clips of a film are: in the film, and in their files.
+"""Compute where clips are in their film and in their files, in seconds.
 
-This module and `spans`, for what a clip alone says, know the rules; linking, projection, export,
-windows and the page ask them:
+This module has the rules for a whole film, and `spans` the rules for a single clip:
 
 - `start_s` and `end_s` of a clip are times in its file. Without both, the clip is the whole file.
 - `film_start_s` and `film_end_s` are times in the film.
-- A clip for which no file was named has its times in the film, also after `link` found its film's
-  file; where `link` found a file of its own, they moved to `film_start_s` and `film_end_s`.
-- If all clips of a film are parts of one file and nothing else is said, this file is the film.
-- Clips with files of their own and without times in the film follow each other by their scenes.
-  Their places are known only where the lengths of the files are.
-
-Times are in seconds.
+- If the table names no file for a clip, its times are times in the film, also after `link` found
+  the file of the film. If `link` found a file of the clip's own, the times in the film moved to
+  `film_start_s` and `film_end_s`.
+- If all clips of a film are parts of one file, and no time in the film is stated, this file is the
+  film.
+- Clips with files of their own and without times in the film follow each other by scene. Their
+  positions are known only if the lengths of the files are known.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,29 +22,29 @@ from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import Clip, by_film
 from obygaze_features.manifest.spans import (
     FrameSpan,
-    file_of,
+    clip_file,
     span_in_file,
     span_in_film,
 )
 from obygaze_features.manifest.spans import Span as Span
 
-# What the positions of clips count.
+# The axes of positions.
 IN_FILM = "time in the film"
 IN_A_ROW = "clips in a row: their times in the film are unknown"
-# The length of a clip in a row whose own length is not known.
+# The assumed length of a clip of unknown length, in seconds.
 NOMINAL_S = 10.0
-# Times of tables may be rounded by this much beside a picture.
+# Largest rounding error of times in tables, in seconds, in addition to one frame.
 ROUNDED_S = 0.02
 
 
 class Piece(NamedTuple):
-    """A stretch of a film that a file shows.
+    """A part of a film that a file contains.
 
     Attributes:
-        start_s: Where it begins in the film.
-        end_s: Where it ends in the film.
+        start_s: The start in the film.
+        end_s: The end in the film.
         video: The file.
-        offset_s: The time in the file at which it begins.
+        offset_s: The start in the file.
     """
 
     start_s: float
@@ -59,12 +58,12 @@ class FilmTimes:
     """Where the clips of one film are.
 
     Attributes:
-        axis: What the times count: `IN_FILM` or `IN_A_ROW`.
-        end_s: The end of the film, as far as it is known.
-        spans: Start and end of the clips whose place is known, by clip id.
-        pieces: The stretches that files show, in order.
-        unknown: The files without a known length; the places of clips in a row are not known then.
-        file: The file of the whole film; empty where clips have files of their own.
+        axis: The axis of all times: `IN_FILM` or `IN_A_ROW`.
+        end_s: The latest known end in the film.
+        spans: Known starts and ends of clips, by clip id.
+        pieces: The parts that files contain, in order.
+        unknown: The files of unknown length; with any, positions of clips in a row are guesses.
+        file: The file of the whole film, or "" if clips have files of their own.
     """
 
     axis: str
@@ -84,7 +83,7 @@ def film_times(
 
     Args:
         clips: All clips of the film.
-        length_of: Returns the length of a video in seconds, 0 if it is not known.
+        length_of: Returns the length of a video in seconds, or 0 if it is unknown.
     """
     length_of = length_of or (lambda video: 0.0)
     in_film = _known_spans(clips, span_in_film)
@@ -111,37 +110,37 @@ def film_times(
     pieces = sorted(set(pieces))
     end_s = max([_last_end(spans), *(piece.end_s for piece in pieces)])
     file = film_file if pieces else ""
-    # The file of the first clip may be the only one that is there.
+    # A single file may be the file of the first clip only.
     if not film_file and len(pieces) == 1 and pieces[0][:2] == (0.0, end_s):
         file = "" if pieces[0].offset_s else pieces[0].video
     return FilmTimes(axis, end_s, spans, pieces, unknown, file)
 
 
-def times_of_films(clips: Iterable[Clip]) -> dict[str, FilmTimes]:
-    """Return where clips are in their films, by film; see `film_times`."""
+def all_film_times(clips: Iterable[Clip]) -> dict[str, FilmTimes]:
+    """Return the result of `film_times` for each film."""
     return {film: film_times(of_film) for film, of_film in by_film(clips).items()}
 
 
 def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
-    """Return start and end of clips in their films, by clip id, where these are known.
+    """Return the known starts and ends of clips in their films, by clip id.
 
-    Of clips in a row they are not: what is between them in the film is unknown.
+    Clips in a row have none: the gaps between them in the film are unknown.
 
     Args:
-        clips: All clips of each film: some of them may all be in one file, which is not the film.
+        clips: All clips of each film. If some are left out, the others may look like a whole film.
     """
     spans: dict[str, Span] = {}
-    for times in times_of_films(clips).values():
+    for times in all_film_times(clips).values():
         if times.axis != IN_A_ROW and not times.unknown:
             spans.update(times.spans)
     return spans
 
 
 class FrameClocks:
-    """How the rows of a table count the frames of films: at one rate, from one beginning.
+    """Check that the rows of each film count frames at one rate, and from one start.
 
-    The times of a row that counts frames are those of its frames in a file of the film. A file may
-    begin before its first frame, so that all its rows are later than their frames by one time.
+    The times of a row are the times of its frames in a file of the film. The first frame of a file
+    may be late; then all rows of the film are later than their frames by the same time.
     """
 
     def __init__(self) -> None:
@@ -149,7 +148,7 @@ class FrameClocks:
         self._late_of: dict[str, float] = {}
 
     def rate_problem(self, film: str, rate: Fraction) -> str:
-        """Return that other rows of a film state another frame rate, with both; "" if not."""
+        """Return a sentence if other rows of the film state a different frame rate, or ""."""
         of_others = self.rates.setdefault(film, rate)
         if of_others == rate:
             return ""
@@ -159,14 +158,14 @@ class FrameClocks:
         )
 
     def span_problem(self, film: str, frames: FrameSpan, times_s: Span) -> str:
-        """Return that the frames of a row are not at its times, with both; "" if they may be.
+        """Return a sentence if the frames of a row contradict its times, or "".
 
-        The frames may be those of another copy, or one of the two was corrected and the other not.
+        Frames and times may count in different copies, or only one of them was corrected.
 
         Args:
             film: The film.
             frames: The frames of the row.
-            times_s: Its times.
+            times_s: The times of the row.
         """
         of_frames = frames.times_s
         if frames.rate is None or of_frames is None:
@@ -192,7 +191,7 @@ class FrameClocks:
 
 
 def are_near(of_frames: Span, times_s: Span, rate: Fraction) -> bool:
-    """Return whether times are those of frames; either may be rounded to the other."""
+    """Return whether times match the times of frames, up to one frame and ROUNDED_S."""
     most_apart_s = float(1 / rate) + ROUNDED_S
     pairs = zip(of_frames, times_s, strict=True)
     return all(abs(one - other) <= most_apart_s for one, other in pairs)
@@ -204,9 +203,9 @@ def shown_span(span_s: Span) -> str:
 
 
 def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:
-    """Return the file whose times are those of the film; empty where there is none."""
-    with_file = [clip for clip in clips if file_of(clip)]
-    files = {file_of(clip) for clip in with_file}
+    """Return the file of the whole film, or "" if there is none."""
+    with_file = [clip for clip in clips if clip_file(clip)]
+    files = {clip_file(clip) for clip in with_file}
     if len(files) != 1:
         return ""
     for clip in with_file:
@@ -221,7 +220,7 @@ def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:
 def _known_spans(
     clips: Iterable[Clip], span_of: Callable[[Clip], Span | None]
 ) -> dict[str, Span]:
-    """Return start and end of the clips that have them, by clip id."""
+    """Return the starts and ends that are known, by clip id."""
     spans = {}
     for clip in clips:
         span = span_of(clip)
@@ -237,7 +236,7 @@ def _last_end(spans: Mapping[str, Span]) -> float:
 def _in_a_row(
     clips: Sequence[Clip], length_of: Callable[[str], float]
 ) -> tuple[dict[str, Span], list[str]]:
-    """Return spans of clips that follow each other by their scenes, and videos without a length."""
+    """Return spans of clips placed one after another by scene, and videos of unknown length."""
     spans: dict[str, Span] = {}
     unknown = []
     end_s = 0.0

@@ -10,13 +10,12 @@ from typing import Any, Literal, get_args
 Level = Literal["EN", "HN", "NS", "S"]
 LEVELS: tuple[str, ...] = get_args(Level)
 VOCABULARY = "vocabulary.toml"
-# The visual view keeps the concepts of "visual" alone, and asks for the modality of others than
-# these.
+# The visual view keeps only "visual" concepts, and needs one of these modalities for each concept.
 MODALITIES = ("visual", "speech", "audio", "narrative")
 
 
 @cache
-def packaged(name: str) -> dict[str, Any]:
+def read_packaged(name: str) -> dict[str, Any]:
     """Return the content of a TOML file of this package."""
     return tomllib.loads(files(__package__).joinpath(name).read_text("utf-8"))
 
@@ -24,20 +23,21 @@ def packaged(name: str) -> dict[str, Any]:
 def concepts() -> dict[str, str]:
     """Return the canonical concepts in their order, each with its modality."""
     return {
-        entry["name"]: entry["modality"] for entry in packaged(VOCABULARY)["concepts"]
+        entry["name"]: entry["modality"]
+        for entry in read_packaged(VOCABULARY)["concepts"]
     }
 
 
 def subconstructs() -> dict[str, tuple[str, ...]]:
-    """Return the sub-constructs in their order, each with the concepts that have an instance of it.
+    """Return the sub-constructs in their order, with the concepts that have instances of each.
 
     >>> subconstructs()["male gaze"]
     ('Type of shot', 'Look')
     """
     members: dict[str, list[str]] = {}
-    for entry in packaged(VOCABULARY)["subconstructs"]:
+    for entry in read_packaged(VOCABULARY)["subconstructs"]:
         members[entry["name"]] = []
-    for concept in packaged(VOCABULARY)["concepts"]:
+    for concept in read_packaged(VOCABULARY)["concepts"]:
         for instance in concept.get("instances", ()):
             for name in instance["subconstructs"]:
                 if concept["name"] not in members[name]:
@@ -46,7 +46,7 @@ def subconstructs() -> dict[str, tuple[str, ...]]:
 
 
 def canonical_concept(spelling: str) -> str | None:
-    """Return the canonical name of a concept, None for an unknown word.
+    """Return the canonical name of a concept, or None for an unknown word.
 
     >>> canonical_concept("type of plan")
     'Type of shot'
@@ -55,7 +55,7 @@ def canonical_concept(spelling: str) -> str | None:
 
 
 def canonical_level(spelling: str) -> str | None:
-    """Return EN, HN, NS or S for any spelling of an annotation level, None for an unknown word.
+    """Return EN, HN, NS or S for a spelling of an annotation level, or None if it is unknown.
 
     >>> canonical_level("Easy Neg")
     'EN'
@@ -64,28 +64,28 @@ def canonical_level(spelling: str) -> str | None:
 
 
 def concept_meaning(name: str) -> str:
-    """Return what a canonical concept or a sub-construct means, "" for an unknown name.
+    """Return the meaning of a canonical concept or a sub-construct, or "" if it is unknown.
 
     >>> concept_meaning("Soundtrack").partition(" For")[0]
     'Music or sounds that underline that somebody is on view.'
     """
-    for entry in packaged(VOCABULARY)["subconstructs"]:
+    for entry in read_packaged(VOCABULARY)["subconstructs"]:
         if entry["name"] == name:
             return str(entry["definition"])
-    for entry in packaged(VOCABULARY)["concepts"]:
+    for entry in read_packaged(VOCABULARY)["concepts"]:
         if entry["name"] == name:
             return f"{entry['definition']} For example: {'; '.join(entry['examples'])}."
     return ""
 
 
 def film_facts(movie_id: str) -> dict[str, Any]:
-    """Return title, year and genres of a film of ObyGaze12 or MObyGaze, of another film nothing.
+    """Return title, year and genres of a film of ObyGaze12 or MObyGaze, or {} for other films.
 
     >>> film_facts("tt0467406")
     {'title': 'Juno', 'year': 2007, 'genres': ['Comedy', 'Drama']}
     """
     # A copy, so that a caller cannot change what the next one gets.
-    return deepcopy(packaged("films.toml").get(movie_id, {}))
+    return deepcopy(read_packaged("films.toml").get(movie_id, {}))
 
 
 def _key(spelling: str) -> str:
@@ -97,9 +97,9 @@ def _key(spelling: str) -> str:
 def _canonical() -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the canonical concepts, and the canonical levels, by the keys of their spellings."""
     spellings = {}
-    for entry in packaged(VOCABULARY)["concepts"]:
+    for entry in read_packaged(VOCABULARY)["concepts"]:
         spellings[entry["name"]] = entry["aliases"]
-    return _by_key(spellings), _by_key(packaged(VOCABULARY)["levels"])
+    return _by_key(spellings), _by_key(read_packaged(VOCABULARY)["levels"])
 
 
 def _by_key(spellings: Mapping[str, Sequence[str]]) -> dict[str, str]:

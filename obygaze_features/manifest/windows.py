@@ -1,9 +1,8 @@
-"""Windows of whole films: a grid cuts every film, and the films are stored, not their windows.
+"""Windows of whole films: a grid cuts every film; the films are stored and not their windows.
 
-Windows of seconds count on the clock of clips, from the beginning of the file; those of pictures
-from the first picture. Each window has a picture. Only whole windows count: pictures after the last
-one belong to no window.
-The id of a window has its film and its span, so that windows of two grids share no id.
+Windows of seconds start at the beginning of the file, windows of pictures at the first picture.
+Each window has a picture. Pictures after the last whole window belong to no window. The id of a
+window is made of its film and its span, so windows of two grids have no common ids.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ CUT_COLUMNS = (
     "first_row",
     "n_rows",
 )
-# Times are products of ticks: times that differ by less than this are equal.
+# Times that differ by less are equal: they are products of ticks, which are rounded.
 ROUNDING_S = 1e-6
-# Ids have times to the millisecond: windows that begin further apart than this have other ids.
+# Ids have times to the millisecond, so windows must start more than a millisecond apart.
 LEAST_STEP_S = 0.001
-# Of all films: each is a clip in memory.
+# Limit for all films together, because each window is a clip in memory.
 MAX_WINDOWS = 5_000_000
 FORMS = "window and stride in pictures, or seconds and every"
 
@@ -60,7 +59,7 @@ class Grid:
         return self
 
     def __str__(self) -> str:
-        """Return the grid in a few words."""
+        """Return the grid as text: `window 16, stride 8`."""
         return ", ".join(f"{name} {value:g}" for name, value in self.to_json().items())
 
     def to_json(self) -> dict[str, float]:
@@ -92,7 +91,7 @@ class Grid:
         return film.begins_s + first / film.fps, film.begins_s + after / film.fps
 
     def _n_before(self, film: CutFilm) -> int:
-        """Return how many steps of seconds end before the first picture: none is a window."""
+        """Return the number of steps whose windows end before the first picture."""
         late_s = film.begins_s + ROUNDING_S - self.seconds
         return max(0, math.floor(late_s / self.every) + 1)
 
@@ -118,7 +117,7 @@ class CutFilm:
 
 
 def check_windows(grid: Grid, films: Iterable[CutFilm]) -> None:
-    """Refuse windows without a span, those whose spans ids do not tell apart, and too many."""
+    """Raise an error for windows without times, for steps of a millisecond, and for too many."""
     n_windows = 0
     for film in films:
         if grid.window and not film.fps:
@@ -142,10 +141,10 @@ def check_windows(grid: Grid, films: Iterable[CutFilm]) -> None:
         )
 
 
-def id_of_span(movie_id: str, start_s: float, end_s: float) -> str:
+def span_id(movie_id: str, start_s: float, end_s: float) -> str:
     """Return the id of a span of a film.
 
-    >>> id_of_span("alba", 12, 14)
+    >>> span_id("alba", 12, 14)
     'alba_12.000-14.000'
     """
     return f"{movie_id}_{start_s:.3f}-{end_s:.3f}"

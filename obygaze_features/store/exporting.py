@@ -39,7 +39,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     Windows,
-    disputed,
+    disputed_names,
     view_words,
 )
 from obygaze_features.manifest.spans import FRAMES
@@ -362,7 +362,7 @@ def _concepts(clip: Clip | None, concepts: Iterable[str]) -> list[str] | None:
     """
     if clip is None or not is_labelled("concept", clip.values):
         return None
-    return None if {*concepts} & {*disputed(clip)} else list(clip.concepts)
+    return None if {*concepts} & {*disputed_names(clip)} else list(clip.concepts)
 
 
 @contextmanager

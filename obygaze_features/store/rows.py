@@ -12,7 +12,7 @@ import numpy.typing as npt
 from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.spans import FrameSpan, frames_of
+from obygaze_features.manifest.spans import FrameSpan, stated_frames
 from obygaze_features.store.layout import Array
 from obygaze_features.store.text_columns import TextColumn, side_by_side
 
@@ -131,7 +131,7 @@ class Row(NamedTuple):
     def of_clip(cls, clip: Clip) -> Self:
         """Return the row of a clip of a manifest before anything is known of its video."""
         row = cls(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
-        return row.with_frames(frames_of(clip.extra))
+        return row.with_frames(stated_frames(clip.extra))
 
     def with_frames(self, span: FrameSpan | None) -> Self:
         """Return the row with the frames that its manifest counts, if it counts them."""

@@ -35,7 +35,7 @@ from obygaze_features.manifest.model import (
     LEVELS,
     Clip,
     Manifest,
-    disputed,
+    disputed_names,
     own_columns,
     require_numbers,
 )
@@ -135,7 +135,7 @@ class ClipTable:
     @cached_property
     def is_open_concept(self) -> NDArray[np.bool_]:
         """Whether the annotators of each clip (row) differ on each of `concept_names` (column)."""
-        return self._has_names([disputed(clip) for clip in self.clips])
+        return self._has_names([disputed_names(clip) for clip in self.clips])
 
     def _has_names(
         self, names_of_clips: Sequence[Collection[str]]
@@ -278,7 +278,7 @@ def _remarks(
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
         asked = (*expression.compared, *expression.concepts)
-        n_open = sum(not disputed(clip).isdisjoint(asked) for clip in viewed)
+        n_open = sum(not disputed_names(clip).isdisjoint(asked) for clip in viewed)
         if n_open:
             clips = count(n_open, viewed.header.unit)
             remarks["disputed"] = (
@@ -346,8 +346,8 @@ def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[st
         span = span_in_film(clip) or (clip.start_s, clip.end_s)
         places.append([clip.clip_id, clip.movie_id, *span])
         levels.append([clip.clip_id, clip.level, *clip.concepts])
-        if disputed(clip):
-            levels[-1].append(sorted(disputed(clip)))
+        if disputed_names(clip):
+            levels[-1].append(sorted(disputed_names(clip)))
     return {
         "clips": sha256_bytes(canonical_json(places)),
         "levels": sha256_bytes(canonical_json(levels)),
@@ -439,7 +439,7 @@ def _left_open(name: str, task: Task, table: ClipTable) -> list[frozenset[str]]:
     asked = set(columns_of_task(name, task, table))
     for expression in _expressions(name, task, table):
         asked.update(expression.concepts)
-    return [disputed(clip) & asked for clip in table.clips]
+    return [disputed_names(clip) & asked for clip in table.clips]
 
 
 def differing_annotators(

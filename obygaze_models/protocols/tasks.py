@@ -39,8 +39,8 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.own_labels import (
     MOST_WORDS,
     YES_AND_NO,
+    even_limit,
     has_numbers,
-    limit_of,
 )
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
@@ -335,7 +335,7 @@ class _Labels:
         if has_numbers(cells):
             # A word among many numbers is an error, which the task with a limit names.
             numbers = sorted(filter(NUMBER.fullmatch, cells), key=float)
-            examples = [f"{column}>={limit_of(numbers)}"]
+            examples = [f"{column}>={even_limit(numbers)}"]
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"
             )

@@ -23,7 +23,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.clip_facts import (
     ClipFacts,
-    completed,
+    fill_missing_facts,
     require_same_shared,
 )
 from obygaze_models.evaluation.basis import UNSEEN, interval_is_of, weakest
@@ -461,7 +461,7 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
     labels = labels_since(run)
     if labels.manifest is None or labels.changed:
         return tested, True
-    return completed(tested, ClipFacts.of_clips(labels.manifest.clips)), False
+    return fill_missing_facts(tested, ClipFacts.of_clips(labels.manifest.clips)), False
 
 
 def _are_of_one_quantity(first: Cell, second: Cell) -> bool:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.listing import titles_of
+from obygaze_features.manifest.listing import film_titles
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.tables import Pair
@@ -100,4 +100,4 @@ def titles_of_units(run: Run, manifest: Manifest | None) -> Mapping[str, str]:
     """Return the known titles of the tested films; a group is called as its column says."""
     if run.holds_out_groups:
         return {}
-    return titles_of(set(run.film_of_clip.values()), manifest)
+    return film_titles(set(run.film_of_clip.values()), manifest)

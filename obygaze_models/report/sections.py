@@ -14,7 +14,7 @@ import numpy as np
 
 from obygaze_features.core.console import count, few
 from obygaze_features.manifest.expression import parse
-from obygaze_features.manifest.listing import clock_or_none, titles_of
+from obygaze_features.manifest.listing import clock_or_none, film_titles
 from obygaze_features.manifest.model import Annotation, Clip, own_columns
 from obygaze_models.evaluation.basis import (
     LEAKED,
@@ -552,7 +552,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
         if not found:
             continue
         shown = found[:MOST_ERRORS]
-        titles = titles_of({row["film"] for row in shown}, labels.manifest)
+        titles = film_titles({row["film"] for row in shown}, labels.manifest)
         # A column without a value is left out.
         names = []
         for name in shown[0]:

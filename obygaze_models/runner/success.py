@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from obygaze_features.manifest.model import disputed
+from obygaze_features.manifest.model import disputed_names
 from obygaze_models.evaluation.basis import has_interval, no_interval_because
 from obygaze_models.evaluation.cells import Cell, number_of_groups
 from obygaze_models.evaluation.error_analysis import (
@@ -24,7 +24,9 @@ def success_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
     Clips whose annotators differ on a factor are neither with it nor without it.
     """
     names = ("level", *table.concept_names)
-    is_decided = np.array([disputed(clip).isdisjoint(names) for clip in table.clips])
+    is_decided = np.array(
+        [disputed_names(clip).isdisjoint(names) for clip in table.clips]
+    )
     has_groups = number_of_groups(table.groups) > 0
     row_of = {clip_id: row for row, clip_id in enumerate(table.ids)}
     for cell in cells:

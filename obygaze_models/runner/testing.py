@@ -22,7 +22,7 @@ from obygaze_features.core.errors import (
     UnknownName,
 )
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.clip_facts import places_of
+from obygaze_features.manifest.clip_facts import find_rows
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
@@ -261,7 +261,7 @@ def run_test(
     clips: Any = {"manifest": inputs.manifest, "in_sample": True}
     with fitting():
         predicted = predict(model, store, table.ids, **clips, workspace=workspace)
-        places = places_of(table.ids, predicted.clip_ids)
+        places = find_rows(table.ids, predicted.clip_ids)
         basis = np.array([*predicted.basis, ""])[places]
         has_class = (labels != LEFT_OUT) & (places >= 0)
         is_tested = has_class & np.isin(basis, [*SEEN])

@@ -23,7 +23,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.clip_facts import ClipFacts, Places, completed
+from obygaze_features.manifest.clip_facts import ClipFacts, Places, fill_missing_facts
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
@@ -404,7 +404,7 @@ def _stated(
     stated = ClipFacts.of_clips(clips)
     for one in store.stores:
         rows = one.table.find(clip_ids)
-        stated = completed(stated, one.facts_of(rows[rows >= 0]))
+        stated = fill_missing_facts(stated, one.facts_of(rows[rows >= 0]))
     return stated
 
 

@@ -18,7 +18,7 @@ from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.clip_facts import (
     ClipFacts,
     Places,
-    places_of,
+    find_rows,
     require_same_shared,
 )
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
@@ -80,7 +80,7 @@ def find_training_overlap(
     rows = np.full(len(clips), -1, dtype=np.int64)
     n_by_ids = 0
     if model.clips is not None:
-        rows = places_of(clips.clip_ids, model.clips.facts.clip_ids)
+        rows = find_rows(clips.clip_ids, model.clips.facts.clip_ids)
         n_by_ids = require_same_shared(
             clips,
             model.clips.facts,

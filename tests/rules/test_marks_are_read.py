@@ -19,7 +19,7 @@ from obygaze.films.importing import ImportedMarks
 from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark, read_marks, written
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.annotators import annotations_of, labelled
+from obygaze_features.manifest.annotators import apply_rule, make_annotations
 from obygaze_features.manifest.io import as_id, write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
@@ -123,7 +123,7 @@ def made_labels(seed: int) -> Manifest:
 def what_people_say(manifest: Manifest) -> dict[tuple[str, str], list[str]]:
     """Return the cells of each person and clip, without those in which nobody says anything."""
     said = {}
-    rows = manifest.annotations or annotations_of(manifest, COLUMNS)
+    rows = manifest.annotations or make_annotations(manifest, COLUMNS)
     for one in rows:
         cells = [one.level, "|".join(sorted(one.concepts)), *map(one.own.get, COLUMNS)]
         said[one.clip_id, one.annotator] = [cell or "" for cell in cells]
@@ -133,7 +133,7 @@ def what_people_say(manifest: Manifest) -> dict[tuple[str, str], list[str]]:
 @pytest.mark.parametrize("seed", range(amount(10, 60)))
 def test_labels_come_back(seed: int, tmp_path: Path) -> None:
     """Nothing that a person says of a clip is lost, nothing is made up of what nobody said."""
-    made = labelled(made_labels(seed), "agreed")
+    made = apply_rule(made_labels(seed), "agreed")
     path = tmp_path / "manifests" / "drawn-up.toml"
     path.parent.mkdir()
     write_manifest(made, path)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
-from obygaze_features.manifest.annotators import labelled
+from obygaze_features.manifest.annotators import apply_rule
 from obygaze_features.manifest.io import check_manifest
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import (
@@ -56,7 +56,7 @@ def drawn_manifests(draw: st.DrawFn) -> list[Manifest]:
             clips.append(clip)
         manifest = Manifest(lab, Header("made up", CONCEPTS), tuple(clips), COLUMNS)
         if people:
-            manifest = labelled(
+            manifest = apply_rule(
                 replace(manifest, annotations=tuple(annotations)), "agreed"
             )
         manifests.append(manifest)

@@ -34,7 +34,7 @@ from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.io import rows_to_csv
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.spans import frames_of
+from obygaze_features.manifest.spans import stated_frames
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.importing import import_features
 from obygaze_features.store.records import ManifestMark
@@ -173,7 +173,7 @@ def facts_of(source: Source) -> ClipFacts:
         [one.film for one in stated],
         [one.start_s for one in stated],
         [one.end_s for one in stated],
-        [frames_of(one.cells) for one in stated],
+        [stated_frames(one.cells) for one in stated],
     )
 
 
@@ -198,7 +198,7 @@ def vectors_of(source: Source) -> np.ndarray:
 
 def store_of(source: Source, path: Path, backbone: str = "toy") -> Store:
     rows = [
-        Row(i, one.film, one.start_s, one.end_s).with_frames(frames_of(one.cells))
+        Row(i, one.film, one.start_s, one.end_s).with_frames(stated_frames(one.cells))
         for i, one in source.items()
     ]
     recipe = a_recipe(backbone={"name": backbone, "card_sha256": "ab" * 32})

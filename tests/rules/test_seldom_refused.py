@@ -56,8 +56,8 @@ from obygaze_features.extraction.planning import plan_stores
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.extraction.text import score_captions
-from obygaze_features.manifest.adapters.table_mapping import checked_times
-from obygaze_features.manifest.annotators import labelled
+from obygaze_features.manifest.adapters.table_mapping import check_times
+from obygaze_features.manifest.annotators import apply_rule
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid, check_windows
@@ -90,7 +90,7 @@ def annotators_who_differ(folder: Path) -> object:
         "ada": {"a-1": {"rating": "1"}, "b-1": {"rating": "1"}},
         "ben": {"a-1": {"rating": "2"}, "b-1": {"rating": "2"}},
     }
-    manifest = labelled(annotated(said), "agreed")
+    manifest = apply_rule(annotated(said), "agreed")
     return audit_annotations(manifest, column="rating", x=["a-1"], y=["b-1"])
 
 
@@ -329,7 +329,7 @@ REFUSED: dict[str, Case] = {
         "https://host/store"
     ),
     "words are found for clips": lambda _: words_of_clips(WINDOWS, "srt"),
-    "times are m:ss or": lambda _: checked_times("mm"),
+    "times are m:ss or": lambda _: check_times("mm"),
     "the manifest has no clips": lambda f: plan_stores(NO_CLIPS, [], Workspace(f)),
     "movie_id: expected a row for each of 2 ids": lambda f: npz(
         f, movie_id=np.array(["a", "a", "b"])

@@ -671,7 +671,7 @@ def check_hard_negatives(ws: TypingWorkspace, row: Row) -> None:
         common += f""" --set 'tasks.{task}.folds="02_EN_HN_S"'"""
     ws(
         "run paper-table2 --manifest obygaze12 --store X-CLIP=X-CLIP -o common"
-        f"{common} {QUICK} --set models.mlp.max_epochs=1 --set grid.baselines=[]"
+        f"{common} {QUICK_MLP} --set grid.baselines=[]"
     )
     for train, n_leaked in zip(("HN_S", "EN_S"), of_common, strict=True):
         values = values_of_cell(ws, "common", train, "ENHN_S", "mlp")

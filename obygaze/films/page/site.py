@@ -36,7 +36,7 @@ from obygaze.films.predictions import PredictionTable
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.listing import title_of
+from obygaze_features.manifest.listing import film_title
 from obygaze_features.manifest.model import Clip, Manifest, by_film, own_columns
 from obygaze_features.manifest.times import (
     IN_A_ROW,
@@ -117,7 +117,9 @@ class Site:
                 indexes = self.workspace.folder("indexes")
                 entry["still"] = still(path, indexes, clip.start_s, clip.end_s)
             clips.append(entry)
-        titles = {name: title_of(self.films[name][0]) or name for name in page_of_film}
+        titles = {
+            name: film_title(self.films[name][0]) or name for name in page_of_film
+        }
         pages = []
         for one, name in page_of_film.items():
             pages.append({"title": titles[one], "address": quote(name)})

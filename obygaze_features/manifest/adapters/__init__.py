@@ -16,8 +16,8 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import require_file, sha256_file, taken
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
-from obygaze_features.manifest.annotators import notes_of
-from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
+from obygaze_features.manifest.annotators import label_notes
+from obygaze_features.manifest.io import read_manifest, saved_facts, write_manifest
 from obygaze_features.manifest.link import is_linked, require_one_film_a_video
 from obygaze_features.manifest.model import (
     NO_LEVEL,
@@ -30,22 +30,22 @@ from obygaze_features.manifest.vocabulary import (
     LEVELS,
     canonical_concept,
     canonical_level,
-    packaged,
+    read_packaged,
 )
 
 _STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\")"""
 _LIST = re.compile(rf"\[(?:{_STRING}(?:, ?{_STRING})*)?\]")
 
 
-def published(dataset: str) -> dict[str, Any]:
-    """Return the entry of a data set in datasets.toml."""
-    entry: dict[str, Any] = packaged("adapters/datasets.toml")[dataset]
+def dataset_entry(dataset: str) -> dict[str, Any]:
+    """Return the entry of a published data set in datasets.toml."""
+    entry: dict[str, Any] = read_packaged("adapters/datasets.toml")[dataset]
     return entry
 
 
 def published_header(dataset: str, *sources: SourceFile, **more: Any) -> Header:
     """Return the header of a published data set, with its citation and notes."""
-    entry = published(dataset)
+    entry = dataset_entry(dataset)
     facts = {"citation": entry["citation"], "notes": tuple(entry["notes"])}
     return Header(dataset, **facts, sources=sources, **more)
 
@@ -62,7 +62,7 @@ class ImportedManifest(NamedTuple):
     facts: Mapping[str, Any] = MappingProxyType({})
 
     def save(self, path: Path, *, force: bool = False) -> "SavedManifest":
-        """Write the manifest, which is called after its file.
+        """Write the manifest under the name of its file.
 
         Args:
             path: Its TOML file.
@@ -85,8 +85,8 @@ class ImportedManifest(NamedTuple):
 class SavedManifest:
     """A manifest that was written.
 
-    `warnings` are what should be known of the files and of the clips, `imported` what was read.
-    `n_lost_links` is how many clips of the manifest that it replaced had links to videos.
+    `imported` is the manifest as it was read. `n_lost_links` counts the clips of the replaced
+    manifest that had links to videos.
     """
 
     path: Path
@@ -100,9 +100,9 @@ class SavedManifest:
         return compute_stats(self.manifest)
 
     def to_json(self) -> dict[str, Any]:
-        """Return where the manifest is, and its counts."""
+        """Return the path of the manifest, and its counts."""
         return {
-            **facts_of_saved(self.manifest, self.path),
+            **saved_facts(self.manifest, self.path),
             "warnings": self.warnings,
             **self.imported.facts,
             **self._stats.to_json(),
@@ -118,7 +118,7 @@ class SavedManifest:
 
     @property
     def notes(self) -> list[str]:
-        """Return what became of links, how to name the manifest, and the next command."""
+        """The notes of the import, lost links, the counts, and the next command."""
         notes = list(self.imported.notes)
         if self.n_lost_links:
             n_clips = count(self.n_lost_links, "clip")
@@ -132,7 +132,7 @@ class SavedManifest:
             )
         stats = self._stats
         notes += stats.level_notes(self.imported.facts.get("level_words"))
-        notes += notes_of(self.manifest)
+        notes += label_notes(self.manifest)
         quoted = shell_word(self.manifest.name)
         if stats.unit == "segment" and any(stats.levels.values()):
             notes.append(
@@ -149,9 +149,9 @@ class SavedManifest:
 
 
 def _n_links(path: Path) -> int:
-    """Return how many clips of the manifest that is replaced `link` has found the video of.
+    """Return how many clips of an existing manifest were linked to a video.
 
-    One that is not there or cannot be read has none.
+    A missing or unreadable manifest has none.
     """
     with suppress(ObygazeError):
         manifest = read_manifest(path)
@@ -160,12 +160,12 @@ def _n_links(path: Path) -> int:
     return 0
 
 
-def n_with_value(manifest: Manifest, column: str) -> int:
+def count_with_value(manifest: Manifest, column: str) -> int:
     """Return the number of clips that have a value in a column."""
     return sum(bool(clip.values(column)) for clip in manifest)
 
 
-def source_of(path: Path, name: str | None = None) -> SourceFile:
+def source_file(path: Path, name: str | None = None) -> SourceFile:
     """Return the name and the hash of a file, for the header."""
     require_file(path)
     return SourceFile(name or path.name, sha256_file(path))
@@ -174,14 +174,14 @@ def source_of(path: Path, name: str | None = None) -> SourceFile:
 def known_sources(
     files: Mapping[Path, tuple[str, Collection[str]]],
 ) -> tuple[tuple[SourceFile, ...], tuple[str, ...]]:
-    """Return the sources in the header, and a warning for each file with an unknown hash.
+    """Return the sources for the header, and a warning for each file with an unknown hash.
 
-    `files` has the name of each file, and the hashes that it may have.
+    `files` maps each file to its name and its known hashes.
     """
     sources = []
     messages = []
     for path, (name, known_hashes) in files.items():
-        source = source_of(path, name)
+        source = source_file(path, name)
         sources.append(source)
         if source.sha256 not in known_hashes:
             expected = f"expected the sha256 {' or '.join(known_hashes)}"
@@ -192,7 +192,7 @@ def known_sources(
 def unread_columns(
     path: Path, columns: Collection[str], *read_columns: str
 ) -> list[str]:
-    """Return a warning that names the columns that are not among the known ones."""
+    """Return a warning that lists the unknown columns, or an empty list."""
     unread = [name for name in columns if name not in read_columns]
     if not unread:
         return []
@@ -201,7 +201,7 @@ def unread_columns(
 
 
 def string_list(text: str) -> tuple[str, ...] | None:
-    """Return the strings of a list in Python's syntax, None where the text is anything else."""
+    """Return the strings of a list in Python's syntax, or None if the text is not such a list."""
     # literal_eval accepts more than lists: it would join 'a' 'b', where a comma is missing.
     if not _LIST.fullmatch(text):
         return None
@@ -212,8 +212,8 @@ def string_list(text: str) -> tuple[str, ...] | None:
             return None
 
 
-def level_of(row: TableRow) -> str:
-    """Return the canonical level of a row; an unknown level is a violation and returned empty."""
+def read_level(row: TableRow) -> str:
+    """Return the canonical level of a row; for an unknown level, add a violation and return ""."""
     level = canonical_level(row["label"])
     if level is None:
         row.add("label", unknown_level(row["label"]))
@@ -221,11 +221,11 @@ def level_of(row: TableRow) -> str:
 
 
 def unknown_level(word: str) -> str:
-    """Return a sentence on a word that is no level."""
+    """Return the sentence for an unknown word of a level."""
     return f"unknown level {word!r}, expected {', '.join(LEVELS)}"
 
 
-def strings_of(row: TableRow, column: str) -> tuple[str, ...]:
+def read_strings(row: TableRow, column: str) -> tuple[str, ...]:
     """Return the strings of a list that Python wrote into a cell."""
     strings = string_list(row[column])
     if strings is None:
@@ -233,9 +233,9 @@ def strings_of(row: TableRow, column: str) -> tuple[str, ...]:
     return strings or ()
 
 
-def concepts_of(row: TableRow) -> tuple[str, ...]:
+def read_concepts(row: TableRow) -> tuple[str, ...]:
     """Return the canonical names of the concepts of a row; `['']` is an empty list."""
-    words = strings_of(row, "concepts")
+    words = read_strings(row, "concepts")
     if words == ("",):
         return ()
     names = []

@@ -1,9 +1,8 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest.
 
-Three steps stand apart. The table is read as texts (`table_reading`). It is decided what they mean:
-what nobody stated is a question with a likely answer (`table_questions`). And clips are made, in
-which nothing is asked any more (`table_cells`). All questions, and all cells that are wrong, are
-refused together, with one command that answers.
+There are three steps: read the table as texts (`table_reading`), decide what the texts mean
+(`table_questions`), and make clips of them (`table_cells`). One error lists all questions and all
+invalid cells, with one command that answers the questions.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from obygaze_features.core.files import write_new
 from obygaze_features.core.schema_check import raise_together
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.tables import thousands_text
-from obygaze_features.manifest.adapters import ImportedManifest, source_of
+from obygaze_features.manifest.adapters import ImportedManifest, source_file
 from obygaze_features.manifest.adapters.table_cells import (
-    MadeClips,
+    TableClips,
     make_clips,
-    sources_of,
+    source_columns,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
-    chosen_mapping,
+    choose_mapping,
 )
-from obygaze_features.manifest.adapters.table_questions import Known, decide
+from obygaze_features.manifest.adapters.table_questions import Questions, decide
 from obygaze_features.manifest.adapters.table_reading import (
     SUMMARY,
     TableCells,
@@ -41,14 +40,14 @@ from obygaze_features.manifest.adapters.table_reading import (
 from obygaze_features.manifest.annotators import (
     AGREED,
     WAYS_OF_RULES,
+    apply_rule,
+    differences_text,
     differing_clips,
-    how_they_differ,
-    labelled,
-    orders_of,
+    parse_orders,
     sorted_annotations,
 )
 from obygaze_features.manifest.expression import CONCEPTS
-from obygaze_features.manifest.io import annotators_of, read_annotations
+from obygaze_features.manifest.io import annotators_path, read_annotations
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -83,21 +82,21 @@ def read(
     """Read any table, with a mapping of its columns.
 
     Args:
-        csv: The table: text, a spreadsheet or parquet. Several are those of several people, about
-            the same clips.
-        columns: The column of the table, or `=value`, for each of the manifest; it takes precedence
-            over the mapping.
+        csv: The table: text, a spreadsheet or parquet. Several tables have the annotations of one
+            person each, about the same clips.
+        columns: The column of the table, or `=value`, for columns of the manifest; it takes
+            precedence over the mapping.
         mapping: The mapping, or its file.
-        form: What clip ids are made of.
+        form: The form of clip ids, such as `{film}-{n:03d}`.
         films: "none" if the table states no films.
         sheet: The name of the sheet of a spreadsheet, by default the likely one.
-        words: The level or the concepts that a word of the table means.
-        rule: What becomes the label where people differ.
-        orders: The words of a column from the lowest, separated by commas.
-        write_mapping: A file for the mapping that was used; of a table that leaves questions open,
-            for a draft with the likely answers.
-        name: The name of the manifest, by default that of the file.
-        command: The words of the command that was typed, without the options of tables.
+        words: The level or the concepts of each word of the table.
+        rule: The rule that makes one label where annotators differ.
+        orders: The words of columns from the lowest, separated by commas.
+        write_mapping: A file for the mapping that was used. If the table leaves questions open, the
+            file is a draft with the likely answers.
+        name: The name of the manifest, by default the name of the file.
+        command: The words of the typed command, without the options of tables.
     """
     paths = [Path(csv)] if isinstance(csv, str | Path) else [Path(path) for path in csv]
     called = name or paths[0].stem
@@ -108,24 +107,24 @@ def read(
         "rule": rule,
         "orders": orders,
     }
-    stated, typed = chosen_mapping(
+    stated, typed = choose_mapping(
         paths[0], mapping, columns or {}, words or {}, **options
     )
     table = read_tables(paths, stated)
     _check_targets(stated, table)
     n_before = table.n_problems
-    known = decide(table, stated)
-    decided = known.mapping
+    questions = decide(table, stated)
+    decided = questions.mapping
     n_asked = table.n_problems - n_before
     made = make_clips(table, decided)
     manifest = _manifest(paths, called, made, decided)
     if not decided.rule and (len(paths) > 1 or made.annotations):
-        # A row without a name is a violation.
+        # A row without an annotator is a violation already.
         named = tuple(one for one in manifest.annotations if one.annotator)
         differing = differing_clips(replace(manifest, annotations=named))
         if differing:
-            sentence = f"{how_they_differ(manifest, differing)}; {WAYS_OF_RULES}"
-            known.ask(sentence, TableMapping(rule=AGREED))
+            sentence = f"{differences_text(manifest, differing)}; {WAYS_OF_RULES}"
+            questions.ask(sentence, TableMapping(rule=AGREED))
             n_asked += 1
     if table.n_problems:
         line = [*command] or [
@@ -138,11 +137,13 @@ def read(
         ]
         if isinstance(mapping, str | Path):
             line += ["--mapping", str(mapping)]
-        _refuse(known, n_asked, line, typed, write_mapping)
+        _refuse(questions, n_asked, line, typed, write_mapping)
     manifest = _labelled(manifest, paths[0], made, decided)
     if write_mapping is not None:
         try:
-            write_new(Path(write_mapping), used_mapping(decided, table).toml().encode())
+            write_new(
+                Path(write_mapping), complete_mapping(decided, table).toml().encode()
+            )
         except AlreadyThere as error:
             error.hint = "choose another name, or delete the file"
             raise
@@ -150,9 +151,9 @@ def read(
 
 
 def _check_targets(mapping: TableMapping, table: TableCells) -> None:
-    """Raise an error for a target that no manifest has, or that is stated in two ways.
+    """Raise an error for an unknown column of the manifest, or for one that is mapped twice.
 
-    A column that is called as one of a manifest, and is none, may get a name of its own.
+    A column of the table with the name of a manifest's column may be mapped to any other name.
     """
     if mapping.films and "movie_id" in (*mapping.columns, *mapping.columns_of_id):
         raise FixUsage(
@@ -168,7 +169,7 @@ def _check_targets(mapping: TableMapping, table: TableCells) -> None:
                 hint=f"leave it out, and the column {source!r} keeps its name; or"
                 f" --map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME",
             )
-        if target in mapping.made_of_people:
+        if target in mapping.annotator_targets:
             raise FixUsage(
                 f"{target} is mapped to {source!r} and to columns of people",
                 hint=f"leave out {shell_word(f'{target}={source}')}, and the column {source!r}"
@@ -176,28 +177,28 @@ def _check_targets(mapping: TableMapping, table: TableCells) -> None:
             )
 
 
-# --- What is refused: all questions, and all cells that are wrong ---
+# --- Refusals: all questions, and all invalid cells ---
 
 
 def _refuse(
-    known: Known,
+    questions: Questions,
     n_asked: int,
     command: Sequence[str],
     typed: TableMapping,
     draft: str | Path | None,
 ) -> None:
-    """Raise one error of all questions and all cells that are wrong.
+    """Raise one error of all questions and all invalid cells.
 
     Args:
-        known: The table, and the likely answers.
-        n_asked: How many problems of the table are questions.
+        questions: The table, and the likely answers.
+        n_asked: The number of violations of the table that are questions.
         command: The command that imports the table, without options of tables.
         typed: The part of the mapping that was typed.
-        draft: The file for a mapping with the likely answers. One that is there is not replaced, as
-            a person may have written into it.
+        draft: The file for a mapping with the likely answers. An existing file is not replaced,
+            because the user may have edited it.
     """
-    table = known.table
-    line = shell_line([*command, *typed.joined(known.answers).typed()])
+    table = questions.table
+    line = shell_line([*command, *typed.joined(questions.answers).typed()])
     to_file = shell_word(f"{Path(next(iter(table.tables))).stem}-mapping.toml")
     hint = line
     ways = "the line below has the likely answers, to be looked through"
@@ -216,7 +217,7 @@ def _refuse(
             raise
         again = shell_line([*command, "--mapping", draft])
         comments = ["Likely answers to these questions. Look through them.", *problems]
-        mapping = known.mapping.toml(map(printable_line, comments))
+        mapping = questions.mapping.toml(map(printable_line, comments))
         try:
             write_new(Path(draft), mapping.encode())
         except AlreadyThere:
@@ -230,9 +231,9 @@ def _refuse(
 
 @dataclass(frozen=True)
 class Draft:
-    """A draft of a mapping that was written, in place of a manifest.
+    """A draft of a mapping that was written in place of a manifest.
 
-    `problems` are why the table does not fit, and `again` is the command that takes the draft.
+    `problems` are the questions and the invalid cells; `again` is the command that uses the draft.
     """
 
     path: Path
@@ -240,7 +241,7 @@ class Draft:
     again: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return where the draft is, and why the table does not fit."""
+        """Return the path of the draft, and the problems of the table."""
         return {"draft": str(self.path), "problems": list(self.problems)}
 
     def __str__(self) -> str:
@@ -248,13 +249,13 @@ class Draft:
 
     @property
     def notes(self) -> list[str]:
-        """Return why the table does not fit, and what to do with the draft."""
+        """The problems of the table, and the next command."""
         look = f"look through the answers in {shell_word(self.path)}"
         return [*self.problems, f"next: {look}, then {self.again}"]
 
 
 class DraftWritten(FixInput):
-    """A table does not fit, and a draft of its mapping was written, as somebody asked."""
+    """A table has open questions, and a draft of its mapping was written."""
 
     def __init__(self, draft: Draft) -> None:
         super().__init__(str(draft), details=draft.problems)
@@ -265,12 +266,12 @@ class DraftWritten(FixInput):
 
 
 def _manifest(
-    paths: Sequence[Path], name: str, made: MadeClips, mapping: TableMapping
+    paths: Sequence[Path], name: str, made: TableClips, mapping: TableMapping
 ) -> Manifest:
-    """Return the manifest of clips, without labels of what several people said."""
+    """Return the manifest of clips; clips with several annotators have no labels yet."""
     folder = paths[0].parent
     videos = {clip.video for clip in made.clips if clip.video}
-    # Names of which none is a path wait for `manifest link`.
+    # Where no name is an existing file, `manifest link` finds the videos later.
     is_linked = any(_is_file(folder / video) for video in videos)
     header = Header(
         mapping.dataset or (paths[0].stem if len(paths) == 1 else name),
@@ -279,13 +280,13 @@ def _manifest(
         licence=mapping.licence,
         citation=mapping.citation,
         video_root=folder.resolve().as_posix() if is_linked else "",
-        sources=tuple(map(source_of, paths)),
+        sources=tuple(map(source_file, paths)),
     )
     return Manifest(name, header, made.clips, made.columns, made.annotations)
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether a file is there; False also for a name that no file can have."""
+    """Return whether a file exists; False also for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:
@@ -293,10 +294,10 @@ def _is_file(path: Path) -> bool:
 
 
 def _labelled(
-    manifest: Manifest, path: Path, made: MadeClips, mapping: TableMapping
+    manifest: Manifest, path: Path, made: TableClips, mapping: TableMapping
 ) -> Manifest:
-    """Return the manifest with one label a clip, also of what stands in a table beside a table."""
-    beside = annotators_of(path)
+    """Return the manifest with one label a clip; a second file may have the annotations."""
+    beside = annotators_path(path)
     if beside.is_file():
         header = manifest.header
         said = read_annotations(beside, manifest.by_id, header.concepts, made.spelling)
@@ -308,25 +309,25 @@ def _labelled(
                 hint="move one of the two tables to another folder",
             )
         if said:
-            sources = (*header.sources, source_of(beside))
+            sources = (*header.sources, source_file(beside))
             header = structs.replace(header, sources=sources)
             said = sorted_annotations(said)
             manifest = replace(manifest, header=header, annotations=said)
-            # The clips of a table with what annotators say beside it have labels.
+            # A table with a table of annotators next to it was exported with its labels.
             if not mapping.rule:
                 return manifest
-    return labelled(manifest, mapping.rule or None, orders_of(mapping.orders))
+    return apply_rule(manifest, mapping.rule or None, parse_orders(mapping.orders))
 
 
-# --- What a person should know ---
+# --- Warnings and notes ---
 
 
 def _imported(
-    table: TableCells, mapping: TableMapping, made: MadeClips, manifest: Manifest
+    table: TableCells, mapping: TableMapping, made: TableClips, manifest: Manifest
 ) -> ImportedManifest:
-    """Return the manifest with warnings and notes on how the table was read."""
+    """Return the manifest, with warnings and notes about how the table was read."""
     warnings = [*table.warnings]
-    of_people = dict.fromkeys(mapping.made_of_people, "")
+    of_people = dict.fromkeys(mapping.annotator_targets, "")
     targets = {*of_people, *mapping.columns}
     if mapping.id:
         targets.add("clip_id")
@@ -365,17 +366,17 @@ def _imported(
 
 
 def _words(target: str, mapping: TableMapping, table: TableCells) -> list[str]:
-    """Return the different cells of the columns for one of the manifest."""
+    """Return the different cells of the columns that are mapped to a column of the manifest."""
     words: dict[str, None] = {}
     for column in mapping.sources(target):
         words.update(dict.fromkeys(table.filled(column)))
     return [*words]
 
 
-def used_mapping(mapping: TableMapping, table: TableCells) -> TableMapping:
-    """Return a mapping with all columns and words of tables that it, or the program, reads."""
+def complete_mapping(mapping: TableMapping, table: TableCells) -> TableMapping:
+    """Return a mapping that lists all columns and words that were used, also unstated ones."""
     columns: dict[str, str] = {}
-    for target, source in sources_of(table, mapping).items():
+    for target, source in source_columns(table, mapping).items():
         is_made = target == "clip_id" and mapping.id
         if target == source and target in (*CLIP_COLUMNS, "annotator", "movie_title"):
             columns |= {} if is_made else {target: target}

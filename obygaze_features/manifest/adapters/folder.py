@@ -1,4 +1,4 @@
-"""Read a folder of videos as a manifest: a clip for each file."""
+"""Read a folder of videos as a manifest with one clip per file."""
 
 import re
 from collections import Counter
@@ -19,18 +19,18 @@ _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 
 
 def read(folder: str | Path, *, name: str | None = None) -> ImportedManifest:
-    """Read a folder of videos: one clip for each file, without labels.
+    """Read a folder of videos: one clip per file, without labels.
 
-    The film of a clip is the folder that the file is in; of a file at the top, its name up to the
-    scene's number (lake of lake-001.mp4 and lake_scene_001.mp4), else the whole name. Files without
-    scene numbers are in the order of their names, in which part2 is before part10.
+    The film of a clip is the subfolder of the file. For a file at the top, the film is the name up
+    to the scene number (lake of lake-001.mp4 and lake_scene_001.mp4), or the whole name. Files
+    without scene numbers are sorted by name, with part2 before part10.
 
     Args:
         folder: The folder; no video is opened.
         name: The name of the manifest. By default that of the folder.
     """
     folder = Path(folder)
-    # Parts of a film that have no scene numbers follow each other in this order.
+    # Parts of a film without scene numbers follow each other in this order.
     names = sorted(require_videos(folder), key=_by_number)
     files = [PurePosixPath(file) for file in names]
     stems = Counter(ascii_id(file.stem).casefold() for file in files)
@@ -77,7 +77,7 @@ def _by_number(name: str) -> list[tuple[str, int]]:
 
 
 def _film_and_scene(file: PurePosixPath) -> tuple[str, str]:
-    """Return the film and the scene number that the path of a video says; "" without a number."""
+    """Return the film and the scene number in the path of a video; "" without a number."""
     folders = "/".join(file.parts[:-1])
     numbered = _NUMBERED.fullmatch(file.stem)
     if numbered is None:

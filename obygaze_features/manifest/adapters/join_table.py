@@ -20,12 +20,16 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.tables import thousands_text
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.adapters import n_with_value, source_of
-from obygaze_features.manifest.adapters.table_cells import ALL_TIMES, Cells, sources_of
+from obygaze_features.manifest.adapters import count_with_value, source_file
+from obygaze_features.manifest.adapters.table_cells import (
+    ALL_TIMES,
+    Cells,
+    source_columns,
+)
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
     TableMapping,
-    chosen_mapping,
+    choose_mapping,
 )
 from obygaze_features.manifest.adapters.table_reading import TableCells, read_tables
 from obygaze_features.manifest.adapters.table_times import (
@@ -36,7 +40,7 @@ from obygaze_features.manifest.adapters.table_times import (
     is_time,
     unclear_time,
 )
-from obygaze_features.manifest.annotators import columns_of_people
+from obygaze_features.manifest.annotators import annotated_columns
 from obygaze_features.manifest.io import (
     WRITTEN_SECONDS,
     as_id,
@@ -48,7 +52,7 @@ from obygaze_features.manifest.io import (
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import CLIP_COLUMNS, DIFFERS, NAME_COLUMN, Manifest
 from obygaze_features.manifest.own_labels import column_words
-from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, frames_of
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, stated_frames
 
 CLIP = "clip_id"
 FILM = "movie_id"
@@ -56,9 +60,10 @@ FILM = "movie_id"
 
 @dataclass(frozen=True)
 class JoinedColumns:
-    """A manifest with the columns of a table; `columns` has how many clips have a value in each.
+    """A manifest with the columns of a table.
 
-    `n_by_id` rows say nothing of their clip that the manifest states too, but the id.
+    `columns` counts the clips that have a value in each column. `n_by_id` counts the rows that were
+    matched by their ids only: the table and the manifest state no other common fact.
     """
 
     manifest: Manifest
@@ -67,7 +72,7 @@ class JoinedColumns:
     n_by_id: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the number of clips by column, and what should be known of the table."""
+        """Return the number of clips by column, and the warnings."""
         return {
             "name": self.manifest.name,
             "columns": dict(self.columns),
@@ -78,13 +83,13 @@ class JoinedColumns:
     def __str__(self) -> str:
         rows = []
         for name, n_clips in self.columns.items():
-            # A number may have been several: 1,2 of a sheet is read as 1.2.
+            # The values are shown because 1,2 in a sheet may mean two values, and is read as 1.2.
             rows.append((name, n_clips, column_words(self.manifest.clips, name)))
         return table(("column", "clips with a value", "values"), rows)
 
     @property
     def notes(self) -> list[str]:
-        """How many rows are matched by their ids alone."""
+        """The number of rows that were matched by their ids only."""
         if not self.n_by_id:
             return []
         n_rows = count(self.n_by_id, "row")
@@ -141,18 +146,18 @@ def join(
     force: bool = False,
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
-    source = source_of(csv)
-    mapping, _ = chosen_mapping(csv, None, columns or {}, {}, sheet=sheet)
+    source = source_file(csv)
+    mapping, _ = choose_mapping(csv, None, columns or {}, {}, sheet=sheet)
     read = read_tables([csv], mapping)
     cells: Cells = {}
-    for target, column in sources_of(read, mapping).items():
+    for target, column in source_columns(read, mapping).items():
         cells[target] = read.column(column)
     key = CLIP if CLIP in cells else FILM
     noun = "clip" if key == CLIP else "film"
     _check_columns(cells, key, read, mapping)
     rows_of_id = _rows_of_ids(cells, key, csv)
     n_without_id = len(rows_of_id.pop("", ()))
-    # The table has the ids of clips, or with the key movie_id those of their films.
+    # The table has the ids of clips, or with the key movie_id the ids of their films.
     id_in_table = {clip.clip_id: getattr(clip, key) for clip in manifest}
     n_by_id = 0
     if key == CLIP:
@@ -177,7 +182,7 @@ def join(
     header = structs.replace(
         joined.header,
         sources=(*joined.header.sources, source),
-        said=columns_of_people(manifest),
+        said=annotated_columns(manifest),
     )
     joined = replace(joined, header=header)
 
@@ -193,7 +198,7 @@ def join(
         )
     unknown = sorted(rows_of_id.keys() - {*id_in_table.values()})
     if unknown:
-        # Only what has no row yet can be meant.
+        # Suggest only ids that have no row.
         free = set(id_in_table.values()) - rows_of_id.keys()
         named = [f"{name}{near(name, free, LIKE_IDS)}" for name in unknown[:3]]
         listed = few([*named, *unknown[3:]], 3)
@@ -211,7 +216,7 @@ def join(
         warnings.append(f"left out, without a {key}: {n_rows}")
     return JoinedColumns(
         joined,
-        {name: n_with_value(joined, name) for name in added},
+        {name: count_with_value(joined, name) for name in added},
         tuple(f"{csv}: {warning}" for warning in warnings),
         n_by_id,
     )
@@ -220,7 +225,7 @@ def join(
 def _check_columns(
     cells: Cells, key: str, read: TableCells, mapping: TableMapping
 ) -> None:
-    """Raise one error of a table without ids, or with times that may be minutes or hours."""
+    """Raise one error for a table without ids, or with times that may be minutes or hours."""
     violations = read.violations[0]
     times = [name for name in ALL_TIMES if name in cells]
     for name in times if not mapping.times else ():
@@ -240,7 +245,7 @@ def _check_columns(
 
 
 def _rows_of_ids(cells: Cells, key: str, path: Path) -> dict[str, list[int]]:
-    """Return the rows of each id; of several annotators, a joined cell would be of no one."""
+    """Return the rows of each id; an error if a clip has rows of several annotators."""
     id_of = ids_of_names(cells[key], "film" if key == FILM else "clip", str(path))
     annotators = cells.get(ANNOTATOR, [""] * len(cells[key]))
     rows_of_id: dict[str, list[int]] = {}
@@ -267,7 +272,7 @@ def _require_same(
     short: str,
     path: Path,
 ) -> int:
-    """Return how many rows are matched by their ids alone; rows of other clips are an error."""
+    """Return the number of rows matched by id only; an error for rows of different clips."""
     # NumPy is not loaded for the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 
@@ -291,7 +296,7 @@ def _require_same(
         [as_id(of_row.get(FILM, "")) for of_row in stated],
         seconds("start_s"),
         seconds("end_s"),
-        map(frames_of, stated),
+        map(stated_frames, stated),
     )
     return require_same(
         ClipFacts.of_clips(clips),
@@ -305,21 +310,21 @@ def _require_same(
 def _added(
     manifest: Manifest, cells: Cells, key: str, mapping: TableMapping, *, force: bool
 ) -> list[str]:
-    """Return the columns that are added; without `force`, none that the manifest has."""
-    # Times would become those in another file.
+    """Return the columns to add; without `force`, an error if the manifest has one of them."""
+    # Times in the table may count in a different file.
     own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS}
     if key == CLIP:
-        # They are compared with those of the manifest.
+        # The frames are compared with the frames of the manifest.
         own |= {*FRAMES, RATE_COLUMN}.intersection(manifest.columns) - {
             *mapping.columns
         }
     for clock in CLOCK_COLUMNS:
-        # The times beside it as a person reads them.
+        # Clock times next to the seconds are the same times.
         is_clock = clock not in mapping.columns and {*SPAN_COLUMNS} <= cells.keys()
         if is_clock and all(map(is_time, filter(None, cells.get(clock, ())))):
             own.add(clock)
     added = [name for name in cells if name not in own]
-    # Scores of clips have the titles of films beside them.
+    # Tables of scores repeat the titles of films.
     has_titles = TITLE in manifest.columns and TITLE not in mapping.columns
     if TITLE in added and len(added) > 1 and has_titles and not force:
         added.remove(TITLE)

@@ -25,9 +25,9 @@ from obygaze_features.core.tables import (
 )
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
-    published,
+    dataset_entry,
     published_header,
-    source_of,
+    source_file,
     unread_columns,
 )
 from obygaze_features.manifest.io import clips_of_table
@@ -74,7 +74,7 @@ class _Excerpts:
         for column in sorted(values.keys() & cells.keys()):
             row.add("name", f"{name} already has a value for {column}")
         cells |= values
-        # Some files leave the extension out; where one has it, that is the file to look for.
+        # Some files have names without an extension; a name with an extension is preferred.
         if "." in name:
             cells["video"] = name
 
@@ -127,12 +127,12 @@ def read(
             "no shots-devset-nl.txt or shots-testset-nl.txt, so the official split is not known"
         )
     films = "" if has_films else NO_FILMS
-    header = published_header("liris-accede", *map(source_of, paths), films=films)
+    header = published_header("liris-accede", *map(source_file, paths), films=films)
     return ImportedManifest(Manifest(name, header, clips, own), tuple(warnings))
 
 
 def _annotation_files(given_paths: Sequence[Path]) -> list[Path]:
-    """Return the files to read, in an order that does not depend on how they were given."""
+    """Return the files to read, in a fixed order."""
     by_name: dict[str, Path] = {}
     for path in given_paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -156,7 +156,7 @@ def _family(path: Path) -> str:
 def _values(
     values: Mapping[str, Any], path: Path, wrong: Violations, excerpts: _Excerpts
 ) -> None:
-    """Add the values of a table to the excerpts; without columns, it is the class of violence."""
+    """Add the values of a table; without listed columns, the third is the class of violence."""
     columns: Mapping[str, str] = values.get("columns", {})
     table = read_table(path, required=("id", "name", *columns), violations=wrong)
     if not columns:
@@ -175,7 +175,7 @@ def _values(
 
 
 def _shots(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
-    """Add the official split; the files have no header, and two cells: MediaEval id and name."""
+    """Add the official split; the files have no header and two columns: MediaEval id and name."""
     fold = DEV if "devset" in path.name else TEST
     for line, text in numbered_lines(path):
         cells = [cell.strip() for cell in text.split("\t")]
@@ -195,7 +195,7 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
             continue
         for column in ("start", "end"):
             row.matching(column, _FRAME, "a frame number (whole, from 0)")
-        # The file name of a film identifies it, without an ending such as .mp4.
+        # The id of a film is made of its file name, without an extension such as .mp4.
         name = PurePosixPath(row["movie"])
         film = ascii_id(name.stem if _ENDING.fullmatch(name.suffix) else name.name)
         first = excerpts.name_of_film.setdefault(film, row["movie"])
@@ -207,7 +207,7 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
 
 
 def _media(path: Path, wrong: Violations) -> list[TableRow]:
-    """Return the texts in each `media` element; a document type is refused, as are entities."""
+    """Return the texts in each `media` element; a document type, and so entities, are refused."""
     rows: list[TableRow] = []
     cells: dict[str, str] = {}
     texts: list[str] = []
@@ -248,7 +248,7 @@ def _media(path: Path, wrong: Violations) -> list[TableRow]:
 def _readers() -> dict[str, Callable[[Path, Violations, _Excerpts], None]]:
     """Return the function that reads each file, in the order in which they are read."""
     readers: dict[str, Callable[[Path, Violations, _Excerpts], None]] = {}
-    for table in published("liris-accede")["tables"]:
+    for table in dataset_entry("liris-accede")["tables"]:
         readers |= dict.fromkeys(table["files"], partial(_values, table))
     readers |= dict.fromkeys(("shots-devset-nl.txt", "shots-testset-nl.txt"), _shots)
     return readers | dict.fromkeys(

@@ -11,16 +11,16 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
-    concepts_of,
+    dataset_entry,
     known_sources,
-    level_of,
-    published,
     published_header,
+    read_concepts,
+    read_level,
+    read_strings,
     string_list,
-    strings_of,
     unread_columns,
 )
-from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
+from obygaze_features.manifest.frame_rate import frame_times_s, parse_frame_rate
 from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import concepts
@@ -33,9 +33,9 @@ EXTRA = (
     *("annotator", "start_frame", "end_frame", "framerate"),
     *("movie_title", "clip_index", "comment"),
 )
-# The columns of the id of a segment, and of what is said in it.
+# The columns of the id of a segment, and its subtitles.
 TEXTS = ("imdb_key", "annotator", "clip_index", "subtitle")
-# The row, the number of the film, and what the notes of the data set say.
+# Columns that are not kept: row numbers, numbers of films, and columns described in the notes.
 LEFT_OUT = ("", "movie_id", "subtitle", "start_clip", "end_clip")
 NAMES = {
     **{"clip_id": "clip_index", "movie_id": "imdb_key", "level": "label"},
@@ -57,7 +57,7 @@ def read(csv: str | Path, *, name: str = "mobygaze") -> ImportedManifest:
         name: The name of the manifest.
     """
     csv = Path(csv)
-    known = published("mobygaze")["sha256"]
+    known = dataset_entry("mobygaze")["sha256"]
     sources, warnings = known_sources({csv: (csv.name, known)})
     violations = Violations(csv, NAMES)
     table = read_table(
@@ -76,7 +76,7 @@ def read(csv: str | Path, *, name: str = "mobygaze") -> ImportedManifest:
 
 
 def _cells(row: TableRow) -> dict[str, str]:
-    """Return the cells of a clip; its times are exact, from whole frames and the frame rate."""
+    """Return the cells of a clip; its times are computed exactly from frames and frame rate."""
     start_s, end_s = _times(row)
     return {
         **{column: row[column] for column in EXTRA},
@@ -84,14 +84,14 @@ def _cells(row: TableRow) -> dict[str, str]:
         "movie_id": row["imdb_key"],
         "start_s": start_s,
         "end_s": end_s,
-        "level": level_of(row),
-        "concepts": "|".join(dict.fromkeys(concepts_of(row))),
-        "comment": " | ".join(strings_of(row, "comment")),
+        "level": read_level(row),
+        "concepts": "|".join(dict.fromkeys(read_concepts(row))),
+        "comment": " | ".join(read_strings(row, "comment")),
     }
 
 
 def texts_of_segments(csv: Path) -> dict[str, str]:
-    """Return what is said in each segment, by the id that the segment has in the manifest."""
+    """Return the subtitles of each segment, by the id of the segment in the manifest."""
     violations = Violations(csv, NAMES)
     table = read_table(csv, required=TEXTS, violations=violations, content="segments")
     texts: dict[str, str] = {}
@@ -115,12 +115,12 @@ def _id_of(row: TableRow) -> str:
 
 
 def _times(row: TableRow) -> tuple[str, str]:
-    """Return the start and the end of a segment in seconds; empty where its cells are invalid."""
+    """Return the start and the end of a segment in seconds, or "" for invalid cells."""
     frames = row.frames()
-    rate = known_frame_rate(row["framerate"])
+    rate = parse_frame_rate(row["framerate"])
     if not row["framerate"]:
         row.add("framerate", "is empty")
     if frames is None or rate is None:
         return "", ""
-    start_s, end_s = seconds_of_frames(*frames, rate)
+    start_s, end_s = frame_times_s(*frames, rate)
     return repr(start_s), repr(end_s)

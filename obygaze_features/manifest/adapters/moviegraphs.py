@@ -1,7 +1,7 @@
-"""MovieGraphs: the time of each clip in its film.
+"""Read MovieGraphs: the times of each clip in its film.
 
-The shot files of a film are its scenes in shots, its cuts in frames, its frames in seconds.
-Frames are those of the data set's own copies of the films.
+Each film has three files: scenes in shots, cuts in frames, and frames in seconds. Frames count in
+the data set's own copies of the films.
 """
 
 import re
@@ -14,7 +14,7 @@ from obygaze_features.core.tables import TableRow, numbered_lines
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     published_header,
-    source_of,
+    source_file,
 )
 from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import Manifest
@@ -22,10 +22,10 @@ from obygaze_features.manifest.model import Manifest
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
 SCENES = "scene_boundaries"
 VIDEO = "video_boundaries"
-# Cuts and frames give the same times, rounded; more than a frame apart they are of two copies.
+# Both files state the times of cuts, rounded; a larger difference means two copies of the film.
 SAME_S = 0.05
 _SUFFIX = ".scenes.gt"
-# Of the cuts and of the frames of a film.
+# The extensions of the files of cuts and of frames.
 ENDINGS = (".videvents", ".matidx")
 _SCENE = re.compile(r"([0-9]{1,6})\s+([0-9]{1,6})\s+([0-9]{1,3})")
 _CUT = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)\s+CUT")
@@ -63,7 +63,7 @@ def read(
             rows += _scenes(film, of_film)
             violations += of_film
             for path in paths:
-                sources.append(source_of(path, path.relative_to(source).as_posix()))
+                sources.append(source_file(path, path.relative_to(source).as_posix()))
     if missing:
         problem = "files of some films are missing"
         raise FixInput(problem, where=str(root), details=missing)
@@ -126,7 +126,7 @@ def _scenes(
 def _matches(
     form: re.Pattern[str], expected: str, wrong: Violations, n_before: int = 0
 ) -> Iterator[tuple[int, re.Match[str]]]:
-    """Yield the lines of a file behind the first ones; others than expected are violations."""
+    """Yield the matching lines after the first `n_before`; a line that differs is a violation."""
     for place, (line, text) in enumerate(numbered_lines(Path(wrong.path))):
         match = form.fullmatch(text)
         if match is not None and place >= n_before:

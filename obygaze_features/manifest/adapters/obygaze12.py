@@ -12,12 +12,12 @@ from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
-    concepts_of,
+    dataset_entry,
     known_sources,
-    level_of,
-    published,
     published_header,
-    strings_of,
+    read_concepts,
+    read_level,
+    read_strings,
     unread_columns,
 )
 from obygaze_features.manifest.io import clips_of_table
@@ -36,7 +36,7 @@ NAMES = {
     **{"scene": "clip", "first_shot": "clip", "last_shot": "clip"},
 }
 SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
-# The levels that a label stands for; the files by film have 1 for S and 0 for its opposites.
+# The levels of each label; the files by film have 1 for S and 0 for EN or HN.
 LEVELS_OF_LABEL = {
     "Easy Neg": ("EN",),
     "Hard Neg": ("HN",),
@@ -65,7 +65,7 @@ def read(
         name: The name of the manifest.
     """
     csv = Path(csv)
-    data = published("obygaze12")
+    data = dataset_entry("obygaze12")
     files = {csv: (csv.name, data["sha256"])}
     split_files = {}
     for file, facts in data["splits"].items() if splits else ():
@@ -114,8 +114,8 @@ def _cells(row: TableRow) -> dict[str, str]:
         "movie_id": row["movie"],
         "scene": scene,
         "video": f"{row['movie']}/{row['video_name']}" if row["video_name"] else "",
-        "level": level_of(row),
-        "concepts": "|".join(concepts_of(row)),
+        "level": read_level(row),
+        "concepts": "|".join(read_concepts(row)),
         "first_shot": first,
         "last_shot": last,
     }
@@ -165,7 +165,7 @@ def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:
             "label", f"{problem} for a clip that is {clip.level} in the visual view"
         )
     before = len(row.violations)
-    reason = {canonical_concept(word) for word in strings_of(row, "reason")}
+    reason = {canonical_concept(word) for word in read_strings(row, "reason")}
     if len(row.violations) == before and reason != set(clip.concepts):
         expected = "|".join(clip.concepts) or "none"
         problem = f"{row['reason']!r}, but the concepts of the clip are {expected}"

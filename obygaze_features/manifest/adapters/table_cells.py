@@ -1,7 +1,6 @@
-"""Make clips of a table that is fully described: its cells become those of a manifest.
+"""Make the clips of a table whose mapping is complete: its cells become those of a manifest.
 
-Nothing is asked here. A cell that is wrong is a violation of its row; the clips of rows with
-violations must not be used.
+An invalid cell is a violation of its row. The clips of rows with violations must not be used.
 """
 
 from collections import Counter
@@ -11,8 +10,8 @@ from dataclasses import dataclass, replace
 from obygaze_features.core.console import few
 from obygaze_features.core.tables import TableRow, whole_number
 from obygaze_features.manifest.adapters.table_coders import (
-    clips_and_annotations,
-    has_rows_of_people,
+    has_annotator_rows,
+    split_annotations,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
@@ -30,7 +29,7 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
 )
 from obygaze_features.manifest.expression import plain_value
-from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
+from obygaze_features.manifest.frame_rate import frame_times_s, parse_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
@@ -43,7 +42,7 @@ from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 from obygaze_features.manifest.spelling import Spelling
 
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
-# Rows of several annotators are of one clip if these are equal.
+# Rows of several annotators are about the same clip if these columns are equal.
 PLACES = (*ALL_TIMES, *FRAMES, "video")
 
 # The cells of all rows by column.
@@ -51,14 +50,14 @@ Cells = dict[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class MadeClips:
-    """The clips of a table, and what people said of them.
+class TableClips:
+    """The clips of a table, and their annotations.
 
     Attributes:
         clips: The clips.
-        annotations: What each person said, if there are several.
-        columns: The further columns of the clips.
-        changed_ids: Sentences that name the first ids that are not what the table has.
+        annotations: The annotations, if several people annotated the clips.
+        columns: The extra columns of the clips.
+        changed_ids: Sentences that list the first ids that differ from the names in the table.
         spelling: The words that were read.
     """
 
@@ -69,11 +68,11 @@ class MadeClips:
     spelling: Spelling
 
 
-def make_clips(table: TableCells, mapping: TableMapping) -> MadeClips:
+def make_clips(table: TableCells, mapping: TableMapping) -> TableClips:
     """Return the clips of a table that a mapping describes."""
     blank = [""] * len(table.rows)
     cells: Cells = dict.fromkeys(NEEDED, blank)
-    for target, source in sources_of(table, mapping).items():
+    for target, source in source_columns(table, mapping).items():
         cells[target] = table.column(source)
     for column in SPAN_COLUMNS:
         cells.setdefault(column, blank)
@@ -85,19 +84,19 @@ def make_clips(table: TableCells, mapping: TableMapping) -> MadeClips:
     _use_times_of_frames(cells, table.rows)
     rows = table.rows
     if mapping.coders:
-        # A row for each person, so that tables of both forms are read in one way.
+        # Make a row for each annotator, so that tables of both forms are read in one way.
         people = mapping.people
         rows = [row for row in rows for _ in people]
         for name, of_rows in cells.items():
             cells[name] = [cell for cell in of_rows for _ in people]
-        for target in mapping.made_of_people:
+        for target in mapping.annotator_targets:
             of_people = [table.column(one.get(target, "=")) for one in people.values()]
             cells[target] = [
                 cell for of_row in zip(*of_people, strict=True) for cell in of_row
             ]
         cells[ANNOTATOR] = [*people] * len(table.rows)
     spelling = Spelling()
-    is_of_people = has_rows_of_people(cells, rows, mapping, spelling)
+    is_of_people = has_annotator_rows(cells, rows, mapping, spelling)
     _use_words(cells, mapping)
     columns = [name for name in cells if name not in CLIP_COLUMNS]
     pairs = []
@@ -114,24 +113,22 @@ def make_clips(table: TableCells, mapping: TableMapping) -> MadeClips:
     annotations: tuple[Annotation, ...] = ()
     if is_of_people:
         columns.remove(ANNOTATOR)
-        clips, annotations = clips_and_annotations(
-            rows, clips, mapping, table.violations
-        )
-    return MadeClips(clips, annotations, tuple(columns), changed_ids, spelling)
+        clips, annotations = split_annotations(rows, clips, mapping, table.violations)
+    return TableClips(clips, annotations, tuple(columns), changed_ids, spelling)
 
 
-def sources_of(table: TableCells, mapping: TableMapping) -> dict[str, str]:
+def source_columns(table: TableCells, mapping: TableMapping) -> dict[str, str]:
     """Return the column of the table, or the constant, for each column of the manifest."""
-    # A column of ids stays under its own name, also where another column is made of it. The
-    # unnamed first column that some programs write is a row number, not data.
+    # A column of ids also stays under its own name. The unnamed first column that some programs
+    # write is a row number, not data.
     used = {*mapping.columns.values()} - {*NEEDED} | {"", *mapping.columns}
-    used |= {*mapping.coders.values(), *mapping.made_of_people}
+    used |= {*mapping.coders.values(), *mapping.annotator_targets}
     unmapped = {name: name for name in table.cells if name not in used}
     return {**mapping.columns, **unmapped}
 
 
 def _use_seconds(cells: Cells, table: TableCells, mapping: TableMapping) -> None:
-    """Put seconds in place of clock times."""
+    """Replace clock times by seconds."""
     for column in ALL_TIMES:
         if column in cells:
             texts = cells[column]
@@ -150,7 +147,7 @@ def _use_seconds(cells: Cells, table: TableCells, mapping: TableMapping) -> None
 
 
 def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> None:
-    """Add a violation for rows of ids alone, where others have times, and for a last total."""
+    """Add violations for rows with only ids in a table of times, and for a last row of totals."""
     of_ids = {"", *mapping.columns_of_id}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
     others = [column for name, column in table.cells.items() if name not in of_ids]
@@ -158,7 +155,7 @@ def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> Non
         if not any(column[number] for column in others):
             row.add(None, "only ids; delete the row if it is a row of totals")
     films = cells["movie_id"]
-    # An id that is made of the film is never called so.
+    # An id that is made of the film and a number is never such a word.
     name = cells[NEEDED[bool(mapping.id)]][-1]
     if len(films) > 1 and films.count(films[-1]) == 1 and name.casefold() in TOTALS:
         problem = f"{name!r} names a row of totals; delete the row, or rename the clip"
@@ -166,10 +163,10 @@ def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> Non
 
 
 def _names_of_form(cells: Cells, table: TableCells, mapping: TableMapping) -> list[str]:
-    """Return the name of each clip, which the form of ids makes of cells.
+    """Return the name of each clip, made of cells by the form of ids.
 
-    The clips of each film are counted from 1: rows with equal times are one clip. Without times,
-    rows of several annotators may be of one clip or of several: each is a violation.
+    The clips of each film are counted from 1; rows with equal times are the same clip. Without
+    times, rows of several annotators cannot be matched: each is a violation.
     """
     of_form = {**table.cells, **cells}
     if COUNT in mapping.columns_of_id and COUNT not in of_form:
@@ -207,10 +204,10 @@ def _names_of_form(cells: Cells, table: TableCells, mapping: TableMapping) -> li
 
 
 def _use_ids(cells: Cells, rows: Sequence[TableRow]) -> list[str]:
-    """Put ids in place of the names of clips and films, and return sentences on those that differ.
+    """Replace the names of clips and films by ids, and return sentences about changed names.
 
-    Names that become one id, and ids that differ by capitals alone, are violations: two such ids
-    are one film written in two ways, and one file on some disks.
+    Different names with the same id are violations, and so are ids that differ only in capitals:
+    two such ids may be one film in two spellings, and they are the same file on some disks.
     """
     sentences = []
     for column in NEEDED:
@@ -232,7 +229,7 @@ def _use_ids(cells: Cells, rows: Sequence[TableRow]) -> list[str]:
             rule = "ids have letters a-z, digits, . _ + - only and are unique"
             sentences.append(f"{column}: {rule}; {few(changes, 3)}")
         if column == "movie_id" and changes:
-            # The names of films are their titles.
+            # Names of films that are not ids are kept as titles.
             cells.setdefault(TITLE, names)
         cells[column] = [id_of[name] for name in names]
     scenes = []
@@ -245,10 +242,10 @@ def _use_ids(cells: Cells, rows: Sequence[TableRow]) -> list[str]:
 
 
 def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
-    """Add the times of rows that have only pictures in their film, by the rate that they state.
+    """Add the times of rows that only have frame numbers in their film, by the frame rate.
 
-    Where a file is named, they may be pictures of another one; a clip alone in its file is the
-    whole file.
+    A row that names a file gets no times: the frames may count in a different file. A clip that is
+    alone in its file is the whole file.
     """
     if not {*FRAMES} <= cells.keys():
         return
@@ -273,7 +270,7 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
             row.add(FRAMES[0], problem)
         if video:
             continue
-        rate = known_frame_rate(rates[number])
+        rate = parse_frame_rate(rates[number])
         span = replace(row, cells=frames).frames() if rate else None
         if rate is None:
             row.add(
@@ -282,13 +279,13 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
                 " rates), or start_s and end_s",
             )
         elif span is not None:
-            starts[number], ends[number] = map(repr, seconds_of_frames(*span, rate))
+            starts[number], ends[number] = map(repr, frame_times_s(*span, rate))
     cells["start_s"] = starts
     cells["end_s"] = ends
 
 
 def _use_words(cells: Cells, mapping: TableMapping) -> None:
-    """Put the words of manifests in place of others; those that nobody knows were asked about."""
+    """Replace the words of the table by levels and concepts; unknown words were asked about."""
     if "level" in cells:
         level_of = {word: mapping.level(word) or "" for word in {*cells["level"]}}
         cells["level"] = [level_of[word] for word in cells["level"]]

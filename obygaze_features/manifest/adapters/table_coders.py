@@ -1,4 +1,4 @@
-"""What several people said in one table or more: rows of people become one clip a row."""
+"""Split rows of several annotators into clips and annotations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,25 +9,25 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.adapters.table_mapping import ANNOTATOR, TableMapping
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
-from obygaze_features.manifest.annotators import annotations_of, said_columns
+from obygaze_features.manifest.annotators import annotator_columns, make_annotations
 from obygaze_features.manifest.model import CLIP_COLUMNS, Annotation, Clip
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.manifest.spelling import Spelling
 
 OF_CLIPS = ("movie_id", "scene", "video", *SPAN_COLUMNS)
-# What `compare_files` compares, as one clock.
+# The columns that `_compare_files` compares.
 PLACES = ("movie_id", *SPAN_COLUMNS, *FRAMES, RATE_COLUMN)
 
 
-def has_rows_of_people(
+def has_annotator_rows(
     cells: dict[str, Sequence[str]],
     rows: Sequence[TableRow],
     mapping: TableMapping,
     spelling: Spelling,
 ) -> bool:
-    """Return whether clips have rows of people, whose names become those of one spelling.
+    """Return whether clips have rows of several annotators; names get one spelling.
 
-    Rows without a name, and two of a person about a clip, are violations.
+    Rows without an annotator, and two rows of an annotator for one clip, are violations.
     """
     ids = cells["clip_id"]
     if not mapping.coders and len(set(ids)) == len(ids):
@@ -53,7 +53,7 @@ def has_rows_of_people(
             )
             names[number] = ""
         elif clip_id and first is not row:
-            # One sentence for all of them, as they mostly have one reason.
+            # Repeated ids mostly have one cause, so all of them get the same sentence.
             problem = problem or (
                 f"{clip_id!r} is already on line {first.line}; if rows are of several annotators,"
                 " --map annotator=COLUMN"
@@ -63,17 +63,18 @@ def has_rows_of_people(
     return True
 
 
-def clips_and_annotations(
+def split_annotations(
     rows: Sequence[TableRow],
     clips: Sequence[Clip],
     mapping: TableMapping,
     files: Sequence[Violations],
 ) -> tuple[tuple[Clip, ...], tuple[Annotation, ...]]:
-    """Return each clip once, and what each person said of it.
+    """Return each clip once, and the annotations of all rows.
 
-    Of people with columns, a column for all is not said by them. What is not said must be the same
-    in all rows of a clip; else each other row is a violation. Where people have a file each, a fact
-    may be missing in one of them, and films and times are compared by `_compare_files`.
+    If annotators have columns of their own, only these are annotations. All other columns are
+    facts, which must be equal in all rows of a clip; a row that differs is a violation. If
+    annotators have files of their own, a fact may be missing in some of them, and `_compare_files`
+    compares films and times.
 
     Args:
         rows: The rows.
@@ -82,7 +83,7 @@ def clips_and_annotations(
         files: The violations of each file.
     """
     columns = [*clips[0].extra] if clips else []
-    said = said_columns(mapping.made_of_people or columns)
+    said = annotator_columns(mapping.annotator_targets or columns)
     facts = [name for name in columns if name not in (*said, ANNOTATOR)]
     if len(files) > 1:
         _compare_files(rows, clips, files)
@@ -90,7 +91,7 @@ def clips_and_annotations(
     for row, clip in zip(rows, clips, strict=True):
         first_row, kept = once.setdefault(clip.clip_id, (row, clip))
         is_other_file = first_row.violations.path != row.violations.path
-        # A row without a name is a violation already.
+        # A row without an annotator is a violation already.
         for column in (*OF_CLIPS, *facts) if clip.extra[ANNOTATOR] else ():
             expected = "|".join(kept.values(column))
             got = "|".join(clip.values(column))
@@ -111,11 +112,11 @@ def clips_and_annotations(
     for _, clip in once.values():
         extra = {name: cell for name, cell in clip.extra.items() if name != ANNOTATOR}
         without_people.append(replace(clip, level="", concepts=(), extra=extra))
-    return tuple(without_people), annotations_of(clips, said)
+    return tuple(without_people), make_annotations(clips, said)
 
 
 def _with_fact(clip: Clip, column: str, other: Clip) -> Clip:
-    """Return a clip with a fact that another row of it states."""
+    """Return a clip with a fact from a different row of the same clip."""
     if column in CLIP_COLUMNS:
         return replace(clip, **{column: getattr(other, column)})
     return replace(clip, extra={**clip.extra, column: other.extra[column]})
@@ -124,7 +125,7 @@ def _with_fact(clip: Clip, column: str, other: Clip) -> Clip:
 def _compare_files(
     rows: Sequence[TableRow], clips: Sequence[Clip], files: Sequence[Violations]
 ) -> None:
-    """Add a violation for each two files that state other films or times of their clips."""
+    """Add a violation for each two files with different films or times of the same clips."""
     # NumPy is not loaded for the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 

@@ -1,7 +1,7 @@
-"""The mapping of a table: what its columns and words are in a manifest, as options or a TOML file.
+"""The mapping of the columns and words of a table to those of a manifest: options or a TOML file.
 
-Both say the same: `--map level=Urteil --word ja=S` is `level = "Urteil"` under `[columns]` and
-`ja = "S"` under `[levels]` of the file that `--mapping` reads and `--write-mapping` writes.
+`--map level=Urteil --word ja=S` is the same as `level = "Urteil"` under `[columns]` and `ja = "S"`
+under `[levels]` in the file that `--mapping` reads and `--write-mapping` writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from obygaze_features.core.files import is_workbook, require_file
 from obygaze_features.core.schema_check import Filled, one_of, read_toml, record_of
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.adapters.table_times import SHORT_TIMES
-from obygaze_features.manifest.annotators import UNKNOWN, said_columns
+from obygaze_features.manifest.annotators import UNKNOWN, annotator_columns
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.io import toml_lines
 from obygaze_features.manifest.model import LEVELS, NO_FILMS
@@ -36,14 +36,14 @@ NEEDED = ("clip_id", "movie_id")
 ANNOTATOR = "annotator"
 COUNT = "count"
 CONSTANT = "="
-# How --map begins where it names the column of a person: coder:ada=COLUMN.
+# The prefix of a column of one annotator in --map: coder:ada=COLUMN.
 CODER = "coder:"
 BAR = "|"
-# What is typed as if it were a column: --map times=m:ss.
+# Settings that are typed like columns: --map times=m:ss.
 AS_COLUMNS = ("times", "separator")
 FLAGS = {"columns": "--map", "coders": "--map", "orders": "--order"}
 OF_WORDS = ("levels", "concepts")
-# A part of the form of ids: a column, and how many digits its number has.
+# A part of the form of ids: a column, and the number of digits of its number.
 PART_OF_ID = re.compile(r"\{(?P<column>[^{}:]+)(?::(?P<digits>0?[0-9]{1,2})d)?\}")
 
 Words = Mapping[str, Filled]
@@ -54,14 +54,13 @@ class TableMapping:
     """How to read a table: its columns, and the meaning of its words for levels and concepts.
 
     `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
-    `id` is the form of clip ids, where they are made of columns. `films` is "none" where the table
-    states no films. `times` says what 1:05 is, and `separator` what stands between concepts, by
-    default `|`. `no_value` has the words of a column of the table that mean an empty cell,
-    separated by commas. A word of `levels` or `concepts` that means `?` is no level or concept, and
-    one that means several concepts has `|` between them. A word of `concepts` that means a modality
-    is a concept of its own, which the vocabulary does not have. `coders` has the columns of each
-    person: `ada` that of the level, `ada:concepts` another one. `rule` makes one label a clip, and
-    `orders` has the words of columns from the lowest.
+    `id` is the form of clip ids that are made of columns. `films` is "none" if the table states no
+    films. `times` is the format of 1:05 (m:ss or h:mm). `separator` separates concepts, by default
+    `|`. `no_value` lists the words of a column of the table that mean an empty cell, separated by
+    commas. In `levels` and `concepts`, `?` means no level or no concept, several concepts are
+    joined with `|`, and a modality makes the word a new concept of this modality. `coders` maps the
+    columns of each annotator: `ada` is the column of the level, `ada:concepts` the column of the
+    concepts. `rule` makes one label a clip. `orders` lists the words of columns from the lowest.
     """
 
     sheet: Filled = ""
@@ -84,11 +83,11 @@ class TableMapping:
     no_value: Words = field(default_factory=dict)
 
     def level(self, word: str) -> str | None:
-        """Return the level that a word means, "" if it means none; None for an unknown word."""
+        """Return the level of a word, "" if it means no level, or None if it is unknown."""
         return _meaning(word, self.levels, LEVELS, canonical_level, "level")
 
     def concept(self, word: str) -> str | None:
-        """Return the concepts that a word means, joined with `|`; None for an unknown word."""
+        """Return the concepts of a word, joined with `|`, or None if the word is unknown."""
         meanings = {**self.concepts, **{name: name for name in self.own_concepts}}
         return _meaning(word, meanings, concepts(), canonical_concept, CONCEPTS[0])
 
@@ -103,18 +102,18 @@ class TableMapping:
         return {**concepts(), **self.own_concepts}
 
     def parts(self, cell: str) -> list[str]:
-        """Return the words for concepts in a cell; an empty cell has none."""
+        """Return the words for concepts in a cell."""
         words = cell.split(self.separator or BAR)
         return [word.strip() for word in words if word.strip()]
 
     @cached_property
     def people(self) -> dict[str, dict[str, str]]:
-        """The columns of each person in the table, by those of the manifest."""
+        """For each annotator, the columns of the table by the columns of the manifest."""
         people: dict[str, dict[str, str]] = {}
         for key, column in self.coders.items():
             name, _, target = key.partition(":")
             target = target or "level"
-            is_own = bool(said_columns([target]))
+            is_own = bool(annotator_columns([target]))
             if not name or not (is_own or target in ("level", "concepts")):
                 raise FixUsage(
                     f"not a column of a person: {CODER}{key}",
@@ -125,24 +124,24 @@ class TableMapping:
         return people
 
     @property
-    def made_of_people(self) -> list[str]:
-        """The columns of the manifest that are made of those of people."""
+    def annotator_targets(self) -> list[str]:
+        """The columns of the manifest that are made of the columns of annotators."""
         targets = dict.fromkeys([ANNOTATOR] if self.coders else [])
         for columns in self.people.values():
             targets.update(dict.fromkeys(columns))
         return [*targets]
 
     def sources(self, target: str) -> list[str]:
-        """Return the columns of the table for one of the manifest: several if people have each."""
+        """Return the columns of the table for a column of the manifest: one for each annotator."""
         of_people = [one[target] for one in self.people.values() if target in one]
         if of_people or target in self.columns:
             return of_people or [self.columns[target]]
-        # A column of this name may be another one of the manifest.
+        # A column of this name may be mapped to a different column of the manifest.
         return [] if target in self.columns.values() else [target]
 
     @property
     def columns_of_id(self) -> list[str]:
-        """The columns that the form of ids names; an error for what is not a form."""
+        """The columns in the form of ids; an error if the form is invalid."""
         columns = [match["column"] for match in PART_OF_ID.finditer(self.id)]
         between = PART_OF_ID.sub("", self.id)
         if self.id and (not columns or "{" in between or "}" in between):
@@ -154,32 +153,32 @@ class TableMapping:
 
     @property
     def names_in_table(self) -> dict[str, str]:
-        """What the table calls each mapped column of the manifest."""
-        targets = (*self.columns, *self.made_of_people)
+        """The columns of the table for each mapped column of the manifest, as text."""
+        targets = (*self.columns, *self.annotator_targets)
         return {target: ", ".join(self.sources(target)) for target in targets}
 
     def joined(self, other: TableMapping) -> TableMapping:
-        """Return this mapping with all that another one says in place of its own."""
-        said: dict[str, Any] = {}
+        """Return this mapping updated with the values of another mapping."""
+        updates: dict[str, Any] = {}
         for name, value in other.filled().items():
             is_table = isinstance(value, Mapping)
-            said[name] = {**getattr(self, name), **value} if is_table else value
-        return replace(self, **said)
+            updates[name] = {**getattr(self, name), **value} if is_table else value
+        return replace(self, **updates)
 
     def filled(self) -> dict[str, Any]:
-        """Return the keys that say something."""
+        """Return the keys that have a value."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if value}
 
     def typed(self) -> list[str]:
-        """Return the mapping as options of a command; a few keys have none."""
+        """Return the mapping as options of a command."""
         words = []
         meanings: dict[str, list[str]] = {}
         for name, value in self.filled().items():
             if name in AS_COLUMNS:
                 words += ["--map", f"{name}={value}"]
             elif name in OF_WORDS:
-                # A word may be one of a level and of a concept.
+                # A word may be listed under levels and under concepts.
                 for word, meaning in value.items():
                     meanings.setdefault(word, []).append(meaning)
             elif isinstance(value, Mapping):
@@ -211,9 +210,9 @@ def _meaning(
     canonical: Callable[[str], str | None],
     column: str,
 ) -> str | None:
-    """Return what a word of a column means; None where nobody knows.
+    """Return the meaning of a word of a column, or None if it is unknown.
 
-    A word that is not listed means what it does in another spelling, if that is one thing.
+    A word that is not listed has the meaning of its other spellings, if they agree.
     """
     if word in meanings:
         return _without_unknown(meanings[word])
@@ -245,7 +244,7 @@ def read_mapping(path: Path) -> TableMapping:
 
 
 def _wrong_words(meanings: Mapping[str, str], mapping: TableMapping) -> dict[str, str]:
-    """Return a sentence on each word that means a concept that is not known."""
+    """Return a sentence for each word that is mapped to an unknown concept."""
     known = {*mapping.known_concepts, *MODALITIES, UNKNOWN}
     wrong = {}
     for word, meaning in meanings.items():
@@ -258,7 +257,7 @@ def _wrong_words(meanings: Mapping[str, str], mapping: TableMapping) -> dict[str
     return wrong
 
 
-def chosen_mapping(
+def choose_mapping(
     table: Path,
     given: TableMapping | str | Path | None,
     columns: Mapping[str, str],
@@ -267,22 +266,22 @@ def chosen_mapping(
 ) -> tuple[TableMapping, TableMapping]:
     """Return the mapping of a table, and the part of it that was typed as options.
 
-    What was typed takes the place of what the file says; a word is one of a level or of a concept.
+    Options take precedence over the file.
     """
     mapping = read_mapping(Path(given)) if isinstance(given, str | Path) else given
     if mapping is None:
         mapping = TableMapping()
     if not is_workbook(table):
-        # A mapping is for tables of both kinds.
+        # The same mapping may be used for a spreadsheet and for text.
         mapping = replace(mapping, sheet="")
-    # A column may be typed with its accents beside the letters.
+    # A typed column may have its accents as separate characters.
     sources = {target: composed(column) for target, column in columns.items()}
     filled = {name: value for name, value in options.items() if value}
     for name in AS_COLUMNS:
         # A column of this name keeps it.
         if sources.get(name, name) != name:
             filled[name] = sources.pop(name)
-    checked_times(filled.get("times", ""))
+    check_times(filled.get("times", ""))
     coders = {}
     for target in [*sources]:
         if target.startswith(CODER):
@@ -315,8 +314,8 @@ def chosen_mapping(
     return joined, typed
 
 
-def checked_times(times: str) -> str:
-    """Return what 1:05 is, as it was typed; an error for another word."""
+def check_times(times: str) -> str:
+    """Return the typed format of short times; an error unless it is m:ss or h:mm."""
     if times not in ("", *SHORT_TIMES):
         raise FixUsage(
             f"times are {' or '.join(SHORT_TIMES)}, got {times!r}",

@@ -1,7 +1,7 @@
-"""Read tables of clips as texts: cells with their line and column, which mean nothing yet.
+"""Read tables of clips as texts, with the line and the column of each cell.
 
-If several people have a table each, their rows stand one below another, with the name of the file
-as that of the person, unless a column says it.
+If each annotator has a table, the rows of all tables are joined. The name of the file is the name
+of the annotator, unless a column has the names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import NAME_COLUMN, TARGETS
 
 SUMMARY = "the table cannot be imported"
-# How the last row of a table begins if it has totals.
+# First words of a last row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "somme", "gesamt", "all")
 
 
@@ -33,10 +33,10 @@ class TableCells:
 
     Attributes:
         tables: Each table, by its path.
-        rows: The rows of all tables; each knows its line, and where its violations are added.
-        cells: The cell of each row in each column; "" in a column that its table does not have.
-        violations: What is wrong with each table.
-        warnings: What was left out.
+        rows: The rows of all tables; each has its line, and the violations of its table.
+        cells: The cell of each row by column; "" in a column that its table does not have.
+        violations: The violations of each table.
+        warnings: Sentences about rows that were left out.
     """
 
     tables: Mapping[str, CsvTable]
@@ -61,7 +61,7 @@ class TableCells:
         return sum(map(len, self.violations))
 
     def column(self, source: str) -> Sequence[str]:
-        """Return the cells of a column, or of a constant; "" of what is no column."""
+        """Return the cells of a column or of a constant; "" in all rows if there is no column."""
         constant = source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else ""
         return self.cells.get(source, [constant] * len(self.rows))
 
@@ -71,7 +71,7 @@ class TableCells:
 
 
 def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
-    """Return the rows of tables; an error names all that is no table of the columns mapped."""
+    """Return the rows of tables; an error lists the mapped columns that are missing."""
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
         raise FixUsage(
@@ -97,7 +97,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
             sheet=mapping.sheet,
             assume_sheet=True,
             header_row=mapping.header_row,
-            # Commas of these columns are no decimal ones: 1,2 are two concepts.
+            # A comma in these columns is not a decimal comma: 1,2 are two concepts.
             texts=(*mapping.sources("concepts"), *mapping.sources(TITLE)),
             as_written=as_written,
         )
@@ -145,9 +145,10 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
 
 
 def _without_totals(rows: Sequence[TableRow]) -> Sequence[TableRow]:
-    """Return the rows without a last one of totals.
+    """Return the rows without a last row of totals.
 
-    Its first word says so, and a cell is empty that all other rows have.
+    A row of totals begins with a word of TOTALS, and has an empty cell in a column that all other
+    rows fill.
     """
     *others, last = rows
     first = next(filter(None, last.cells.values()), "")

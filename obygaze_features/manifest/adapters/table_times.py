@@ -7,9 +7,9 @@ from fractions import Fraction
 from obygaze_features.core.tables import TableRow, number_of_cell
 
 SPAN_COLUMNS = ("start_s", "end_s")
-# The same times as a person reads them, which `manifest show` writes beside the seconds.
+# The same times as clock times, which `manifest show` writes next to the seconds.
 CLOCK_COLUMNS = ("start", "end")
-# What 1:05 may be. Excel shows its times without seconds in the second way.
+# The formats of 1:05. Excel shows times without seconds as h:mm.
 MINUTES = "m:ss"
 HOURS = "h:mm"
 SHORT_TIMES = (MINUTES, HOURS)
@@ -21,7 +21,7 @@ _CLOCK = re.compile(
 )
 # 0:00 is the same in minutes and in hours.
 _SHORT = re.compile(r"(?=.*[1-9])[0-9]{1,9}:[0-5]?[0-9](?:[.,][0-9]{1,400})?")
-# A column with this many times for each other cell is one of times.
+# A column of times has more than 4 times for each other cell.
 MOST_WRONG = 4
 
 
@@ -47,7 +47,7 @@ def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
     Args:
         text: The cell.
         has_decimal_comma: Whether 70,5 is a number.
-        short: What 1:05 is, one of `SHORT_TIMES`; without it, such a time is returned unchanged.
+        short: The format of 1:05, one of `SHORT_TIMES`; without it, such a time stays unchanged.
 
     >>> in_seconds("0:01:10.1", has_decimal_comma=False), in_seconds("x", has_decimal_comma=False)
     ('70.1', 'x')
@@ -71,7 +71,7 @@ def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
 
 
 def unclear_time(text: str) -> str:
-    """Return the sentence on a time that may be minutes or hours."""
+    """Return the sentence for a time that may be minutes or hours."""
     ways = []
     for form in SHORT_TIMES:
         seconds = in_seconds(text, has_decimal_comma=True, short=form)
@@ -82,9 +82,9 @@ def unclear_time(text: str) -> str:
 def check_clock(
     row: TableRow, shown: str, seconds: str, columns: tuple[str, str]
 ) -> None:
-    """Add a violation if a clock time differs from the seconds beside it.
+    """Add a violation if a clock time differs from the seconds in the same row.
 
-    A person may have corrected one of the two, and the seconds alone are read.
+    The user may have corrected one of the two, but only the seconds are read.
 
     Args:
         row: The row.

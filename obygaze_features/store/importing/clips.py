@@ -16,8 +16,8 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.refusal import refuse_if
-from obygaze_features.manifest.clip_facts import ClipFacts, places_of, require_same
-from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.clip_facts import ClipFacts, find_rows, require_same
+from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.io import as_id, ids_of_names
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.importing.files import (
@@ -65,7 +65,7 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
         where=files.where,
         hint="keep one row for each id, or name another array of ids with --id-key",
     )
-    places = places_of(manifest.clip_ids, ids)
+    places = find_rows(manifest.clip_ids, ids)
     known = np.flatnonzero(places >= 0)
     if not len(known):
         raise FixInput(
@@ -122,7 +122,7 @@ def _frames_of(files: FeatureFiles) -> npt.NDArray[np.float64]:
     is_counted = (first >= 0) & (first <= last) & (first % 1 == 0) & (last % 1 == 0)
     frames = np.where(is_counted[:, None], np.stack(columns, axis=1), np.nan)
     for rate in np.unique(frames[:, 2]).tolist():
-        frames[frames[:, 2] == rate, 2] = known_frame_rate(rate) or np.nan
+        frames[frames[:, 2] == rate, 2] = parse_frame_rate(rate) or np.nan
     return frames
 
 

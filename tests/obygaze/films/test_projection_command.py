@@ -16,8 +16,8 @@ from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.manifest.io import (
-    facts_of_saved,
     read_manifest,
+    saved_facts,
     write_manifest,
 )
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
@@ -31,7 +31,7 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
     made = read_manifest("labels", workspace=tmp_path)
     path = Path(document["path"])
     assert (tmp_path / path).samefile(tmp_path / "manifests/labels.toml")
-    written = {"json_version": 1, **facts_of_saved(made, path)}
+    written = {"json_version": 1, **saved_facts(made, path)}
     assert document == {**written, "unlabelled": ["m-002"]}
 
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
 
 # What players show, and the rate that it rounds.
 NTSC = {
@@ -24,9 +24,9 @@ def test_a_rounded_ntsc_rate_is_the_exact_one_and_others_are_as_written(
     text: str,
 ) -> None:
     rate = RATES[text]
-    assert known_frame_rate(text) == rate
-    assert "/" in text or known_frame_rate(float(text)) == rate
-    assert known_frame_rate(frame_rate_text(rate)) == rate
+    assert parse_frame_rate(text) == rate
+    assert "/" in text or parse_frame_rate(float(text)) == rate
+    assert parse_frame_rate(frame_rate_text(rate)) == rate
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_a_rounded_ntsc_rate_is_the_exact_one_and_others_are_as_written(
     ["", "0", "25 fps", "nan", "-25", "1e3", "1000", "1/0", float("nan"), 0.0, -1, 1e9],
 )
 def test_an_invalid_rate_is_not_read(written: str | float) -> None:
-    assert known_frame_rate(written) is None
+    assert parse_frame_rate(written) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.annotators import labelled
+from obygaze_features.manifest.annotators import apply_rule
 from obygaze_features.manifest.grouping import (
     group,
     grouped_concepts,
@@ -118,11 +118,11 @@ def test_groups_are_made_of_what_each_person_said_by_the_same_rule(
     groups = {"seen": ["Look", "Body"]}
     path = tmp_path / "manifests" / "films.toml"
     for rule in ("agreed", "majority", "highest", f"by:{person}"):
-        at_once = labelled(grouped_concepts(manifest, groups), rule)
-        write_manifest(labelled(manifest, rule), path, force=True)
+        at_once = apply_rule(grouped_concepts(manifest, groups), rule)
+        write_manifest(apply_rule(manifest, rule), path, force=True)
         saved = read_manifest("films", workspace=tmp_path)
         later = grouped_concepts(saved, groups)
         assert later["lake-1"] == at_once["lake-1"], rule
-    assert grouped_concepts(labelled(manifest, "majority"), groups)[
+    assert grouped_concepts(apply_rule(manifest, "majority"), groups)[
         "lake-1"
     ].concepts == ("seen",)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
-from obygaze_features.manifest.annotators import RULES, labelled, labels_of_person
+from obygaze_features.manifest.annotators import RULES, apply_rule, person_labels
 from obygaze_features.manifest.grouping import grouped_concepts
 from obygaze_features.manifest.io import (
-    annotators_of,
+    annotators_path,
     manifest_sha256,
     read_manifest,
     write_manifest,
@@ -257,7 +257,7 @@ def test_levels_are_those_of_plain_loops(levels: list[list[str]]) -> None:
         highest = max(of_clip, key=order.index)
         expected = {"agreed": agreed, "majority": majority, "highest": highest}
         for rule, level in expected.items():
-            clip = labelled(raw, rule)[f"c{number}"]
+            clip = apply_rule(raw, rule)[f"c{number}"]
             assert clip.level == level
             is_open = not level and bool(given_levels)
             assert clip.extra.get("differs", "") == ("level" if is_open else "")
@@ -277,7 +277,7 @@ def test_a_disputed_concept_leaves_the_level_open_in_the_visual_view() -> None:
         for name, (level, concepts) in zip(PEOPLE, labels, strict=False):
             annotations.append(Annotation(clip, name, level, concepts, {}))
     clips = tuple(Clip(clip, "alba") for clip in said)
-    raw = labelled(Manifest("t", header, clips, (), tuple(annotations)), "agreed")
+    raw = apply_rule(Manifest("t", header, clips, (), tuple(annotations)), "agreed")
     differs = [clip.extra["differs"] for clip in raw]
     assert [clip.level for clip in raw] == ["S", "S", "EN", "S"]
     assert differs == ["Look", "Voice", "Look", "Voice"]
@@ -287,7 +287,7 @@ def test_a_disputed_concept_leaves_the_level_open_in_the_visual_view() -> None:
     visual = raw.view("visual")
     assert [clip.level for clip in visual] == ["", "EN", "EN", "S"]
     assert visual["c1"].extra["differs"] == "level|Look"
-    of_ben = labels_of_person(visual, "ben")
+    of_ben = person_labels(visual, "ben")
     assert [clip.level for clip in of_ben] == ["EN", "EN", "EN", "S"]
 
 
@@ -311,7 +311,9 @@ def test_what_people_said_that_could_not_be_kept_is_refused(tmp_path: Path) -> N
         with pytest.raises(FixInput, match="the column differs could not name it"):
             read(table, rule="agreed")
     write_rows(table, rows_of_two())
-    annotators_of(table).write_text("clip_id,annotator,level,concepts\nc1,ada,S,Look\n")
+    annotators_path(table).write_text(
+        "clip_id,annotator,level,concepts\nc1,ada,S,Look\n"
+    )
     with pytest.raises(FixInput, match=r"in t\.annotators\.csv beside this table, and"):
         read(table)
     grid = Grid(seconds=1, every=1)
@@ -322,7 +324,7 @@ def test_what_people_said_that_could_not_be_kept_is_refused(tmp_path: Path) -> N
     with pytest.raises(FixInput, match="windows have no annotators"):
         write_manifest(cut, tmp_path / "cut.toml")
     # A table of annotators that is of no manifest may be the one that is imported: it stays.
-    beside = annotators_of(table).rename(annotators_of(tmp_path / "films.toml"))
+    beside = annotators_path(table).rename(annotators_path(tmp_path / "films.toml"))
     one = replace(by_rows(tmp_path, "agreed"), annotations=())
     with pytest.raises(AlreadyThere, match="is not part of an obygaze manifest"):
         write_manifest(one, tmp_path / "films.toml", force=True)
@@ -331,7 +333,7 @@ def test_what_people_said_that_could_not_be_kept_is_refused(tmp_path: Path) -> N
 
 def test_a_table_beside_is_checked(tmp_path: Path) -> None:
     table = write_rows(tmp_path / "t.csv", rows_of_two()[:1])
-    beside = annotators_of(table)
+    beside = annotators_path(table)
     rows = "c9,ada,S,Look\nc1,,S,Look\nc1,ada,Maybe,Look\nc1,ben,S,Lok\n"
     beside.write_text(f"clip_id,annotator,level,concepts\n{rows}")
     with pytest.raises(FixInput, match="the table of annotators is not valid") as it:
@@ -356,8 +358,8 @@ def test_a_table_of_annotators_is_of_the_manifest_beside_it(tmp_path: Path) -> N
     with pytest.raises(AlreadyThere):
         write_manifest(one, path)
     write_manifest(one, path, force=True)
-    assert not annotators_of(path).exists()
-    annotators_of(path).write_text("clip_id,annotator,level,concepts\n")
+    assert not annotators_path(path).exists()
+    annotators_path(path).write_text("clip_id,annotator,level,concepts\n")
     path.unlink()
     path.with_suffix(".csv").unlink()
     with pytest.raises(AlreadyThere, match="of other clips"):

@@ -16,9 +16,9 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
-from obygaze_features.manifest.annotators import orders_of
+from obygaze_features.manifest.annotators import parse_orders
 from obygaze_features.manifest.expression import parse
-from obygaze_features.manifest.io import annotators_of, read_manifest, write_manifest
+from obygaze_features.manifest.io import annotators_path, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # Each cell as somebody types it, and as a manifest has it.
@@ -68,7 +68,7 @@ def test_an_annotator_is_one_person_however_the_name_is_typed(tmp_path: Path) ->
     manifest = csv_table.read(path, name="m", rule="agreed").manifest
     assert manifest.annotators == ("ada", "ben")
     write_manifest(manifest, tmp_path / "m.toml")
-    beside = annotators_of(tmp_path / "m.toml")
+    beside = annotators_path(tmp_path / "m.toml")
     text = beside.read_text("utf-8")
     beside.write_text(text.replace("c2,ada", "c2,Ada"), "utf-8")
     assert read_manifest(tmp_path / "m.toml") == manifest
@@ -107,7 +107,7 @@ def _of_expressions(folder: Path) -> set[str]:
 
 
 def _of_orders(folder: Path) -> set[str]:
-    return {orders_of({"mood": f"{word},2"})["mood"][0] for word in ONE}
+    return {parse_orders({"mood": f"{word},2"})["mood"][0] for word in ONE}
 
 
 def _of_levels(folder: Path) -> set[str]:

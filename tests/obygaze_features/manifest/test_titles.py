@@ -16,14 +16,14 @@ from obygaze_features.manifest import (
     write_manifest,
 )
 from obygaze_features.manifest.adapters.folder import read
-from obygaze_features.manifest.listing import manifest_columns, title_of, titles_of
+from obygaze_features.manifest.listing import film_title, film_titles, manifest_columns
 from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.windows import CutFilm, Grid
 
 
 def test_films_of_obygaze12_have_titles_anywhere() -> None:
-    assert titles_of(["tt0467406", "lake"]) == {"tt0467406": "Juno"}
+    assert film_titles(["tt0467406", "lake"]) == {"tt0467406": "Juno"}
 
 
 def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:
@@ -32,7 +32,7 @@ def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:
         Clip(f"a-{i}", "a", i, extra={"title": t}) for i, t in enumerate(scenes)
     )
     manifest = Manifest("films", Header("Films"), clips, ("title",))
-    assert titles_of(["a"], manifest) == compute_stats(manifest).films == {}
+    assert film_titles(["a"], manifest) == compute_stats(manifest).films == {}
     columns = manifest_columns(manifest)
     assert columns["title"] == list(scenes) and "movie_title" not in columns
 
@@ -59,10 +59,10 @@ def test_a_film_that_is_called_as_its_file_has_this_title(
     file = tmp_path / "manifests" / "films.toml"
     write_manifest(manifest, file)
     again = read_manifest(file)
-    assert titles_of(again.films, again) == {
+    assert film_titles(again.films, again) == {
         ascii_id(name): name for name in NAMES if ascii_id(name) != name
     }
-    assert {title_of(clip) or clip.movie_id for clip in again} == set(NAMES)
+    assert {film_title(clip) or clip.movie_id for clip in again} == set(NAMES)
 
 
 def test_scenes_of_a_folder_have_the_title_of_their_film(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_scenes_of_a_folder_have_the_title_of_their_film(tmp_path: Path) -> None
         (tmp_path / "films" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "films" / name).touch()
     manifest = read(tmp_path / "films").manifest
-    assert titles_of(manifest.films, manifest) == {
+    assert film_titles(manifest.films, manifest) == {
         "Ete_36": "Été 36",
         "Le_grand": "Le grand",
     }

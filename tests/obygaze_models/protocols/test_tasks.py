@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import limit_of
+from obygaze_features.manifest.own_labels import even_limit
 from obygaze_models.protocols.clips import (
     ClipTable,
     task_labels,
@@ -116,7 +116,7 @@ def test_a_column_alone_is_no_label(text: str) -> None:
 @given(st.lists(st.integers(-2, 5).map(str), min_size=2))
 def test_a_limit_that_is_offered_makes_two_classes(cells: list[str]) -> None:
     if len(set(cells)) > 1:
-        limit = float(limit_of(cells))
+        limit = float(even_limit(cells))
         assert min(map(float, cells)) < limit <= max(map(float, cells))
 
 
