@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -34,48 +33,6 @@ templates = ["a {} man", "the {} dog"]
 joy = ["happy"]
 grief = ["sad", "angry"]
 """
-TEXTS = {
-    "joy": ["a happy man", "the happy dog"],
-    "grief": ["a sad man", "the sad dog", "a angry man", "the angry dog"],
-}
-
-
-def texts_of_clip(weights: Path) -> dict[str, Vectors]:
-    """Return the vectors of the texts by attribute, computed by transformers itself."""
-    import torch
-    from transformers import AutoTokenizer, CLIPModel
-
-    model = CLIPModel.from_pretrained(weights).eval()
-    tokenizer = AutoTokenizer.from_pretrained(weights)
-    vectors = {}
-    for attribute, texts in TEXTS.items():
-        rows = []
-        for text in texts:
-            tokens = tokenizer(text, return_tensors="pt")
-            with torch.inference_mode():
-                pooled = model.text_model(
-                    input_ids=tokens.input_ids, attention_mask=tokens.attention_mask
-                ).pooler_output
-                rows.append(model.text_projection(pooled)[0].double().numpy())
-        vectors[attribute] = np.array(rows)
-    return vectors
-
-
-def blocked_p(values: Vectors, is_x: list[bool], films: list[str]) -> float:
-    """Return the one-sided p over all exchanges within films, by trying every one of them."""
-    choices = []
-    for film in sorted(set(films)):
-        rows = [row for row, name in enumerate(films) if name == film]
-        n_x = sum(is_x[row] for row in rows)
-        choices.append(list(itertools.combinations(rows, n_x)))
-    observed = values[is_x].sum()
-    n_as_large = 0
-    n_all = 0
-    for choice in itertools.product(*choices):
-        rows = [row for part in choice for row in part]
-        n_as_large += values[rows].sum() >= observed - 1e-9
-        n_all += 1
-    return n_as_large / n_all
 
 
 def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
@@ -87,7 +44,7 @@ def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
     from support.words import save_text_model
 
     import_films(ws, "harbour", "lake")
-    weights = save_text_model("clip", ws.path("weights"))
+    save_text_model("clip", ws.path("weights"))
     write_tiny_card("clip", ws.path("backbones"))
     ws.write("mine.toml", PROMPTS)
     ws("extract run films -b tiny-clip --weights weights --workers 1")
@@ -98,30 +55,23 @@ def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
     )
     document = answer.json()
 
+    # Store and texts, read by NumPy.
     store = og.open_store(ws.path("stores/films.tiny-clip"))
     levels = {
         row["clip_id"]: row["level"] for row in ws.read_table("manifests/films.csv")
     }
-    rows = [
-        row for row, clip in enumerate(store.clip_ids) if levels[clip] in ("S", "EN")
-    ]
-    clips = np.asarray(store.matrix("clip"), dtype=np.float64)[rows]
-    is_x = [levels[store.clip_ids[row]] == "S" for row in rows]
-    films = [store.clip_ids[row].split("-")[0] for row in rows]
-    texts = texts_of_clip(weights)
-    of_joy = cosines(clips, texts["joy"]).mean(axis=1)
-    of_grief = cosines(clips, texts["grief"]).mean(axis=1)
-    values = of_joy - of_grief
-    is_y = [not of_x for of_x in is_x]
-    effect = (values[is_x].mean() - values[is_y].mean()) / values.std(ddof=1)
-    assert (document["n_x"], document["n_y"]) == (4, 8)
+    of_clip = np.array([levels[clip] for clip in store.clip_ids])
+    with np.load(ws.path("mine.npz")) as texts:
+        table = cosines(np.asarray(store.matrix("clip"), float), texts["embeddings"])
+        of_grief = table[:, texts["attribute"] == "grief"]
+        values = table[:, texts["attribute"] == "joy"].mean(1) - of_grief.mean(1)
+    x, y = values[of_clip == "S"], values[of_clip == "EN"]
+    effect = (x.mean() - y.mean()) / np.concatenate([x, y]).std(ddof=1)
+    assert (document["n_x"], document["n_y"]) == (len(x), len(y)) == (4, 8)
     assert document["effect_size"] == pytest.approx(effect, abs=1e-4)
-    expected = blocked_p(values, is_x, films)
-    assert document["p_blocked"]["greater"] == pytest.approx(expected)
     alphas = {row["attribute"]: row["cronbach"] for row in document["prompts"]}
-    assert alphas["grief"] == pytest.approx(
-        cronbach(cosines(clips, texts["grief"])), abs=1e-4
-    )
+    in_groups = of_grief[np.isin(of_clip, ("S", "EN"))]
+    assert alphas["grief"] == pytest.approx(cronbach(in_groups), abs=1e-4)
 
 
 # ---- the Gender Score, from captions alone ------------------------------------------------------

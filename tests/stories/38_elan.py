@@ -6,7 +6,6 @@ file comes back with a tier of scores, and all that was in it.
 
 from __future__ import annotations
 
-import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -148,13 +147,11 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
     tiers = [name for name in document.tiers if name.startswith("score")]
     assert tiers
     rows = ws.read_table("runs/question/predictions.csv")
+    of_film = [float(row["score"]) for row in rows if row["movie_id"] == "Nacht_zug"]
     for tier in tiers:
         annotations = document.get_annotation_data_for_tier(tier)
         assert len(annotations) == SECONDS // 2
-    spoken = " ".join(row[2] for row in document.get_annotation_data_for_tier(tiers[0]))
-    scores = [float(one) for one in re.findall(r"score (-?[0-9.e-]+)", spoken)]
-    of_film = [float(row["score"]) for row in rows if row["movie_id"] == "Nacht_zug"]
-    for score in scores:
-        # A tier has three digits of a score, so half of the last one is rounded.
-        last_digit = 10.0 ** (math.floor(math.log10(abs(score))) - 2)
-        assert min(abs(score - one) for one in of_film) <= 0.501 * last_digit
+        for _, _, text, *_ in annotations:
+            # A tier has four digits of a score.
+            score = float(text.partition("score ")[2])
+            assert min(abs(score - one) for one in of_film) <= 1e-3 * abs(score)

@@ -52,13 +52,9 @@ class FilmPage:
         """Everything that a person reads on the page, with each run of blanks as one blank."""
         return " ".join(text(self.browser, "body").split())
 
-    def says(self, words: str) -> bool:
-        """Return whether the page says these words."""
-        return words in self.text()
-
     def wait_for(self, words: str) -> None:
         """Wait until the page says these words."""
-        wait(lambda: self.says(words))
+        wait(lambda: words in self.text())
 
     def wait_for_film(self, film: str) -> None:
         """Wait until the page of a film is shown, with a picture."""
@@ -125,20 +121,14 @@ class FilmPage:
         raise AssertionError("Tab does not lead there")
 
     def go_to(self, place: str) -> None:
-        """Go to a time or a picture by keys: `g`, the place, Enter."""
-        from selenium.webdriver.common.keys import Keys
-
-        self.press("g")
-        self.press_with_control("a")
-        self.press(place, Keys.ENTER)
-
-    def press_with_control(self, key: str) -> None:
-        """Press a key while Ctrl is held down."""
+        """Go to a time or a picture by keys: `g`, Ctrl and `a`, the place, Enter."""
         from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys
 
-        actions = ActionChains(self.browser).key_down(Keys.CONTROL)
-        actions.send_keys(key).key_up(Keys.CONTROL).perform()
+        self.press("g")
+        actions = ActionChains(self.browser).key_down(Keys.CONTROL).send_keys("a")
+        actions.key_up(Keys.CONTROL).perform()
+        self.press(place, Keys.ENTER)
 
     def at_this_time(self) -> str:
         """Return what the page says of the picture that is shown, in words."""

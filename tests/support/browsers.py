@@ -76,11 +76,6 @@ def go(browser: Any, **place: Any) -> None:
     browser.execute_script(script, {key: str(value) for key, value in place.items()})
 
 
-def press(browser: Any, *keys: str) -> None:
-    for key in keys:
-        browser.switch_to.active_element.send_keys(key)
-
-
 def picture_shown(browser: Any) -> int:
     """The number in the picture that is on the screen; -1 while there is none."""
     size = browser.execute_script(

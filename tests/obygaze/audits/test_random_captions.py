@@ -1,4 +1,4 @@
-"""Captions of any form: the audit counts what a plain reading of the same files counts."""
+"""Captions of any form: the audit counts what a plain reading of the same table counts."""
 
 from __future__ import annotations
 
@@ -145,40 +145,3 @@ def test_a_table_of_captions_is_counted_as_the_csv_module_reads_it(
             found[seed] = f"{counted(audit)}, expected {expected}"
     assert found == {}
     assert n_read > N_DRAWN / 5
-
-
-def test_a_folder_of_captions_is_counted_line_by_line(tmp_path: Path) -> None:
-    found, n_read = {}, 0
-    for seed in range(N_DRAWN):
-        random = np.random.default_rng([45, seed])
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        captions = []
-        for number in range(int(random.integers(1, 5))):
-            group = pick(random, ["man", "woman", "Ж", "a b"])
-            ending = pick(random, [".txt", ".txt", ".TXT"])
-            end = pick(random, ["\n", "\r\n", "\r"])
-            lines = [pick(random, LINES + ODD_LINES[:3]) for _ in range(4)]
-            mark = pick(random, ["", "\ufeff"])
-            text = mark + end.join(lines) + pick(random, ["", end])
-            path = folder / f"{number}_face_{group}_1{ending}"
-            path.write_bytes(text.encode())
-            kept = [line for line in lines if line.strip()]
-            captions += [(line, (group,), str(number)) for line in kept]
-        try:
-            audit = audit_captions(
-                folder,
-                cluster="image",
-                words=WORDS,
-                tokens="authors",
-            )
-        except ObygazeError as error:
-            if captions:
-                found[seed] = f"refused: {error}"
-            continue
-        n_read += 1
-        expected = plainly_counted(captions)
-        if counted(audit) != expected:
-            found[seed] = f"{counted(audit)}, expected {expected}"
-    assert found == {}
-    assert n_read > N_DRAWN / 2

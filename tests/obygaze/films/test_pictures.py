@@ -14,7 +14,7 @@ from support.videos import write_video
 
 from obygaze.films.labels import equal_clips
 from obygaze.films.marks import Mark, Marks, at_pictures
-from obygaze.films.pictures import LinkedFilms, pictures_of
+from obygaze.films.pictures import LinkedFilms
 from obygaze_features.core.errors import FixInput
 
 NTSC = Fraction(1001, 24000)
@@ -35,22 +35,6 @@ def linked(request: pytest.FixtureRequest, tmp_path: Path) -> LinkedFilms:
     write_video(path, numbers=range(N_PICTURES), tick=NTSC, ticks=ticks)
     call_obygaze("manifest", "import", "films", cwd=tmp_path).ok()
     return LinkedFilms(tmp_path)
-
-
-def test_times_of_whole_milliseconds_are_put_on_the_pictures_they_were_of(
-    linked: LinkedFilms,
-) -> None:
-    boundaries = linked.boundaries("lake")
-    assert boundaries is not None and len(boundaries) == N_PICTURES + 1
-    draws = Random(2)
-    for _ in range(100):
-        first = draws.randrange(N_PICTURES)
-        last = draws.randrange(first, N_PICTURES)
-        start_s, end_s = boundaries[first], boundaries[last + 1]
-        mark = Mark("lake", start_s, end_s, "level", "S", "ada")
-        rounded = mark._replace(start_s=round(start_s, 3), end_s=round(end_s, 3))
-        assert pictures_of(boundaries, rounded.start_s, rounded.end_s) == (first, last)
-        assert at_pictures([rounded], linked) == [mark]
 
 
 def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(

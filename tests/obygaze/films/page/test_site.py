@@ -293,17 +293,12 @@ def test_a_table_of_other_scores_or_clips_is_refused(
 def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(
     tmp_path: Path,
 ) -> None:
-    said = {
-        "ada": {
-            "lake-1": {"level": "S", "concepts": ("Look", "Voice"), "mood": "calm"}
-        },
-        "ben": {"lake-1": {"level": "HN", "concepts": ("Voice",), "comment": "heard"}},
-    }
-    films = annotated(said)
+    of_ada = {"level": "S", "concepts": ("Look", "Voice"), "mood": "calm"}
+    of_ben = {"level": "HN", "concepts": ("Voice",), "comment": "heard"}
+    films = annotated({"ada": {"lake-1": of_ada}, "ben": {"lake-1": of_ben}})
     header = Header("made up", {"Look": "visual", "Voice": "speech"})
     films = replace(films, header=header)
-    page = Site(Workspace(tmp_path), films)
-    (facts,) = document(page)["page"]["clips"]
+    (facts,) = document(Site(Workspace(tmp_path), films))["page"]["clips"]
     ada = {"annotator": "ada", "level": "S", "concepts": ("Look", "Voice")}
     ben = {"annotator": "ben", "level": "HN", "concepts": ("Voice",)}
     assert facts["said"] == [
@@ -312,7 +307,5 @@ def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(
     ]
     seen = Site(Workspace(tmp_path), films.view("visual"))
     (in_view,) = document(seen)["page"]["clips"]
-    assert [(one["level"], one["concepts"]) for one in in_view["said"]] == [
-        ("S", ("Look",)),
-        ("EN", ()),
-    ]
+    labels = [(one["level"], one["concepts"]) for one in in_view["said"]]
+    assert labels == [("S", ("Look",)), ("EN", ())]
