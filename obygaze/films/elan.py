@@ -1,6 +1,6 @@
 """ELAN files: a tier is a column, its words are values. pympi reads them.
 
-What is written becomes new tiers in the XML of a file; all else in the file stays as it is.
+Marks are written as new tiers into the XML of a file; the rest of the file stays as it is.
 """
 
 import re
@@ -19,9 +19,9 @@ from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import open_file
 
-# What programs write where nobody said who the author is.
+# Values of AUTHOR that name no person.
 NOBODY = ("", "unspecified", "pympi")
-# The tier of marks that overlap those in the tier of the same name without a number.
+# A tier with a number: its marks overlap the marks of the tier without the number.
 _NUMBERED = re.compile(r"(.+) #\d+")
 _MILLISECONDS = re.compile(r"-?[0-9]{1,12}")
 _NEW = """<?xml version="1.0" encoding="UTF-8"?>
@@ -43,9 +43,9 @@ LANG_DEF="http://cdb.iso.org/lg/CDB-00130975-001"/>
 _CHOICE = """
         <CV_ENTRY_ML CVE_ID="cve{number}"><CVE_VALUE DESCRIPTION="{meaning}" \
 LANG_REF="und">{word}</CVE_VALUE></CV_ENTRY_ML>"""
-# The type of a tier with an empty annotation for each clip that was drawn.
+# The type of a tier with an empty annotation for each drawn clip.
 DRAWN = "drawn clips"
-# What a person may choose for it, with what it says.
+# The words that a person can choose for a drawn clip, with their meaning.
 CHOICES = {
     "EN": "looked: nothing (easy negative)",
     "HN": "looked: nothing, though it seems so (hard negative)",
@@ -61,10 +61,10 @@ class Tier(NamedTuple):
     Attributes:
         name: The name in the file.
         column: The name without the person behind @.
-        annotator: Who annotated, as the tier, or one above it, says; "" if none does.
-        is_drawn: Whether its annotations are clips that were drawn, each of which is to be judged.
-        annotations: Start and end in the film, and the text, of the annotations that have times.
-        n_without_times: The number of the others.
+        annotator: The person named by the tier or by a parent tier, or "" if none is named.
+        is_drawn: Whether its annotations are drawn clips, which a person fills in.
+        annotations: Start, end and text of each annotation with times in the film.
+        n_without_times: Number of annotations without times in the film.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Tier(NamedTuple):
 
 
 class ElanFile:
-    """A file of ELAN; `video` is the name of the first video of its film, "" without any."""
+    """An ELAN file; `video` is the file name of its first video, or "" if it names none."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class ElanFile:
         # The last time of the file.
         times_ms = filter(None, self._document.timeslots.values())
         self.end_s = (max(times_ms, default=0) + self._origin_ms) / 1000
-        # Who annotated a tier that names nobody: the author, else the file.
+        # The annotator of tiers that name no person: the author, else the name of the file.
         self.author = printable_line(self._document.adocument.get("AUTHOR", ""))
         if self.author.casefold() in NOBODY:
             self.author = printable_line(path.stem)
@@ -120,9 +120,9 @@ class ElanFile:
             )
 
     def _annotator(self, name: str) -> str:
-        """Return who annotated a tier, as it says, else as the tier above; "" if none does.
+        """Return the person named by a tier, else by its parent tier, or "" if none is named.
 
-        Its participant is who is seen or heard.
+        The attribute PARTICIPANT is not read: it names the person on the screen.
         """
         tiers = self._document.tiers
         for _ in tiers:
@@ -137,7 +137,7 @@ class ElanFile:
         return ""
 
     def _span_s(self, key: str) -> tuple[float, float] | None:
-        """Return the times of an annotation, or of the one above it that has some."""
+        """Return start and end of an annotation, else of its parent annotation, or None."""
         document = self._document
         for _ in document.annotations:
             if key not in document.annotations:
@@ -154,9 +154,11 @@ class ElanFile:
         return None
 
     def with_tiers(self, marks: Iterable[Mark]) -> bytes:
-        """Return the file with marks as new tiers; all else stays to the byte."""
+        """Return the file with marks as new tiers; all other bytes stay."""
         if b"\0" in self._data[:4]:
-            raise FixInput("expected a file in UTF-8", where=str(self.path))
+            raise FixInput(
+                "expected a file in UTF-8, got UTF-16 or UTF-32", where=str(self.path)
+            )
         return with_tiers(self._data, marks, self._origin_ms)
 
 
@@ -166,13 +168,12 @@ def write_elan(
     *,
     are_drawn: bool = False,
 ) -> bytes:
-    """Return the marks of a film as a file: a tier for each column and annotator.
+    """Return the marks of a film as an ELAN file with a tier for each column and annotator.
 
     Args:
         marks: The marks.
         media: The URLs of the video, as attributes of a MEDIA_DESCRIPTOR.
-        are_drawn: Whether the marks are clips that are to be judged, with a list of levels to
-            choose from.
+        are_drawn: Whether the marks are drawn clips to fill in; ELAN then offers the levels.
     """
     entries = ""
     for number, (word, meaning) in enumerate(CHOICES.items()):
@@ -188,17 +189,17 @@ def write_elan(
 def with_tiers(
     data: bytes, marks: Iterable[Mark], origin_ms: int = 0, *, type_name: str = ""
 ) -> bytes:
-    """Return a file with more tiers; all else stays, also what no library knows.
+    """Return an ELAN file with marks as new tiers; all its other bytes stay.
 
     Args:
-        data: The file.
+        data: The bytes of the file.
         marks: The marks of its film.
-        origin_ms: The time in the film that the file calls 0.
-        type_name: The type of the new tiers; by default one of the file that takes any words.
+        origin_ms: The film time at which the file counts 0 ms.
+        type_name: Type of the new tiers, by default a type of the file that allows any words.
     """
     outline = _Outline(data)
     if outline.end_of_slots is None:
-        raise Corrupt("not a file of ELAN: TIME_ORDER is missing")
+        raise Corrupt("not an ELAN file: TIME_ORDER is missing")
     known_type = type_name or outline.type_name
     # pympi writes files whose times are called so, and no program counts ids such as og1.
     new_ids = (f"og{n}" for n in count(1) if f"og{n}" not in outline.ids)
@@ -206,7 +207,7 @@ def with_tiers(
     slots: list[tuple[int, int, str]] = []
     tiers = []
     shown = [mark for mark in marks if milliseconds(mark.end_s) > origin_ms]
-    for name, annotator, lane in _lanes(shown, outline.tier_names):
+    for name, annotator, lane in _split_overlaps(shown, outline.tier_names):
         facts = {"ANNOTATOR": annotator} if annotator else {}
         facts |= {"LINGUISTIC_TYPE_REF": known_type or "obygaze", "TIER_ID": name}
         tiers.append(f"\n    <TIER{_attributes(facts)}>")
@@ -256,12 +257,12 @@ def _attributes(values: Mapping[str, str]) -> str:
     return "".join(f' {name}="{escape(value)}"' for name, value in values.items())
 
 
-def _lanes(
+def _split_overlaps(
     marks: Iterable[Mark], taken: Iterable[str]
 ) -> Iterator[tuple[str, str, list[Mark]]]:
-    """Yield the name of each new tier, its annotator, and marks that do not overlap.
+    """Yield the name of each new tier, its annotator, and its marks, which do not overlap.
 
-    The values of one span in a column are one annotation.
+    The values that a person gives one span in a column become one annotation, joined by |.
     """
     values: dict[Mark, dict[str, None]] = {}
     for mark in sorted(marks):
@@ -294,7 +295,7 @@ def _lanes(
 
 
 def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
-    """Return the column of a tier, and who is behind the @ of its name, "" for nobody."""
+    """Return the column of a tier, and the person after the @ of its name, or ""."""
     numbered = _NUMBERED.fullmatch(name)
     if numbered and numbered[1] in names:
         name = numbered[1]
@@ -303,7 +304,7 @@ def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
 
 
 def _read(path: Path, data: bytes) -> Any:
-    """Return the file as pympi reads it; an error if it is not a file of ELAN."""
+    """Read a file with pympi; raise an error if it is not an ELAN file."""
     elan = need("pympi.Elan", "elan", "reading files of ELAN")
     try:
         _Outline(data)
@@ -314,20 +315,20 @@ def _read(path: Path, data: bytes) -> Any:
         problem = f"{name} is missing"
     except (expat.ExpatError, LookupError, TypeError, ValueError) as error:
         problem = str(error)
-    raise Corrupt(f"not a file of ELAN: {problem}", where=str(path))
+    raise Corrupt(f"not an ELAN file: {problem}", where=str(path))
 
 
 class _Outline:
-    """Where the parts of a file are, in bytes; an error for what is no ELAN document.
+    """The positions of the parts of an ELAN file, in bytes; other documents are errors.
 
-    A document type is an error, too: it could define entities. The parser calls its handler in
-    every encoding.
+    A document type is an error too, because it can define entities. The parser calls its handler
+    in every encoding.
     """
 
     def __init__(self, data: bytes) -> None:
         self.ids: set[str] = set()
         self.tier_names: set[str] = set()
-        # A type of tiers that have times of their own, and any words.
+        # A type whose tiers have their own times and allow any words.
         self.type_name = ""
         self.encoding = "utf-8"
         self.end_of_slots: int | None = None
@@ -336,7 +337,7 @@ class _Outline:
         self._slots: list[tuple[int, int]] = []
         self._root = ""
         self._data = data
-        # With name spaces as pympi reads it, which raises no error for what is wrong there.
+        # pympi reads namespaces too, but reports no error in them.
         self._parser = expat.ParserCreate(namespace_separator="}")
         self._parser.XmlDeclHandler = self._declaration
         self._parser.StartDoctypeDeclHandler = self._doctype
@@ -349,8 +350,8 @@ class _Outline:
     def edits_of_slots(
         self, slots: Iterable[tuple[int, int, str]]
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield where to put new times among those that are there, in their order."""
-        # A slot without a time stays behind the one before it.
+        """Yield the edits that insert new time slots, in order of time."""
+        # A slot without a time stays after the slot before it.
         latest_ms = [*accumulate((ms for _, ms in self._slots), max)]
         end = self.end_of_slots or 0
         if not self._has_slots:
@@ -374,9 +375,12 @@ class _Outline:
         for name in ("TIME_VALUE", "TIME_ORIGIN"):
             time = attributes.get(name, "0")
             if not _MILLISECONDS.fullmatch(time):
-                raise ValueError(f"{name} of a {tag} is {time[:20]!r}, no number")
-        if attributes.get("TIME_UNITS", "milliseconds") != "milliseconds":
-            raise ValueError("its times are not in milliseconds")
+                raise ValueError(
+                    f"expected a number as {name} of {tag}, got {time[:20]!r}"
+                )
+        units = attributes.get("TIME_UNITS", "milliseconds")
+        if units != "milliseconds":
+            raise ValueError(f"expected times in milliseconds, got {units!r}")
         if tag == "TIME_SLOT":
             ms = int(attributes.get("TIME_VALUE", "0"))
             self._slots.append((self._parser.CurrentByteIndex, ms))
@@ -393,7 +397,7 @@ class _Outline:
         if tag not in ("TIME_ORDER", "TIER"):
             return
         position = self._parser.CurrentByteIndex
-        # Of a tag such as <TIER/>, this is behind it.
+        # For a tag such as <TIER/>, the position is after the tag.
         has_end = self._data.startswith(f"</{tag}".encode(), position)
         if tag == "TIME_ORDER":
             self.end_of_slots = position

@@ -1,7 +1,7 @@
-"""From marks, labels and scores to files of ELAN, and from a manifest to a table.
+"""Export marks, labels and scores as ELAN files, and a manifest as a table.
 
-ELAN has whole milliseconds. They are rounded up, so that a player that seeks to one shows the
-picture.
+ELAN files have whole milliseconds. Times are rounded up, so that a player that seeks to one shows
+the picture.
 """
 
 import os
@@ -59,13 +59,13 @@ from obygaze_features.manifest.vocabulary import concepts
 
 MOST_LETTERS = 28  # of the name of a class or concept in an annotation
 _SCORES = re.compile(r"score|cosine|p:.*|score:.*")
-# A clip, who says something of it, the column, and the word.
+# A clip, an annotator or a model, the column, and the word.
 Said = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
 class ExportedFiles:
-    """The files of an export, and what they do not say."""
+    """The files of an export, and what they do not contain."""
 
     files: tuple[Path, ...]
     left_out: tuple[str, ...] = ()
@@ -85,11 +85,11 @@ class ExportedFiles:
         """What is left out."""
         if not self.left_out:
             return []
-        return [f"the files do not say: {', '.join(self.left_out)}"]
+        return [f"left out of the files: {', '.join(self.left_out)}"]
 
 
 class _Export(NamedTuple):
-    """The marks of an export, what the files will not say, and whether they are to be filled in."""
+    """The marks of an export, what is left out, and whether the marks are clips to fill in."""
 
     marks: Sequence[Mark]
     left_out: Sequence[str] = ()
@@ -112,9 +112,9 @@ def export_elan(
         source: The table of marks or its name, or the manifest.
         output: The file, if there is one film; else the folder.
         predictions: A table of scores of the clips, in place of their labels.
-        into: A file of ELAN, or a folder of them: each is written as the output, or into it, with
-            the marks of its film as new tiers.
-        people: Who fills in a tier of drawn clips.
+        into: An ELAN file, or a folder of them. Each is written as the output, or into the folder
+            of the output, with the marks of its film as new tiers.
+        people: The people who each get a tier of drawn clips to fill in.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
@@ -135,7 +135,9 @@ def export_elan(
     if into is None:
         files = _files_of(marks_of, output, films, are_drawn=export.are_drawn)
     elif export.are_drawn:
-        raise FixUsage("drawn clips are tiers of files of their own", where=str(into))
+        raise FixUsage(
+            "drawn clips are exported as new files, without --into", where=str(into)
+        )
     else:
         files = _with_new_tiers(Path(into), marks_of, output, films, left_out)
     write_all_new(files, force=force)
@@ -152,16 +154,19 @@ def _with_new_tiers(
     films: LinkedFilms,
     left_out: list[str],
 ) -> dict[Path, bytes]:
-    """Return a file, or those of a folder, with the marks of their films as new tiers.
+    """Return a file, or the files of a folder, with the marks of their films as new tiers.
 
-    `left_out` gets the films without a file, and the files without marks of their film.
+    Films without a file, and files without marks of their film, are added to `left_out`.
     """
     is_file = output.suffix.lower() == ELAN
     paths = [into]
     if into.is_dir():
         paths = sorted(path for path in into.glob("[!.]*") if path.suffix == ELAN)
         if is_file:
-            raise FixUsage(f"{into} is a folder, and {output.name} one file")
+            raise FixUsage(
+                f"expected a folder as output, because {into} is a folder, got the file"
+                f" {output.name}"
+            )
     files: dict[Path, bytes] = {}
     unmarked = []
     missing = dict.fromkeys(marks_of)
@@ -177,10 +182,10 @@ def _with_new_tiers(
         files[to] = file.with_tiers(marks_of[film])
     if not files:
         raise FixInput(
-            f"the marks are of {few([*marks_of])}, and these are other films:"
-            f" {few(unmarked) or 'none'}",
+            f"expected ELAN files of the films {few([*marks_of])}, got"
+            f" {few(unmarked) or 'no ELAN file'}",
             where=str(into),
-            hint="obygaze manifest link, to the video that the file names",
+            hint="link the manifest to the videos that the ELAN files name: obygaze manifest link",
         )
     if missing:
         left_out.append(f"marks of films without a file: {few([*missing])}")
@@ -190,14 +195,14 @@ def _with_new_tiers(
 
 
 def _refuse_scores(file: ElanFile, marks: Sequence[Mark]) -> None:
-    """Raise an error for scores in a file that has them, or has clips that are to be judged."""
+    """Raise an error if a file that gets scores has them, or has drawn clips without a level."""
     scored = {mark.annotator for mark in marks if mark.column == SCORE}
     for tier in file.tiers():
         n_to_judge = sum(not text for *_, text in tier.annotations)
         if scored and tier.is_drawn and n_to_judge:
             raise FixInput(
-                f"the tier {tier.name} has {count(n_to_judge, 'clip')} that nobody has judged:"
-                " whoever sees scores would mark what the model says",
+                f"the tier {tier.name} has {count(n_to_judge, 'drawn clip')} without a level: a"
+                " person who sees scores would repeat the model",
                 where=str(file.path),
             )
         if tier.column == SCORE and tier.annotator in scored:
@@ -214,18 +219,18 @@ def _files_of(
     *,
     are_drawn: bool,
 ) -> dict[Path, bytes]:
-    """Return a file for each film: of one film the output, else in its folder."""
+    """Return the ELAN file of each film: the output for one film, else a file in its folder."""
     is_file = output.suffix.lower() == ELAN
     if is_file and len(marks_of) > 1:
         raise FixUsage(
-            f"{output.name} is of one film, and the marks are of {len(marks_of)}",
-            hint="a folder and --as elan: a file for each film",
+            f"expected marks of one film for {output.name}, got marks of {len(marks_of)} films",
+            hint="pass a folder and --as elan, which writes a file for each film",
         )
     folder = output.parent if is_file else output
     files = {}
     for film, marks in marks_of.items():
         if film != Path(film).name or "\\" in film:
-            raise FixInput(f"the film {film!r} cannot be the name of a file")
+            raise FixInput(f"the film id {film!r} is not a valid file name")
         video = films.file_of(film)
         name = film
         # People look for the file by the name of the video.
@@ -238,7 +243,7 @@ def _files_of(
 
 
 def _media(video: Path | None, folder: Path) -> dict[str, str]:
-    """Return the URLs of a video, the second as it is seen from a folder, in the form of ELAN."""
+    """Return the attributes of a video in ELAN: its URL, and its address relative to a folder."""
     if video is None:
         return {}
     try:
@@ -259,13 +264,16 @@ def _media(video: Path | None, folder: Path) -> dict[str, str]:
 def _of_manifest(
     manifest: Manifest, predictions: PathLike | None, people: Sequence[str]
 ) -> _Export:
-    """Return the marks that the clips of a manifest stand for."""
+    """Return the labels, the scores or the drawn clips of a manifest as marks."""
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name, "clips are marks of no film")
     left_out: list[str] = []
     are_drawn = predictions is None and is_drawn(manifest)
     if people and not are_drawn:
-        raise FixUsage("--person names who fills in drawn clips", where=manifest.name)
+        raise FixUsage(
+            "--person is for drawn clips, and these clips were not drawn",
+            where=manifest.name,
+        )
     said: list[Said] = []
     if predictions is not None:
         said = _predicted(manifest, Path(predictions))
@@ -275,7 +283,9 @@ def _of_manifest(
         n_labelled = sum(bool(clip.level or clip.concepts) for clip in manifest)
         if n_labelled:
             n_clips = count(n_labelled, "clip")
-            left_out.append(f"the labels of {n_clips}, which are to be judged anew")
+            left_out.append(
+                f"the labels of {n_clips}, so that people judge them blindly"
+            )
     else:
         said = [*_labels_of(manifest)]
         left_out += _not_said(manifest, said)
@@ -298,14 +308,14 @@ def _of_manifest(
 
 
 def _not_said(manifest: Manifest, said: Sequence[Said]) -> list[str]:
-    """Return what a manifest says of its clips, and marks of its people do not."""
+    """Return what a manifest contains and the marks of its people do not."""
     left_out = _header_left_out(manifest.header)
     if manifest.annotations:
-        left_out.append("the label that a rule made of what each annotator says")
+        left_out.append("the label that a rule made of all annotations")
     of_people = {DIFFERS, *annotated_columns(manifest)}
     others = [name for name in own_columns(manifest.columns) if name not in of_people]
     if others:
-        left_out.append(f"columns in which no person has words: {few(others)}")
+        left_out.append(f"columns that no person annotated: {few(others)}")
     n_unlabelled = len({*manifest.clip_ids} - {clip_id for clip_id, *_ in said})
     if n_unlabelled:
         left_out.append(f"{count(n_unlabelled, 'clip')} of films without a label")
@@ -313,10 +323,10 @@ def _not_said(manifest: Manifest, said: Sequence[Said]) -> list[str]:
 
 
 def _labels_of(manifest: Manifest) -> Iterator[Said]:
-    """Yield each label of each clip: of people where they are known.
+    """Yield each label of each clip with its annotator.
 
-    Else labels are those of the person of each clip, or of the manifest. In films in which a person
-    has words in a column, an empty cell is a label that is not known.
+    Without annotations, the annotator is the cell `annotator` of the clip, or the name of the
+    manifest. If a person has words of a column in a film, empty cells of the film are unknown: `?`.
     """
     said = manifest.annotations
     if not said:
@@ -352,7 +362,7 @@ def _labels_of(manifest: Manifest) -> Iterator[Said]:
 
 
 def _predicted(manifest: Manifest, predictions: Path) -> list[Said]:
-    """Return what models say of clips: the decision, whether the clip was seen, and scores."""
+    """Return for each clip and model the decision, the basis and the scores as one text."""
     table = read_predictions(manifest, predictions)
     scored = [name for name in table.columns if _SCORES.fullmatch(name)]
     if not scored:
@@ -375,7 +385,7 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Said]:
 
 
 def _cut(name: str) -> str:
-    """Return the beginning of a name, as it is read in ELAN: classes may be expressions."""
+    """Return the start of a name; a class may be a long expression."""
     return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]}..."
 
 
@@ -389,9 +399,9 @@ def export_table(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedFiles:
-    """Write all clips of a manifest as a table, and beside it what annotators say."""
+    """Write all clips of a manifest as a table, and the annotations as a table next to it."""
     marked = read_manifest(manifest, workspace=workspace)
-    # Windows have the rate of their film, which is no column of their manifest.
+    # Windows have the frame rate of their film, which is not a column of their manifest.
     columns = with_columns_of(marked.clips, marked.columns)
     cells = replace(marked, columns=columns).cells_by_column()
     said = annotations_to_csv(marked.annotations)
@@ -408,7 +418,7 @@ def export_table(
 
 
 def _header_left_out(header: Header) -> list[str]:
-    """Return what the header of a manifest says of its clips, and its clips do not."""
+    """Return what only the header of a manifest states."""
     said = ("licence", "citation", "notes")
     left_out = [name for name in said if getattr(header, name)]
     if header.view != "raw":

@@ -1,6 +1,6 @@
-"""`obygaze manifest import` and `export`: one table of formats, and of data sets.
+"""`obygaze manifest import` and `export`: the table of formats and data sets.
 
-The ending of a file says its format. `--as` says it where an ending cannot, and names a data set. A
+The ending of a file determines its format. `--as` names a data set, or the format of other files. A
 format is added here and nowhere else.
 """
 
@@ -133,32 +133,33 @@ def import_manifest(
 
 
 def _format_of(paths: Sequence[Path], name: str | None) -> ManifestFormat:
-    """Return the format that is named, or the one that the endings say."""
+    """Return the format that is named, else the format of the endings."""
     if name is not None and name not in BY_NAME:
         raise FixUsage(
             f"no format has the name {name!r}{near(name, BY_NAME)}",
-            hint=f"one of {', '.join(BY_NAME)}",
+            hint=f"pass --as with one of {', '.join(BY_NAME)}",
         )
     if name is not None:
         return BY_NAME[name]
     formats = {known.name: known for known in map(_format_by_ending, paths)}
     if len(formats) != 1:
         raise FixUsage(
-            f"the files have {count(len(formats), 'format')}: {', '.join(formats)}"
+            f"expected files of one format, got {count(len(formats), 'format')}:"
+            f" {', '.join(formats)}"
         )
     (chosen,) = formats.values()
     return chosen
 
 
 def _format_by_ending(path: Path) -> ManifestFormat:
-    """Return the format of a file by its ending, or of a folder by what is in it."""
+    """Return the format of a file by its ending, or of a folder by its files."""
     if path.is_dir():
         elan = ELAN.files_of_folder(path)
         if elan and find_videos(path):
             raise FixUsage(
                 f"the folder has films and ELAN files, such as {elan[0].name}",
                 where=str(path),
-                hint="--as folder for the films, or --as elan",
+                hint="pass --as folder to import the films, or --as elan",
             )
         return ELAN if elan else FILMS_IN_FOLDER
     if not path.exists():
@@ -182,7 +183,7 @@ def _format_by_ending(path: Path) -> ManifestFormat:
 def _refuse_options(
     chosen: str, given: Iterable[str], options_of: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raise an error for an option that a format does not take."""
+    """Raise an error for an option of other formats."""
     for option in given:
         names = [name for name, options in options_of.items() if option in options]
         if chosen not in names:

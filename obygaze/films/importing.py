@@ -1,7 +1,7 @@
-"""From files of ELAN and tables to a table of marks, each in the column that is asked for.
+"""Import ELAN files and tables as a table of marks.
 
-ELAN has whole milliseconds, rounded up, so that a player that seeks to one shows the picture. Where
-the film is linked, an import takes the nearest boundary of pictures.
+ELAN files have whole milliseconds, rounded up, so that a player that seeks to one shows the
+picture. If the film is linked, an import moves each time to the nearest boundary of pictures.
 """
 
 from collections import Counter
@@ -45,11 +45,11 @@ class ImportedMarks:
     Attributes:
         path: The table.
         marks: The marks.
-        left_out: What the files have, and the table has not.
+        left_out: Contents of the files that are not in the table.
         empty: The tiers without annotations.
-        guessed: Tiers of each file that name no annotator, where others do, or where several are
-            one column.
-        is_of_draw: Whether a tier of drawn clips was read, which a person has filled in.
+        guessed: Warnings about tiers that name no annotator, in files in which other tiers name one
+            or several tiers become one column.
+        is_of_draw: Whether a tier of drawn clips was read.
     """
 
     path: Path
@@ -100,8 +100,8 @@ class ImportedMarks:
         ]
         if self.empty:
             notes.append(
-                f"tiers without annotations: {few(self.empty, 5)}; where the whole film was"
-                " looked through for one, --coded COLUMN"
+                f"tiers without annotations: {few(self.empty, 5)}; if the whole film was coded"
+                " for one of them, pass --coded COLUMN"
             )
         name = shell_word(self.path.stem)
         clips = "--clips DRAWN" if self.is_of_draw else "--every SECONDS"
@@ -110,7 +110,7 @@ class ImportedMarks:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what was left out, and what says nothing of what was watched."""
+        """Return what was left out, what was guessed, and values of `watched` without a column."""
         sentences = [f"left out: {reason}" for reason in self.left_out]
         sentences += self.guessed
         columns = {WATCHED, *columns_in(self.marks)}
@@ -118,8 +118,8 @@ class ImportedMarks:
         if unknown:
             shown = few([*map(repr, unknown)], 5)
             sentences.append(
-                f"{WATCHED} names a column that was looked for, or {WATCHED} for all; no mark is"
-                f" of the column {shown}"
+                f"expected a column of marks as a value of {WATCHED}, or {WATCHED} for all columns,"
+                f" got {shown}"
             )
         return sentences
 
@@ -136,14 +136,14 @@ def import_marks(
 ) -> ImportedMarks:
     """Write the marks of ELAN files or tables of marks as the table `segments/NAME.csv`.
 
-    The film of an `.eaf` is that of the first video that it names.
+    The film of an `.eaf` is the film of the first video that the file names.
 
     Args:
         files: The files; those with another ending are tables of marks.
         name: The name of the table.
-        tiers: The column of a tier, where it is not called as the tier; "" leaves it out.
-        words: What words stand for, where they are not themselves; "" leaves marks out.
-        coded: Columns that the people looked for in the whole film, also where a tier is empty.
+        tiers: The column of each renamed tier; "" leaves the tier out.
+        words: The replacement of each changed word; "" leaves out its marks.
+        coded: Columns for which the whole film was coded, also if a tier is empty.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
@@ -170,7 +170,7 @@ def import_marks(
         raise FixInput(
             "the files have no marks",
             where=where,
-            hint="--coded COLUMN, of tiers that are empty because nothing was found"
+            hint="pass --coded COLUMN for a tier that is empty because nothing was found"
             if reader.empty
             else None,
         )
@@ -187,17 +187,17 @@ def import_marks(
 
 
 def _asked(text: str) -> tuple[str, str]:
-    """Return the column that a tier is read as, and whose it is; "" where neither is said."""
+    """Return the column and the person of a text COLUMN or COLUMN@NAME, "" where missing."""
     before, sign, after = text.partition("@")
     column = printable_line(before)
     person = printable_line(after)
     if sign and not (column and person):
-        raise FixUsage(f"--tier has COLUMN or COLUMN@NAME, got {text!r}")
+        raise FixUsage(f"expected --tier TIER=COLUMN or TIER=COLUMN@NAME, got {text!r}")
     return column, person
 
 
 class _ElanReader(MarkReader):
-    """Makes marks of files of ELAN, too, and collects what is to be said of their tiers."""
+    """A reader of marks that reads ELAN files too, and collects warnings about their tiers."""
 
     def __init__(
         self,
@@ -216,8 +216,8 @@ class _ElanReader(MarkReader):
     def read_elan(self, file: ElanFile) -> None:
         """Add the marks of a file.
 
-        Nobody is guessed without a word: of tiers that name no annotator it is said whose they
-        became, where they may be of several people.
+        Tiers that name no annotator get the author of the file. A warning lists these tiers if they
+        may be of several people.
         """
         film = film_of_elan(file, self.films) or self.film(name_of_elan(file))
         names_of: dict[str, set[str]] = {}
@@ -242,14 +242,15 @@ class _ElanReader(MarkReader):
             column, name = unnamed[-1]
             shown = few([tier_name for _, tier_name in unnamed], 5)
             self.guessed.append(
-                f"{file.path.name}: no annotator is named by {shown}: taken for {file.author}'s;"
-                f" --tier {shell_word(f'{name}={column}@NAME')} says whose a tier is"
+                f"{file.path.name}: no annotator is named by {shown}; assumed {file.author}. To"
+                f" name another person, pass --tier {shell_word(f'{name}={column}@NAME')}"
             )
 
     def _add_tier(self, file: ElanFile, film: str, column: str, tier: Tier) -> None:
         """Add the marks of a tier.
 
-        What is empty was not judged: it is no negative. Of drawn clips, nothing else was looked at.
+        An empty annotation was not judged and is not a negative. A person who fills in drawn clips
+        has watched only these clips.
         """
         where = f"annotations of {column} without times in the film"
         self.n_left_out[where] += tier.n_without_times

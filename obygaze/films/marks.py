@@ -1,19 +1,19 @@
-"""The table of marks: a span of a film, a column, a word, and who says it; a row a word.
+"""The table of marks: each row has a span of a film, a column, a word and an annotator.
 
-Times are seconds on the clock of the decoded pictures; a mark ends before `end_s`. A mark that is
-counted in frames has the times of these in the file of its film, or, where none is linked, by their
-rate. The words that one person gives one span in one column belong together, and so do a level and
-its concepts. Four columns mean something:
+Times are seconds on the clock of the decoded pictures; a mark ends before `end_s`. A mark that
+counts frames gets their times from the file of its film. If no file is linked, its times are frame
+/ rate. The words that one person gives one span in one column belong together, and so do a level
+and its concepts. Four columns have a meaning:
 
 - `level` and `concepts` have the words of the papers;
-- `watched` says what was seen: the word is the column that was looked for, or `watched` for all;
+- `watched` states what was watched: the word is the column that was coded, or `watched` for all;
 - `comment` is free text.
 
-All other columns are a person's own. The word `none` stands for nothing, and `?` says that the
-person could not tell.
+All other columns are the annotators' own. The word `none` means that nothing was found, and `?`
+means that the person could not tell.
 
-A table with a row for each segment (times, or pictures and their `framerate`), as MObyGaze has
-them, is read as marks, too: each cell is what the person says in the column of that name.
+A table with a row for each segment (with times, or with frames and their `framerate`), such as the
+tables of MObyGaze, is read as marks too: each cell is a mark in the column of the cell.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ LEVEL = "level"
 CONCEPTS_COLUMN = "concepts"
 WATCHED = "watched"
 COMMENT = "comment"
-# Of tiers with what a model says of clips, which are no marks.
+# The name of tiers with scores of a model, which are not marks.
 SCORE = "score"
 NOTHING = "none"
 SPAN_EXPECTED = (
@@ -65,9 +65,9 @@ DIGITS = 9
 
 
 class Mark(NamedTuple):
-    """A span of a film, and what somebody says of it in one column.
+    """A span of a film with the word of an annotator in one column.
 
-    `frames` are those of the span, if a table counts them; they have a rate.
+    `frames` are the frames of the span with their rate, if the table counts frames.
     """
 
     movie_id: str
@@ -87,7 +87,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Marks:
-    """The marks of tables in their order, and the pictures per second that tables state of films.
+    """The marks of tables in their order, and the frame rate that the tables state for each film.
 
     Iterating yields the marks.
     """
@@ -103,12 +103,12 @@ class Marks:
 
 
 class MarkReader:
-    """Makes marks of what tables and files of ELAN say, each word in one spelling.
+    """A reader of marks from tables and ELAN files, which gives each word one spelling.
 
     Args:
-        tiers: The column that a tier or a column is read as, and whose it is. "" stands for a
-            column that is left out, and for a person whom the file names.
-        words: The word that a word stands for; "" leaves it out.
+        tiers: The new column and the person of a tier or column. A column "" leaves the tier out; a
+            person "" is the person that the file names.
+        words: The replacement of each changed word; "" leaves out its marks.
     """
 
     def __init__(
@@ -133,22 +133,22 @@ class MarkReader:
         self._file_of: dict[tuple[str, str], Path] = {}
 
     def film(self, name: str) -> str:
-        """Return the id of a film that a file calls by a name."""
+        """Return the id of the film with this name in a file."""
         self._films[name] = None
         return as_id(name)
 
     def column_of(
         self, tier: str, stated: str, path: Path, column: str = ""
     ) -> tuple[str, str]:
-        """Return the column that a tier is read as, "" for none, and whose it is.
+        """Return the column of a tier and its person, each "" if there is none.
 
-        Scores of models are no marks.
+        Tiers of scores have no column.
 
         Args:
             tier: The name of the tier.
-            stated: The person whom the file names, "" for nobody.
+            stated: The person that the file names, or "".
             path: The file.
-            column: The name without the person behind @.
+            column: The name of the tier without the person after @.
         """
         column = column or tier
         self.found["tier"] |= {tier, column}
@@ -162,12 +162,12 @@ class MarkReader:
         return named, person or stated
 
     def add(self, said: Mark, path: Path, row: TableRow | None = None) -> None:
-        """Add what a file says of a span: a mark for each word, which `|` separates.
+        """Add a mark for each word of a text; `|` separates words.
 
         Args:
-            said: The span, the column, its text, and who says it.
+            said: The span, the column, the text, and the annotator.
             path: The file.
-            row: Where a word that is wrong is a violation.
+            row: The row of the table, which collects violations.
         """
         person = self._spelling.word(said.annotator, "annotator")
         said = said._replace(annotator=person)
@@ -195,10 +195,10 @@ class MarkReader:
                 self._no_levels[word] += 1
 
     def read_table(self, path: Path) -> None:
-        """Add the marks of a table; one error has all its violations.
+        """Add the marks of a table; one error lists all its violations.
 
-        Each cell of a row is what its person says in the column of the cell, in a table of rows of
-        words, too. Of a manifest, these are the columns that it lists.
+        Each cell of a row becomes a mark in the column of the cell, also in a table with the
+        columns `column` and `value`. In a manifest, these are the columns that its header lists.
         """
         violations = Violations(path)
         table = read_table(path, required=("movie_id",), violations=violations)
@@ -244,20 +244,20 @@ class MarkReader:
         violations.raise_if_any("the marks cannot be read")
 
     def marks(self, where: str) -> tuple[Mark, ...]:
-        """Return the marks; an error for words that are no levels, and for two films of one id."""
+        """Return the marks; raise an error for unknown levels, or for two films with one id."""
         ids_of_names(self._films, "film", where)
         if self._no_levels:
             shown = [f"{word!r} ({n})" for word, n in self._no_levels.most_common()]
             raise FixInput(
                 f"{LEVEL} has the words {', '.join(LEVELS)}, got {few(shown)}",
                 where=where,
-                hint="--word OLD=S says what a word stands for, --tier OLD=COLUMN makes a column"
-                " of your own",
+                hint="pass --word OLD=S to replace a word, or --tier OLD=COLUMN to read the tier as"
+                " another column",
             )
         return tuple(sorted(self._marks))
 
     def _meaning(self, word: str, column: str) -> str:
-        """Return what an option says that a word of a column stands for, else the word."""
+        """Return the replacement of a word in a column, else the word."""
         self.found["word"].add(word)
         for asked, meaning in self.words.items():
             if plain_value(asked, column) == plain_value(word, column):
@@ -266,7 +266,7 @@ class MarkReader:
         return word
 
     def _word_of(self, column: str, word: str) -> str:
-        """Return a word of a column in its one spelling; "" if the column has no such word."""
+        """Return a word of a column in one spelling, or "" if the column does not allow it."""
         if column == LEVEL:
             return word if word == UNKNOWN else canonical_level(word) or ""
         if column == CONCEPTS_COLUMN:
@@ -279,7 +279,7 @@ class MarkReader:
     def _span_of(
         self, row: TableRow, film: str
     ) -> tuple[float, float, FrameSpan | tuple[()]] | None:
-        """Return start and end of a row in seconds, and its frames, if it counts them."""
+        """Return start and end of a row in seconds, and its frames, if it counts frames."""
         text = row.cells.get(RATE_COLUMN, "").strip()
         rate = parse_frame_rate(text)
         if text and rate is None:
@@ -306,15 +306,15 @@ class MarkReader:
 
 
 def read_marks(tables: Iterable[Path], workspace: PathLike | None = None) -> Marks:
-    """Return the marks of tables; one error has all violations of a table.
+    """Return the marks of tables; one error lists all violations of a table.
 
     Args:
         tables: The tables.
         workspace: The workspace, whose linked films give the times of frames.
 
     Raises:
-        FixInput: A cell is wrong, or a film has not the frames or the rate of a mark; or one
-            person's marks of a film are in two tables: these may be of two people.
+        FixInput: A cell is invalid; a film does not have the frames or the rate of a mark; or two
+            tables have marks of the same person in the same film.
     """
     reader = MarkReader()
     paths = [*dict.fromkeys(tables)]
@@ -333,7 +333,7 @@ def read_marks(tables: Iterable[Path], workspace: PathLike | None = None) -> Mar
 def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
     """Return the file of a table of marks, or of a manifest of segments.
 
-    A name is that of a table in the workspace, else of a manifest.
+    A name is looked up among the tables of the workspace, then among its manifests.
     """
     path = Path(name)
     if path.suffix in TABLE_ENDINGS or path.is_file():
@@ -346,15 +346,15 @@ def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
 
 
 def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
-    """Return a mark; one that counts frames has their times in the file of the film, if any."""
+    """Return a mark; if it counts frames and its film has a file, with their times in the file."""
     film = films.frames(mark.movie_id) if mark.frames else None
     if film is None or not mark.frames:
         return mark
     problem = film.problem_with(mark.frames)
     if problem:
         raise FixInput(
-            f"a mark of {mark.annotator!r} in the film {mark.movie_id} is counted in frames that"
-            f" the film contradicts: {problem}",
+            f"the frames of a mark of {mark.annotator!r} contradict the film {mark.movie_id}:"
+            f" {problem}",
             where=str(films.file_of(mark.movie_id)),
         )
     start_s, end_s = film.times_of(mark.frames)
@@ -362,7 +362,7 @@ def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
 
 
 def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
-    """Return marks with the times of their pictures, where the film is there."""
+    """Return marks, with the times of their pictures if the file of the film is linked."""
     placed = []
     for mark in marks:
         boundaries = films.boundaries(mark.movie_id)
@@ -378,17 +378,17 @@ def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
 
 
 def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
-    """Raise an error for a mark that ends behind its film: it was made on another copy."""
+    """Raise an error for a mark that ends after its film, so it belongs to a different copy."""
     end_s = float(boundaries[-1])
     if mark.end_s > end_s + MOST_BEHIND_S:
         raise FixInput(
-            f"a mark of {mark.annotator!r} ends at {mark.end_s:.3f} s, and the film {mark.movie_id}"
-            f" at {end_s:.3f} s: it was made on another copy"
+            f"a mark of {mark.annotator!r} ends at {mark.end_s:.3f} s, after the end of the film"
+            f" {mark.movie_id} at {end_s:.3f} s: it was made on a different copy"
         )
 
 
 def written(marks: Iterable[Mark]) -> bytes:
-    """Return the table of marks, with their frames where some are counted in frames."""
+    """Return the CSV table of marks, with columns of frames if a mark counts frames."""
     in_order = sorted(set(marks))
     columns: Sequence[str] = COLUMNS
     if any(mark.frames for mark in in_order):
@@ -419,5 +419,5 @@ def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
 
 
 def people_of(marks: Iterable[Mark]) -> list[str]:
-    """Return who made the marks, sorted."""
+    """Return the annotators of the marks, sorted."""
     return sorted({mark.annotator for mark in marks})

@@ -12,7 +12,7 @@ from random import Random
 
 import numpy as np
 from PIL import Image
-from support.videos import read_number, read_numbers, write_video
+from support.videos import read_number, write_video
 
 from stories.workspace import Workspace
 
@@ -174,8 +174,3 @@ def test_a_contact_sheet_shows_the_pictures_that_were_asked_for(ws: Workspace) -
     assert [number for number in numbers if number >= 0] == [
         250 + index for index in expected
     ]
-    ws(f"video frames {part} -o pictures.npz")
-    with np.load(ws.path("pictures.npz")) as arrays:
-        assert arrays["index"].tolist() == expected
-        assert read_numbers(arrays["frames"]) == [250 + index for index in expected]
-        np.testing.assert_allclose(arrays["time_s"], np.array(expected) / RATE)

@@ -256,10 +256,11 @@ def test_chance_draws_no_word_that_nobody_can_say() -> None:
 def test_levels_have_a_row_without_not_sure_and_own_words_have_none() -> None:
     """Without NS, two draws of three levels are 4 / 9 apart on average."""
     said = answers_of(["EN", "NS", "S", "HN"], ["EN", "S", "HN", "HN"], films="aaaa")
-    found = compute(said, "level").rows
-    without = found_in(found, "a", "without NS")
+    found = compute(said, "level")
+    without = found_in(found.rows, "a", "without NS")
     assert without["gamma_uniform"] == close(1 - (0.7 / 3) / (4 / 9))
-    assert {row["words"] for row in found} == {"all", "without NS"}
+    assert {row["words"] for row in found.rows} == {"all", "without NS"}
+    assert "without NS" in str(present(found, "t"))
     assert {row["words"] for row in compute(said, "mood").rows} == {"all"}
 
 

@@ -62,6 +62,14 @@ def test_rates_need_at_least_one_caption() -> None:
     rows = [{"caption": "sad", "group": "a"}, {"caption": "sad", "group": ""}]
     with pytest.warns(ObygazeWarning, match="without a group in 'group': 1 row"):
         audit_captions(rows)
+    del rows[1]
+    rows.append({"caption": "glad", "group": "b"})
+    three = audit_captions([*rows, {"caption": "sad", "group": "c"}])
+    assert three["contrasts"] == [] and "one column tests two" in str(three)
+    alike = [{"caption": "sad", "who": "x y", "how": "z"}]
+    alike.append({"caption": "sad", "who": "x", "how": "y z"})
+    with pytest.raises(FixInput, match="two groups have the name 'x y z'"):
+        audit_captions(alike, group="who,how")
     for options in ({"group": "film"}, {"tokens": "blanks"}):
         with pytest.raises((FixUsage, NotFound), match=r"'film'|'blanks'"):
             audit_captions(rows, **options)  # type: ignore[arg-type]

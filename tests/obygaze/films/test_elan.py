@@ -115,7 +115,7 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
         (2.5, "level", "?", "Anna"),
         (2.5, "watched", "vgl. Szene 3", "Ben"),
     ]
-    assert any("no mark is of the column 'vgl. Szene 3'" in w for w in made.warnings)
+    assert any("got 'vgl. Szene 3'" in warning for warning in made.warnings)
     with pytest.raises(FixInput, match=r"level has the words .* got 'stark' \(1\)"):
         imported(foreign, tiers={"Gewalt@Anna": "level"})
     for options, name in (
@@ -134,17 +134,17 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> N
     tiers = {"Gewalt_A": "Gewalt", "Notiz": "Gewalt", "Mittel": "", "Teil": ""}
     made = imported(foreign, tiers=tiers)
     assert {mark.annotator for mark in made.marks} == {"tag 2"}
-    assert "Gewalt_A, Notiz: taken for tag 2's" in made.warnings[-1]
+    assert "Gewalt_A, Notiz; assumed tag 2" in made.warnings[-1]
     people = {"Gewalt_A": "Gewalt@Anna", "Notiz": "Gewalt@Ben"}
     made = imported(foreign, tiers=tiers | people)
     assert [mark.annotator for mark in made.marks] == ["Anna", "Anna", "Ben"]
     assert not made.guessed
     # One person is typed, and the other is not: also of a tier in which nothing was found.
     made = imported(foreign, tiers={**tiers, "Gewalt_A": "Gewalt@Anna"})
-    assert "named by Notiz: taken for tag 2's" in made.warnings[-1]
+    assert "named by Notiz; assumed tag 2" in made.warnings[-1]
     empty = {**tiers, "Gewalt_A": "Gewalt@Anna", "Musik": "Gewalt", "Notiz": ""}
     made = imported(foreign, tiers=empty, coded=["Gewalt"])
-    assert "named by Musik: taken for tag 2's" in made.warnings[-1]
+    assert "named by Musik; assumed tag 2" in made.warnings[-1]
     # Tiers of overlapping marks are of one person.
     foreign.write_text(text.replace('"Notiz"', '"Gewalt_A #2"'), "utf-8")
     assert not imported(foreign, tiers={"Gewalt_A": "Gewalt"}).guessed
@@ -153,7 +153,7 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> N
     with pytest.raises(FixUsage, match="the tier Notiz is Ben's, got Carl"):
         imported(foreign, tiers={"Notiz": "comment@Carl"})
     for half in ("@Anna", "level@ "):
-        with pytest.raises(FixUsage, match="--tier has COLUMN or COLUMN@NAME"):
+        with pytest.raises(FixUsage, match="expected --tier TIER=COLUMN or"):
             imported(foreign, tiers={"Notiz": half})
 
 
@@ -179,9 +179,14 @@ def test_who_annotated(foreign: Path) -> None:
     [
         ('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "utf-8", "a document type"),
         ('<!DOCTYPE a [<!ENTITY x "y">]><a/>', "utf-16", "a document type"),
+        ("<a/>", "utf-8", "expected an ANNOTATION_DOCUMENT, got a"),
         ("<ANNOTATION_DOCUMENT/>", "utf-8", "noNamespaceSchemaLocation is missing"),
-        (FOREIGN.replace('"2000"', f'"{"9" * 400}"'), "utf-8", "no number"),
-        (FOREIGN.replace("milliseconds", "PAL-frames"), "utf-8", "not in milliseconds"),
+        (FOREIGN.replace('"2000"', f'"{"9" * 400}"'), "utf-8", "expected a number as"),
+        (
+            FOREIGN.replace("milliseconds", "PAL-frames"),
+            "utf-8",
+            "expected times in millis",
+        ),
         (re.sub("(?s)<TIER .*</TIER>", "", FOREIGN), "utf-8", "have no marks"),
     ],
 )
@@ -286,7 +291,7 @@ def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
     assert out.count(b"<TIME_SLOT ") == 2
     (tmp_path / "m.csv").write_bytes(written([Mark("other", 0.0, 1.0, "a", "b", "c")]))
     with pytest.raises(
-        FixInput, match=r"marks are of other, and these are .* new.eaf of the film new"
+        FixInput, match=r"of the films other, got new.eaf of the film new"
     ):
         export_manifest(tmp_path / "m.csv", tmp_path / "o2.eaf", into=path)
     with pytest.raises(FixUsage, match="--into is for elan, not for table"):

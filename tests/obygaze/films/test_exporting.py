@@ -119,7 +119,7 @@ def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
     by_ben = Annotation("a-0", "ben", "S", (), {})
     exported = export_manifest(clips(annotations=(by_ada, by_ben)), tmp_path / "a.eaf")
     assert exported.left_out == (
-        "the label that a rule made of what each annotator says",
+        "the label that a rule made of all annotations",
         "1 clip without times: a-2",
     )
     assert said(tmp_path / "a.eaf", tmp_path) == [
@@ -141,21 +141,25 @@ def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
     header = Header("x", said=("mood",))
     manifest = Manifest("films", header, (clip,), tuple(facts))
     done = export_manifest(manifest, tmp_path / "a.eaf")
-    assert done.left_out == ("columns in which no person has words: genre",)
+    assert done.left_out == ("columns that no person annotated: genre",)
     found = said(tmp_path / "a.eaf", tmp_path)
     assert found == [("level", "S", "ada"), ("mood", "joy", "ada")]
 
 
-def test_scores_that_come_back_are_no_marks(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("column", "shown"), [("p:S", "p:S"), ("score:S", "score")])
+def test_scores_that_come_back_are_no_marks(
+    tmp_path: Path, column: str, shown: str
+) -> None:
     path = tmp_path / "scores.csv"
-    path.write_text("clip_id,p:S\na-0,0.5\na-1,0.25\n", "utf-8")
+    path.write_text(f"clip_id,{column}\na-0,0.5\na-1,0.25\n", "utf-8")
     export_manifest(clips(), tmp_path / "a.eaf", predictions=path)
     with pytest.raises(FixInput, match="the files have no marks"):
         import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
     kept = import_manifest(
         tmp_path / "a.eaf", "back", tiers={"score": "score"}, workspace=tmp_path
     )
-    assert kept.to_json()["columns"]["score"] == {"p:S 0.25": 1, "p:S 0.5": 1}
+    words = kept.to_json()["columns"]["score"]
+    assert words == {f"{shown} 0.25": 1, f"{shown} 0.5": 1}
 
 
 def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
@@ -170,7 +174,9 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     )
     path = tmp_path / "a.eaf"
     done = export_manifest(manifest, path, people=["ada", "ben"])
-    assert done.left_out == ("the labels of 2 clips, which are to be judged anew",)
+    assert done.left_out == (
+        "the labels of 2 clips, so that people judge them blindly",
+    )
     text = path.read_text("utf-8")
     assert problems_of(text.encode()) == []
     assert text.count("<ANNOTATION_VALUE></ANNOTATION_VALUE>") == 4
@@ -190,9 +196,9 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     assert imported.left_out == ("level without a word: 3",)
     (*_, then) = imported.notes
     assert then == "next: obygaze manifest project back --clips DRAWN -o CLIPS"
-    with pytest.raises(FixUsage, match="drawn clips are tiers of files of their own"):
+    with pytest.raises(FixUsage, match="exported as new files, without --into"):
         export_manifest(manifest, tmp_path / "b.eaf", into=path)
-    with pytest.raises(FixUsage, match="--person names who fills in drawn clips"):
+    with pytest.raises(FixUsage, match="--person is for drawn clips"):
         export_manifest(clips(), tmp_path / "b.eaf", people=["ada"])
 
 
@@ -214,9 +220,9 @@ def test_no_file_is_written_outside_the_folder(tmp_path: Path) -> None:
     for film in ("../../evil", "a/b", "a\\b"):
         (path,) = exported(tmp_path, film).files
         assert path.parent == tmp_path / "out"
-    with pytest.raises(FixInput, match="cannot be the name of a file"):
+    with pytest.raises(FixInput, match="is not a valid file name"):
         exported(tmp_path, "../")
-    with pytest.raises(FixUsage, match="is of one film, and the marks are of 2"):
+    with pytest.raises(FixUsage, match="got marks of 2 films"):
         (tmp_path / "two.csv").write_bytes(marks_of("lake", "pier"))
         export_manifest(tmp_path / "two.csv", tmp_path / "lake.eaf")
 
@@ -281,7 +287,7 @@ def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:
     )
     for path in done.files:
         assert path.read_bytes().count(b"<TIER ") == 2
-    with pytest.raises(FixUsage, match="is a folder, and"):
+    with pytest.raises(FixUsage, match="expected a folder as output"):
         export_manifest(
             tmp_path / "marks.csv", tmp_path / "one.eaf", into=tmp_path / "elan"
         )

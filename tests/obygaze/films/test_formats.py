@@ -57,7 +57,7 @@ def test_several_sources_are_of_one_format(tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv", "a.eaf"):
         (tmp_path / name).write_text(CLIPS, encoding="utf-8")
     paths = [tmp_path / "a.csv", tmp_path / "a.eaf"]
-    with pytest.raises(FixUsage, match="the files have 2 formats: table, elan"):
+    with pytest.raises(FixUsage, match="got 2 formats: table, elan"):
         import_manifest(paths, "x", workspace=tmp_path)
     paths = [tmp_path / "films-1", tmp_path / "films-2"]
     for path in paths:

@@ -56,7 +56,7 @@ def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(
 
 def test_a_mark_behind_the_end_was_made_on_another_copy(linked: LinkedFilms) -> None:
     mark = Mark("lake", 0.0, 60.0, "level", "S", "ada")
-    with pytest.raises(FixInput, match="it was made on another copy"):
+    with pytest.raises(FixInput, match="it was made on a different copy"):
         at_pictures([mark], linked)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 import zarr
 from support.experiments import VISUAL, films
 from support.maps import GRID, token_store
 
-from obygaze.audits.maps.stores import MAPS, write_maps
+from obygaze.audits.maps.stores import MAPS, map_names, write_maps
+from obygaze_features.core.errors import FixInput
 from obygaze_features.store import Reason, open_store, verify
 from obygaze_features.store.records import Origin
 
@@ -39,6 +41,8 @@ def test_clips_without_maps_are_failed_rows_with_the_reason(tmp_path: Path) -> N
     store = open_store(tmp_path / "maps")
     verify(store, hashes=True).require_ok()
     assert store.status().reasons == {1: broken}
+    with pytest.raises(FixInput, match="not a store of maps"):
+        map_names(source)
     assert store.record.origins == (Origin("tokens", source.seal),)
     # It is given to others: nothing in it says where it was made.
     assert str(tmp_path).encode() not in store.store_json()

@@ -77,7 +77,7 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
         "far.csv",
         "later.csv",
     ]
-    assert "made on another copy" in found["notes"][1]
+    assert "made on a different copy" in found["notes"][1]
     assert "another table has marks of its people" in found["notes"][2]
     # Own columns and comments stand beside the scores of the clips that they touch.
     marked = shown["page"]["clips"]
