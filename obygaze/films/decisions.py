@@ -1,4 +1,4 @@
-"""What models say of clips: the scores of a run or of a table."""
+"""Scores of models for the page of a film, from a run or from a table of predictions."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ Score = dict[str, Any]
 
 
 def models_to_show(run: Run) -> list[Cell]:
-    """Return the cells of models: those with most clips first, else as the protocol has them.
+    """Return the cells of models in the order of the protocol, cells with more clips first.
 
-    The order says nothing of how good they are: the test must not choose which one is shown.
+    The order does not depend on test scores: the test must not choose which model is shown.
     """
     return sorted(run.models, key=lambda cell: (-cell.n_clips, cell.train != cell.test))
 
 
 def named_cell(run: Run) -> int | None:
-    """Return the cell that the protocol names: its only one, or the first of its first question.
+    """Return the number of the cell that is shown first, or None if the protocol names none.
 
-    None if it names none.
+    It is the only cell, or the first model of the first question.
     """
     cells = models_to_show(run)
     questions = run.protocol["report"]["questions"]
@@ -43,10 +43,10 @@ def named_cell(run: Run) -> int | None:
 
 
 def scores_of(cell: Cell) -> dict[str, Score]:
-    """Return the score of each clip that a cell tested: the mean over fits, and the band.
+    """Return the score of each tested clip of a cell: the mean over fits, its lowest and highest.
 
-    `positive` is what the mean score decides, as in the table of errors and in success.csv;
-    `correct` is whether that is the label.
+    `positive` is the decision of the mean score, as in the table of errors and in success.csv;
+    `correct` is whether this decision equals the label.
     """
     fits_of_clip = cell.rows.groupby("clip")["score"]
     scores = fits_of_clip.agg(low="min", high="max", fits="size")
@@ -59,7 +59,7 @@ def scores_of(cell: Cell) -> dict[str, Score]:
 
 
 def asked_columns(run: Run) -> list[str]:
-    """Return the columns that the tasks of a run compare, those of the first task first."""
+    """Return the columns that the tasks of a run use, starting with the first task."""
     columns: dict[str, None] = {}
     for facts in run.protocol["tasks"].values():
         task = Task(**facts)
@@ -68,7 +68,7 @@ def asked_columns(run: Run) -> list[str]:
 
 
 def run_facts(run: Run) -> dict[str, Any]:
-    """Return what the page says about a run before a model is chosen."""
+    """Return the facts of a run that the page shows before a model is chosen."""
     asked = dict.fromkeys(cell.test for cell in run.models)
     words = [Task(**run.protocol["tasks"][name]).in_words(name) for name in asked]
     return {
@@ -79,9 +79,9 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 
 def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
-    """Return the scores of one cell, with the sentence of the run on it."""
+    """Return the scores of one cell, with the sentence of the run about it."""
     name = model_name(run, cell)
-    # Where a run has several, its tasks, too.
+    # If a run has several tasks, the name includes them.
     if len({one.tasks for one in run.models}) > 1:
         name += f", {cell.tasks}"
     return {
@@ -96,10 +96,10 @@ def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
 def _on_axis(
     scores: Mapping[str, Score], of_class: str, are_probabilities: bool
 ) -> dict[str, Any]:
-    """Return scores, what they are, and the ends of their axis.
+    """Return scores with their unit and the ends of their axis.
 
-    The axis is 0 to 1 for probabilities and symmetric for margins; in its middle the decision
-    changes. A model that calls all clips the same says nothing of one of them.
+    The axis is 0 to 1 for probabilities and symmetric for margins; the decision changes in its
+    middle. `decides_alike` is true if all clips get the same decision, which then tells nothing.
     """
     furthest = [max(-score["low"], score["high"]) for score in scores.values()]
     most = max(furthest, default=1.0)
@@ -115,7 +115,7 @@ def _on_axis(
 
 
 def table_facts(table: PredictionTable) -> dict[str, Any]:
-    """Return what the page says about a table that `models predict` wrote."""
+    """Return the facts of a table of `models predict` that the page shows."""
     return {
         "name": f"the table {table.path.name}",
         "models": "a saved model",
@@ -124,7 +124,7 @@ def table_facts(table: PredictionTable) -> dict[str, Any]:
 
 
 def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
-    """Return the scores of a table, with the basis of each; it does not say what was annotated."""
+    """Return the scores of a table with the basis of each; the table has no annotations."""
     column = score_column(table.columns, table.path)
     kind, _, name = column.partition(":")
     scored = {}

@@ -185,7 +185,8 @@ def _with_new_tiers(
             f"expected ELAN files of the films {few([*marks_of])}, got"
             f" {few(unmarked) or 'no ELAN file'}",
             where=str(into),
-            hint="link the manifest to the videos that the ELAN files name: obygaze manifest link",
+            hint="link the manifest to the videos that the ELAN files name:"
+            " obygaze manifest link NAME FOLDER",
         )
     if missing:
         left_out.append(f"marks of films without a file: {few([*missing])}")

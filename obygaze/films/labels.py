@@ -1,4 +1,4 @@
-"""`obygaze manifest project`: from marks to clips with labels."""
+"""`obygaze manifest project`: turn marks into clips with labels."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 
 @dataclass(frozen=True)
 class ProjectedMarks:
-    """Clips with what each person says of them, and no labels; and warnings.
+    """Clips with the annotations of each person, without labels; and warnings.
 
-    Of a draw, the manifest has all clips: those that nobody judged are to be counted.
+    For drawn clips, the manifest has all clips, so that clips that nobody judged are counted.
     """
 
     manifest: Manifest
@@ -81,7 +81,7 @@ class ProjectedMarks:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedLabels:
-    """The manifest of clips with the labels that a rule makes of what people say."""
+    """The manifest of clips with the labels that a rule makes of the annotations."""
 
     manifest: Manifest
     path: Path
@@ -93,7 +93,7 @@ class ProjectedLabels:
         return {**saved_facts(self.manifest, self.path), "unlabelled": unlabelled}
 
     def __str__(self) -> str:
-        """Return how many clips have which value, in each column."""
+        """Return the number of clips with each value, for each column."""
         parts = [count(len(self.manifest), "clip")]
         said = self.manifest.header.said or ()
         for column in (LEVEL, *(name for name in said if name != COMMENT)):
@@ -199,9 +199,9 @@ def project_tables(
     if not projection.answers:
         films = few(sorted({mark.movie_id for mark in marks}), 5)
         raise FixInput(
-            f"no clip has a place in a film with marks ({films})",
+            f"no clip has times in a film with marks ({films})",
             where=where if clips is None else str(clips),
-            hint="--every 30, or clips with film_start_s and film_end_s",
+            hint="pass --every 30, or clips with the columns film_start_s and film_end_s",
         )
     warnings += _warnings(projection, bare, marks, orders or {})
     said = []
@@ -215,9 +215,9 @@ def project_tables(
 
 
 def _spans_of(clips: Manifest, marks: Marks) -> list[ClipSpan]:
-    """Return the clips whose place in their film is known.
+    """Return the clips whose times in their film are known.
 
-    A table of clips that counts a film at another rate than its marks is an error.
+    Raise an error if the clips count frames of a film at a different rate than its marks.
     """
     places = spans_in_films(clips)
     spans = []
@@ -228,9 +228,9 @@ def _spans_of(clips: Manifest, marks: Marks) -> list[ClipSpan]:
         rate = marks.rates.get(clip.movie_id)
         if frames and rate is not None and frames.rate not in (None, rate):
             raise FixInput(
-                f"the clips of the film {clip.movie_id} are counted at"
-                f" {frame_rate_text(frames.rate)} frames per second, and its marks at"
-                f" {frame_rate_text(rate)}",
+                f"the clips of the film {clip.movie_id} have"
+                f" {frame_rate_text(frames.rate)} frames per second, expected"
+                f" {frame_rate_text(rate)} as in the marks",
                 hint="correct the framerate of one of the two tables",
             )
         place = places[clip.clip_id]
@@ -239,9 +239,9 @@ def _spans_of(clips: Manifest, marks: Marks) -> list[ClipSpan]:
 
 
 def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manifest:
-    """Return clips without the labels that marks make, with the concepts that the marks have.
+    """Return clips without the columns of the marks, and with the concepts of the marks.
 
-    Columns of marks that mean something else in a manifest are an error.
+    Raise an error if a column of the marks has another meaning in a manifest.
     """
     columns = {mark.column for mark in marks}
     refuse_if(
@@ -277,7 +277,7 @@ def _clips_of(clips: PathLike, workspace: PathLike | None) -> Manifest:
     manifest = read_manifest(clips, workspace=workspace)
     if manifest.header.view != "raw":
         raise FixInput(
-            f"the clips are those of the {view_words(manifest.header.view)}",
+            f"expected a manifest in the raw view, got the {view_words(manifest.header.view)}",
             where=manifest.name,
         )
     return manifest
@@ -289,10 +289,10 @@ def _clips_of(clips: PathLike, workspace: PathLike | None) -> Manifest:
 def equal_clips(
     marks: Marks, seconds: Fraction, films: LinkedFilms, warnings: list[str]
 ) -> Manifest:
-    """Return clips of equal length, cut at pictures where these are known, to each film's end.
+    """Return clips of equal length to the end of each film, cut at pictures where these are known.
 
-    Pictures are known by the file of the film, or by the rate that a table states. A film without a
-    file ends with its last mark. A rest that is shorter than a clip is left out.
+    The times of pictures come from the file of the film, or from the frame rate in a table. A film
+    without a file ends with its last mark. A shorter rest at the end of a film is left out.
     """
     clips: list[Clip] = []
     ends = []
@@ -324,7 +324,7 @@ def equal_clips(
         )
     if rests:
         warnings.append(
-            f"marks behind the last whole clip of a film are in no clip: {few(rests, 3)}"
+            f"marks after the last whole clip of a film are in no clip: {few(rests, 3)}"
         )
     if not clips:
         raise FixInput("the marks span no whole clip")
@@ -332,7 +332,7 @@ def equal_clips(
 
 
 def _half_picture_s(boundaries: Floats | None) -> float:
-    """Return how far the nearest picture may be from a time."""
+    """Return the largest distance of a time from the nearest boundary, in seconds."""
     steps_s = [after - before for before, after in pairwise(boundaries or ())]
     return max(steps_s, default=0.0) / 2
 
@@ -340,27 +340,27 @@ def _half_picture_s(boundaries: Floats | None) -> float:
 def _cuts(
     boundaries: Floats | None, half_s: float, seconds: Fraction, end_s: float
 ) -> list[float]:
-    """Return where clips of equal length begin and end, from the beginning of a film to its end."""
+    """Return the boundaries of clips of equal length, from the start of a film to its end."""
     cuts: list[float] = []
     while True:
         time_s = float(len(cuts) * seconds)
         cut_s = time_s
         if boundaries is not None:
             cut_s = float(boundaries[nearest(boundaries, time_s)])
-        # Behind the last picture, all boundaries are its end.
+        # After the last picture, the nearest boundary is always its end.
         if max(time_s - half_s, cut_s) > end_s + MARK_ROUNDING_S:
             return cuts
         cuts.append(cut_s)
 
 
 def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
-    """Return the length of clips in seconds; 0 where they are those of a table."""
+    """Return the length of clips in seconds, or 0 for the clips of a table."""
     if (clips is None) == (every is None):
-        raise FixUsage("expected one of --clips and --every", hint="--every 30")
+        raise FixUsage("expected one of --clips and --every", hint="pass --every 30")
     if clips is not None:
         return Fraction(0)
     if not _LENGTH.fullmatch(str(every)):
-        raise FixUsage(f"--every must be a number of seconds, got {every!r}")
+        raise FixUsage(f"--every must be a positive number of seconds, got {every!r}")
     return Fraction(str(every))
 
 
@@ -386,8 +386,8 @@ def _warnings(
         "nothing says what was watched, so the whole film counts as watched, and clips without"
         " a mark as having nothing": assumed,
         f"clips in films without marks, {rest}": projection.unseen,
-        f"clips without a place in the film, {rest}": without,
-        "no clips of films with marks": sorted(marked - {*clips.films}),
+        f"clips without times in the film, {rest}": without,
+        "films with marks and without clips": sorted(marked - {*clips.films}),
     }
     for column, words in orders.items():
         said = {mark.value.lower() for mark in marks if mark.column == column}
@@ -400,6 +400,6 @@ def _warnings(
     if projection.n_without_level:
         n_marks = count(projection.n_without_level, "mark")
         warnings.append(
-            f"{n_marks} of a concept where the annotator marked no level, left out"
+            f"left out: {n_marks} of a concept for which the annotator marked no level"
         )
     return warnings

@@ -1,7 +1,7 @@
-"""Where the pictures of films are, by the index of the file that a manifest is linked to.
+"""The times of the pictures of linked films.
 
-Marks lie on boundaries of pictures. Files of other programs have whole milliseconds, and then
-another picture may be the first one; so an import puts times on the nearest boundary.
+Marks start and end at boundaries of pictures. Other programs round times to milliseconds, which can
+move a mark to the next picture. So an import moves each time to the nearest boundary.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Floats = Sequence[float]
 
 
 class LinkedFilms:
-    """The films of a workspace whose whole file is known."""
+    """The films of a workspace that are linked to one whole file."""
 
     def __init__(self, workspace: PathLike | None = None) -> None:
         self.workspace = Workspace.of(workspace)
@@ -43,18 +43,19 @@ class LinkedFilms:
         return files
 
     def file_of(self, film: str) -> Path | None:
-        """Return the file of a film, None if no manifest has one; two of them are an error."""
+        """Return the file of a film, or None if none is linked; raise an error if there are two."""
         files = [path for path in self.files.get(film, ()) if path.is_file()]
         if len(files) > 1:
             raise FixInput(
                 f"manifests are linked to {len(files)} files of the film {film}, whose pictures may"
                 f" have other times: {few([*map(str, files)], 3)}",
-                hint="obygaze manifest link, for each of them with the same folder",
+                hint="link all manifests of the film to the same folder:"
+                " obygaze manifest link NAME FOLDER",
             )
         return files[0] if files else None
 
     def film_of_file(self, name: str) -> str:
-        """Return the film whose file has a name, "" if there is none, or several."""
+        """Return the only film whose file has this name, or "" if there is none or several."""
         films = []
         for film, files in self.files.items():
             if name in [path.name for path in files]:
@@ -62,7 +63,7 @@ class LinkedFilms:
         return films[0] if len(films) == 1 else ""
 
     def frames(self, film: str) -> FilmFrames | None:
-        """Return the frames of a film as its file shows them; None without a file."""
+        """Return the frames of the file of a film, or None without a file."""
         path = self.file_of(film)
         if path is None:
             return None
@@ -73,7 +74,7 @@ class LinkedFilms:
         return self._frames[film]
 
     def boundaries(self, film: str) -> Floats | None:
-        """Return when each picture of a film begins and the last one ends; None without a file."""
+        """Return the start of each picture and the end of the last one, or None without a file."""
         frames = self.frames(film)
         return None if frames is None else frames.boundaries_s.tolist()
 

@@ -1,7 +1,7 @@
-"""Tables of predictions: what models say of the clips of a manifest.
+"""Tables of predictions: the scores of models for the clips of a manifest.
 
 `models predict -o`, `search -o` and the predictions.csv of a run are such tables. Tiers of scores
-and the page read them here.
+and the page of a film read them here.
 """
 
 import re
@@ -23,9 +23,9 @@ SCORE = re.compile(r"(p|score):.+")
 
 
 class PredictedClip(NamedTuple):
-    """What a row says of a clip.
+    """A row of predictions with its clip.
 
-    `model` is what the table says of the model, or the name of the table.
+    `model` has the task, model, store and seed of the row, or else the name of the table.
     """
 
     clip: Clip
@@ -35,7 +35,7 @@ class PredictedClip(NamedTuple):
 
 @dataclass(frozen=True)
 class PredictionTable:
-    """The columns and the rows of a table of predictions, which are of the clips of a manifest."""
+    """The columns and the rows of a table of predictions for the clips of a manifest."""
 
     path: Path
     columns: Sequence[str]
@@ -53,10 +53,10 @@ class PredictionTable:
 def read_predictions(
     manifest: Manifest, path: Path, *, required: Sequence[str] = ()
 ) -> PredictionTable:
-    """Return the rows of a table of predictions; an error if they are not of these clips.
+    """Return the rows of a table of predictions; raise an error if they are of other clips.
 
-    Of a run, these are the rows of models: a person who reads `oracle` in a player takes it for a
-    model. Where there are only baselines, they stay.
+    The baselines of a run are left out if it has models, because a reader of a tier called `oracle`
+    would take it for a model.
     """
     # NumPy is not loaded for the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same
@@ -73,7 +73,7 @@ def read_predictions(
     if guesses and of_models:
         rows = of_models
         _warn(
-            "left out, because they are guesses (baselines of the run) and no models:"
+            "left out, because they are baselines of the run and not models:"
             f" {', '.join(sorted(guesses))}"
         )
     makers: list[str] = [name for name in ("model", "store") if name in table.columns]
@@ -89,7 +89,7 @@ def read_predictions(
         model = " ".join(filter(None, names)) or path.stem
         earlier = line_of.setdefault((row["clip_id"], model), row.line)
         if earlier != row.line:
-            row.add("clip_id", f"{model} has this clip in line {earlier}, too")
+            row.add("clip_id", f"{model} already has this clip in line {earlier}")
         predicted.append(PredictedClip(manifest[row["clip_id"]], model, row))
     violations.raise_if_any("the predictions are not of these clips")
     n_by_ids = require_same(
@@ -111,7 +111,7 @@ def _warn(sentence: str) -> None:
 
 
 def score_column(columns: Sequence[str], path: Path) -> str:
-    """Return the column with the scores of a question; of two classes, the second is asked for."""
+    """Return the column of the scores of one question, for two classes the second column."""
     scored = [name for name in columns if SCORE.fullmatch(name)]
     if not 1 <= len(scored) <= 2:
         raise FixInput(

@@ -1,16 +1,18 @@
-"""Marks on clips: what each person says of each clip, column by column.
+"""Project marks on clips: the annotation of each person for each clip, column by column.
 
-- A value counts for a clip if it covers at least the threshold of it. In `level`, and in columns
-  with an order, each mark is tested alone, and the highest value is the clip's. In other columns
-  the marks of a value are taken together, and the value that covers most is the clip's; several
-  words of one span are one value, `fear|joy`.
-- `concepts` are those of the marks that gave the level; without levels, all that count. A mark of a
-  concept is of the person's level mark with the same span, else of those that it overlaps.
+- A value counts for a clip if it covers at least the threshold of the clip. In `level`, and in
+  columns with an order, each mark is tested alone, and the clip gets the highest value that counts.
+  In other columns the marks of a value are tested together, and the clip gets the value that covers
+  most of it. Several words of one span are one value, `fear|joy`.
+- `concepts` are the concepts of the marks that gave the level; without levels, all concepts that
+  count. A mark of a concept belongs to the level mark of the person with the same span, else to all
+  level marks that it overlaps.
 - `comment` has all comments that touch the clip.
-- Where nothing counts, the cell is the word for nothing, `none` (of levels EN), if four fifths of
-  the clip were seen, else empty. Seen is what is marked, and what is `watched`. Where a person has
-  no `watched` of a column in a film, all of it counts as seen if this person marked this column in
-  it; but not in clips that were drawn, where a clip without a mark is one that nobody judged.
+- If no value counts, the cell is the word for nothing, `none` (for levels EN), if four fifths of
+  the clip were seen, else it is empty. A person has seen what is marked and what is `watched`. If a
+  person has no `watched` mark of a column in a film, the whole film counts as seen if the person
+  marked this column in it. This does not hold for drawn clips: a drawn clip without a mark was not
+  judged.
 """
 
 import re
@@ -37,16 +39,16 @@ from obygaze_features.manifest.model import LEVELS, Annotation
 from obygaze_features.manifest.spans import FrameSpan
 
 DEFAULT_THRESHOLD = Fraction(1, 5)
-# A clip is a negative if most of it was seen.
+# The share of a clip that a person must have seen for a negative.
 SEEN_SHARE = 0.8
-# Times of other programs have whole milliseconds, at both ends.
+# Other programs round the start and the end of a mark to milliseconds.
 MARK_ROUNDING_S = 0.002
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 Orders = Mapping[str, Sequence[str]]
 
 
 class ClipSpan(NamedTuple):
-    """A clip as a span of its film, in seconds, and in frames, if its table counts them."""
+    """A clip as a span of its film in seconds, and in frames if its table counts frames."""
 
     clip_id: str
     movie_id: str
@@ -56,21 +58,21 @@ class ClipSpan(NamedTuple):
 
     @property
     def length_s(self) -> float:
-        """How long the clip is."""
+        """The length of the clip in seconds."""
         return self.end_s - self.start_s
 
 
 @dataclass
 class Projection:
-    """What all people say of the clips, clip after clip.
+    """The annotations of all people for the clips, clip after clip.
 
     Attributes:
         columns: The columns of the marks.
-        answers: What each person says of a clip.
+        answers: The annotation of each person for each clip.
         unseen: The clips of films without marks.
-        assumed: Films, annotators and columns of which clips have the word for nothing, though
-            nothing says what was watched.
-        n_without_level: How many marks of concepts are of nobody's level, and so of no clip.
+        assumed: Each film, annotator and column with a clip that got the word for nothing although
+            no mark states what was watched.
+        n_without_level: Number of marks of concepts without a level mark; they count for no clip.
     """
 
     columns: tuple[str, ...]
@@ -81,7 +83,7 @@ class Projection:
 
 
 def as_threshold(value: str | float | Fraction) -> Fraction:
-    """Return the exact share of the clip that a text such as 0.2, .25 or 1/3 stands for."""
+    """Return the exact value of a share such as 0.2, .25 or 1/3."""
     text = str(value).strip()
     share = Fraction(text) if _SHARE.fullmatch(text) else None
     if share is None or share > 1:
@@ -90,7 +92,7 @@ def as_threshold(value: str | float | Fraction) -> Fraction:
 
 
 def with_nothing(orders: Orders) -> dict[str, tuple[str, ...]]:
-    """Return the orders of columns from the word for nothing; levels have the order of the paper.
+    """Return the orders of columns, starting with the word for nothing, and the order of levels.
 
     >>> with_nothing({"Gewalt": ["schwach", "stark"]})["Gewalt"]
     ('none', 'schwach', 'stark')
@@ -109,14 +111,14 @@ def project(
     *,
     are_drawn: bool = False,
 ) -> Projection:
-    """Return what each person says of each clip.
+    """Return the annotation of each person for each clip.
 
     Args:
-        marks: What people marked and watched, in any order.
+        marks: The marks of all people, in any order.
         spans: The clips.
-        threshold: The least share of a clip that a value must cover to count.
+        threshold: The smallest share of a clip that a value must cover to count.
         orders: The words of columns with an order, from the lowest.
-        are_drawn: Whether the clips are a sample, of which each clip was to be judged.
+        are_drawn: Whether the clips are drawn clips, which people judge one by one.
     """
     marks = sorted(marks)
     spelled = {}
@@ -129,7 +131,7 @@ def project(
         if span.movie_id not in people:
             projection.unseen.append(span.clip_id)
         for person, in_frames in people.get(span.movie_id, ()):
-            # What both count in frames is compared in frames: linking a film changes no label.
+            # If marks and clips both count frames, frames are compared: linking changes no label.
             if in_frames is not None and span.frames and span.frames.rate:
                 times_s = span.frames.times_s or (span.start_s, span.end_s)
                 counted = ClipSpan(span.clip_id, span.movie_id, *times_s)
@@ -143,7 +145,7 @@ def project(
 def _people_of_films(
     marks: Iterable[Mark], projection: Projection, orders: Orders, are_drawn: bool
 ) -> dict[str, list[tuple["_Person", "_Person | None"]]]:
-    """Return who marked or watched something in each film, and the same in frames."""
+    """Return the people with marks in each film; for each the marks in seconds and in frames."""
     marks_of: dict[str, dict[str, list[Mark]]] = {}
     marked_by: dict[str, set[str]] = {}
     for mark in marks:
@@ -154,7 +156,7 @@ def _people_of_films(
     people: dict[str, list[tuple[_Person, _Person | None]]] = {}
     for film, of_film in marks_of.items():
         for name, own in sorted(of_film.items()):
-            # Who watched, and marked nothing in any film, looked for what others marked.
+            # A person who only watched coded the columns that others marked.
             looked_for = (marked_by[name] - {COMMENT}) & {*projection.columns}
             looked_for = {*(looked_for or projection.columns), COMMENT}
             used = [column for column in projection.columns if column in looked_for]
@@ -170,7 +172,7 @@ def _people_of_films(
 
 
 class _Person:
-    """What one person marked and watched in a film."""
+    """The marks of one person in a film."""
 
     def __init__(
         self,
@@ -185,7 +187,7 @@ class _Person:
         self.projection = projection
         self.orders = orders
         own = [mark for mark in marks if mark.column != WATCHED]
-        # The columns in which all of the film counts as seen, where nothing says what was watched.
+        # Columns for which the whole film counts as seen if no mark states what was watched.
         self.counts_as_seen = {mark.column for mark in own if not are_drawn}
         self.counts_as_seen -= {COMMENT, CONCEPTS_COLUMN}
         self.tracks = {LEVEL: Track(()), CONCEPTS_COLUMN: Track(())}
@@ -197,7 +199,7 @@ class _Person:
             watched = [m for m in marks if m.column == WATCHED and m.value in words]
             if watched:
                 self.seen[column] = Track([*watched, *own])
-        # The marks of levels that each mark of a concept belongs to.
+        # The level marks of each concept mark.
         self.levels_of: dict[Mark, set[Mark]] = {}
         for mark in self.tracks[CONCEPTS_COLUMN].marks:
             levels = {level for level, _ in self.tracks[LEVEL].touching(mark)}
@@ -205,7 +207,7 @@ class _Person:
             self.levels_of[mark] = same or levels
 
     def answer(self, span: ClipSpan, threshold: float) -> Annotation:
-        """Return what this person says of a clip."""
+        """Return the annotation of this person for a clip."""
         needed_s = max(threshold * span.length_s, 2 * MARK_ROUNDING_S) - MARK_ROUNDING_S
         cells = dict.fromkeys(self.projection.columns, "")
         of_level: set[Mark] = set()
@@ -225,7 +227,7 @@ class _Person:
                         concepts.add(mark.value)
                 continue
             if column in self.orders:
-                # What is not known is below all that is.
+                # An unknown value is below all others.
                 order = (UNKNOWN, *self.orders[column])
                 words = [mark.value for mark in counting]
                 value = max(words, key=order.index, default="")
@@ -254,16 +256,16 @@ class _Person:
 
 
 class Track:
-    """Marks of a film, to be found by their times. They may overlap each other."""
+    """An index of the marks of a film by time; marks may overlap."""
 
     def __init__(self, marks: Iterable[Mark]) -> None:
         self.marks = sorted(marks, key=lambda mark: mark.start_s)
         self.starts = [mark.start_s for mark in self.marks]
-        # Ends are not sorted; how far any of the marks reaches is.
+        # The ends are not sorted, but the running maximum of the ends is.
         self.reach = list(accumulate((mark.end_s for mark in self.marks), max))
 
     def touching(self, span: ClipSpan | Mark) -> list[tuple[Mark, float]]:
-        """Return the marks that a span has time in common with, and how much."""
+        """Return the marks that overlap a span, each with the overlap in seconds."""
         first = bisect_right(self.reach, span.start_s)
         last = bisect_left(self.starts, span.end_s)
         touching = []
@@ -275,7 +277,7 @@ class Track:
 
 
 def covered_s(marks: Iterable[Mark], span: ClipSpan) -> float:
-    """Return how much of a clip some marks, in the order of their starts, cover together."""
+    """Return how many seconds of a clip some marks cover together; marks are sorted by start."""
     total_s = 0.0
     reached_s = span.start_s
     for mark in marks:
@@ -288,9 +290,9 @@ def covered_s(marks: Iterable[Mark], span: ClipSpan) -> float:
 def _longest(
     touching: Iterable[tuple[Mark, float]], span: ClipSpan, needed_s: float
 ) -> str:
-    """Return the value that covers most of a clip, of equal ones the one that begins first.
+    """Return the value that covers most of a clip, in a tie the value that begins first.
 
-    Several words of a span are one value; the word for nothing never competes.
+    Several words of a span are one value; the word for nothing is left out.
     """
     of_span: dict[tuple[float, float], list[Mark]] = {}
     for mark, _ in touching:
@@ -298,7 +300,7 @@ def _longest(
             of_span.setdefault((mark.start_s, mark.end_s), []).append(mark)
     marks_of: dict[str, list[Mark]] = {}
     for marks in of_span.values():
-        # Who says a word of a span, too, can tell something.
+        # `?` next to a word of the same span means nothing.
         words = sorted({mark.value for mark in marks} - {UNKNOWN}) or [UNKNOWN]
         marks_of.setdefault("|".join(words), []).append(marks[0])
     longest = ""

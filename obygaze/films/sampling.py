@@ -1,12 +1,11 @@
-"""`obygaze manifest sample`: draw clips within films, which are marked to know how much there is.
+"""`obygaze manifest sample`: draw clips within films, to estimate how often something is shown.
 
-Each clip has a permanent random number, a hash of the seed and its id. Of each film, the clips with
-the smallest numbers are drawn: a random sample of the clips of the film, without replacement.
-Films get their clips in turns.
+Each clip has a fixed random number, a hash of the seed and its id. From each film, the clips with
+the smallest numbers are drawn: a random sample without replacement. Films get their clips in turns.
 
-The manifest of a draw has two more columns: `draw_probability`, that the clip was drawn from its
-film, and `draw_clips`, the number of clips of the film. It is `draw_plan` that says whether a
-manifest is one.
+The manifest of drawn clips has two more columns: `draw_probability`, the probability that the clip
+was drawn from its film, and `draw_clips`, the number of clips of the film. `draw_plan` checks these
+columns.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
 
 @dataclass(frozen=True)
 class DrawnFilm:
-    """How many clips of a film were drawn, of how many."""
+    """The number of drawn clips of a film, and of all its clips."""
 
     n_drawn: int
     n_clips: int
@@ -51,7 +50,7 @@ class DrawnFilm:
 
 @dataclass(frozen=True)
 class DrawnClips:
-    """The manifest of the clips that were drawn; `n_clips` is how many there were to draw from."""
+    """The manifest of the drawn clips; `n_clips` is the number of clips they were drawn from."""
 
     manifest: Manifest
     path: Path
@@ -68,7 +67,7 @@ class DrawnClips:
 
     @property
     def notes(self) -> list[str]:
-        """How to go on."""
+        """The next command."""
         name = shell_word(self.manifest.name)
         return [f"next: obygaze manifest export {name} {name}-elan --as elan"]
 
@@ -82,15 +81,15 @@ def sample_clips(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> DrawnClips:
-    """Draw clips within films at random, to be marked.
+    """Draw random clips of each film, for people to judge.
 
-    Each film gets the same number of clips, if it has so many. The new manifest has the drawn clips
-    alone, and how probable each draw was. It is for `manifest export`, whose files of ELAN have an
-    empty annotation for each of them and no labels, and for `audit share`.
+    Each film gets the same number of clips, if it has enough. The new manifest has only the drawn
+    clips, with the probability of each draw. `manifest export` writes them as ELAN files with an
+    empty annotation for each clip and without labels; `audit share` reads them with labels.
 
     Args:
         manifest: The clips or windows of films, which are not changed.
-        n_clips: How many clips are drawn.
+        n_clips: Number of clips to draw.
         name: Name of the manifest of the drawn clips.
         seed: The seed of the draw.
         force: Replace the output if it exists.
@@ -102,7 +101,7 @@ def sample_clips(
     path = Workspace.of(workspace).new_manifest(name)
     source = read_manifest(manifest, workspace=workspace)
     if is_drawn(source):
-        raise FixInput("these clips are a sample themselves", where=source.name)
+        raise FixInput("these clips are already a sample", where=source.name)
     are_windows = isinstance(source.clips, Windows)
     if not are_windows:
         require_films([clip.movie_id for clip in source], source.name)
@@ -138,10 +137,10 @@ def sample_clips(
     refuse_if(
         [clip.clip_id for clip in drawn if clip.clip_id not in known],
         FixInput,
-        "marks have places in films, and it is not known where these clips are in theirs",
+        "the times of these clips in their films are unknown",
         where=source.name,
-        hint="for whole films, obygaze manifest windows; for clips, film_start_s and film_end_s"
-        " in their table",
+        hint="add the columns film_start_s and film_end_s to the table of the clips; or cut whole"
+        " films: obygaze manifest windows FOLDER",
     )
     # Windows become clips, as a grid cannot leave out any.
     header = structs.replace(source.header, unit="clip", grid=Grid())
@@ -154,12 +153,12 @@ def sample_clips(
 
 
 def is_drawn(manifest: Manifest) -> bool:
-    """Return whether the clips of a manifest are a draw, of which each was to be judged."""
+    """Return whether the clips of a manifest were drawn by `manifest sample`."""
     return set(DRAW_COLUMNS).issubset(manifest.columns)
 
 
 def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
-    """Return how many clips of each film were drawn; an error where the columns contradict it."""
+    """Return the number of drawn clips of each film; raise an error for contradictory columns."""
     films = {}
     for film, clips in by_film(manifest).items():
         cells = {(c.extra[PROBABILITY], c.extra[CLIPS_OF_FILM]) for c in clips}
@@ -167,15 +166,15 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
         n_drawn = films[film].n_drawn
         if len(cells) > 1 or not len(clips) <= n_drawn <= films[film].n_clips:
             raise FixInput(
-                f"the columns {PROBABILITY} and {CLIPS_OF_FILM} of the film {film} are not those"
-                " of a draw",
+                f"the columns {PROBABILITY} and {CLIPS_OF_FILM} of the film {film} contradict its"
+                f" {count(len(clips), 'drawn clip')}",
                 where=manifest.name,
             )
     return films
 
 
 def _film_of(cells: Sequence[str]) -> DrawnFilm:
-    """Return what the two cells of a clip say of its film."""
+    """Return the plan of a film from the two cells of one of its clips."""
     n_clips = whole_number(cells[1]) or 0
     share = number_of_cell(cells[0]) or 0.0
     return DrawnFilm(round(share * n_clips) if 0 < share <= 1 else 0, n_clips)

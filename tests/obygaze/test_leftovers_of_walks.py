@@ -29,9 +29,9 @@ def test_clips_without_times_are_one_sentence_and_not_a_line_each(inside):
     words = ("manifest", "project", "segments.csv", "--clips", "films", "-o", "labels")
     refused = call_obygaze(*words)
     assert refused.stderr.splitlines() == [
-        "Error: no clip has a place in a film with marks (a)",
+        "Error: no clip has times in a film with marks (a)",
         "  in: films",
-        "  Try: --every 30, or clips with film_start_s and film_end_s",
+        "  Try: pass --every 30, or clips with the columns film_start_s and film_end_s",
     ]
 
 

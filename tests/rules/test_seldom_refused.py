@@ -280,7 +280,7 @@ REFUSED: dict[str, Case] = {
     "length of the film lake is not known, which ada has watched": watched_of_unknown_length,
     "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
     "the table has no marks": lambda f: project_marks(marks(f), "o", every=1),
-    "the clips are those of": clips_of_a_view,
+    "expected a manifest in the raw view": clips_of_a_view,
     "and other rows of the film lake state": two_rates,
     "two videos for the film 'lake'": two_videos,
     "several files have no name": lambda f: import_manifest(

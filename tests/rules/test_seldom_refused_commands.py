@@ -51,7 +51,7 @@ def workspace(tmp_path: Path) -> Path:
         ("models show folder", "no model here: no model.json"),
         (
             "view films --run first --scores scores.csv",
-            "scores of one source: --run or --scores",
+            "one source of scores, got both",
         ),
         ("manifest show imported", "a manifest cannot be called 'imported'"),
         ("manifest join films more.csv", "the manifest has these columns already"),

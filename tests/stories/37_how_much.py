@@ -272,7 +272,7 @@ def test_scores_are_not_put_beside_clips_that_nobody_judged(ws: Workspace) -> No
         "manifest export cut scored.eaf --predictions scores.csv --into elan/one.eaf"
     )
     text = ws(words, code=1).text
-    assert "the tier level has 3 clips that nobody has judged" in text
+    assert "the tier level has 3 drawn clips without a level" in text
     fill(ws, {"one": ["S", "EN", "EN"]})
     ws(words)
     assert "score" in ws.read("scored.eaf")

@@ -1,4 +1,4 @@
-"""The file of a page: its style sheet, its scripts and its document within it.
+"""The file of a page, with its style sheet, its scripts and its document.
 
 Browsers refuse modules in a file, so the modules of the page are joined into one script.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from obygaze_features import __version__
 from obygaze_features.core.files import json_values
 
-# Each imports only some of those before it.
+# In this order each script imports only scripts before it.
 SCRIPTS = ("state", "tools", "player", "timeline", "clips", "keys", "main")
 _IMPORTED = re.compile(
     r'^import (?:\* as )?(\{[^}]*\}|\w+) from "\./(\w+)\.js";$', re.MULTILINE
@@ -25,17 +25,17 @@ _EXPORTED = re.compile(
 def page_of(document: Mapping[str, Any]) -> bytes:
     """Return the page that shows a document."""
     data = json.dumps(json_values(document), allow_nan=False)
-    # Nothing else in it could be read as the end of its element.
+    # Only "<" could end the element of the document.
     data = data.replace("<", "\\u003c")
     page = _text_of("page.html").replace("{{ version }}", __version__)
     page = page.replace("{{ style }}", _text_of("page.css"))
     page = page.replace("{{ script }}", joined())
-    # The last one: texts of the document are not looked through.
+    # The document is inserted last, so that its texts are not searched for placeholders.
     return page.replace("{{ document }}", data).encode("utf-8")
 
 
 def joined() -> str:
-    """Return the modules of the page as one script: each is a function with its own names."""
+    """Return the modules of the page as one script with a function for each module."""
     parts = ['"use strict";', "const modules = {};"]
     for name in SCRIPTS:
         text = _text_of(f"{name}.js")

@@ -1,4 +1,4 @@
-"""The videos of a film page: what browsers play of them, when their pictures are shown, a still."""
+"""The videos of a film page: whether browsers play them, the times of their pictures, a still."""
 
 import base64
 import io
@@ -23,14 +23,14 @@ STILL_EDGE = 480  # pixels of the longer side of a picture on a page
 
 
 class MediaFacts(NamedTuple):
-    """The length of a video, 0 if it is not known, and what browsers do not play of it."""
+    """The length of a video, or 0 if unknown, and the reason why browsers do not play it, or ""."""
 
     duration_s: float = 0.0
     refused: str = ""
 
 
 def media_facts(path: Path) -> MediaFacts:
-    """Return what the header of a video says; of one that cannot be read, the reason."""
+    """Return the length of a video, and the reason why browsers do not play it."""
     if path.suffix.lower() not in VIDEO_SUFFIXES or not path.is_file():
         return MediaFacts(refused="the video is missing")
     try:
@@ -53,10 +53,10 @@ def media_facts(path: Path) -> MediaFacts:
 
 
 def picture_times(path: Path, indexes: Path) -> NDArray[np.float64] | None:
-    """Return the times of the pictures of a video; None if it cannot be read.
+    """Return the times of the pictures of a video, or None if it cannot be read.
 
-    The first number is the time of the file at which the others are 0, because browsers count from
-    the beginning of time; then come when each picture begins, and when the last one ends.
+    The first number is the time in the file that the other numbers count from, because browsers
+    count from time 0 of the file. Then come the start of each picture and the end of the last one.
     """
     try:
         index = film_index(path, indexes)[0]
@@ -66,7 +66,7 @@ def picture_times(path: Path, indexes: Path) -> NDArray[np.float64] | None:
 
 
 def still(path: Path, indexes: Path, start_s: float | None, end_s: float | None) -> str:
-    """Return a picture of a part of a video as an address of its data; "" if there is none."""
+    """Return a picture of a part of a video as a data URL, or "" if there is none."""
     from PIL import Image
 
     try:

@@ -1,4 +1,4 @@
-"""What the pages of films show: a manifest with scores and marks, as documents."""
+"""The documents of film pages: a manifest with scores and marks."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """The inputs of the pages, and the documents made of them.
+    """The inputs of film pages, and the documents made of them.
 
-    Scores are those of a run, or of a table of predictions. With a run, levels and concepts of
-    clips are those of the run's view.
+    Scores come from a run or from a table of predictions. With a run, levels and concepts of clips
+    are shown in the view of the run.
     """
 
     workspace: Workspace
@@ -74,12 +74,12 @@ class Site:
     def document(
         self, film: str, folder: Path, page_of_film: Mapping[str, str]
     ) -> JsonObject:
-        """Return all that the page of a film shows.
+        """Return the document of the page of a film.
 
         Args:
             film: The film.
-            folder: The folder of the page, from which videos have their addresses.
-            page_of_film: The names of the pages beside this one.
+            folder: The folder of the page; addresses of videos are relative to it.
+            page_of_film: The file name of the page of each film.
         """
         clips_of_film = self.films[film]
         facts = {}
@@ -148,7 +148,7 @@ class Site:
 
     @cached_property
     def _overview(self) -> JsonObject:
-        """What all pages have: levels, concepts, the view, and whose scores."""
+        """The facts that all pages show: levels, concepts, the view, and the model."""
         levels = {}
         for level, name in LEVEL_NAMES.items():
             levels[level] = {"name": name, "color": LEVEL_COLORS[level]}
@@ -161,7 +161,7 @@ class Site:
         view = self._viewed.header.view
         labels = [(clip.level, clip.concepts) for clip in self._viewed]
         if self._viewed is not self.manifest:
-            # A view that changes no label needs no name.
+            # A view that changes no label is not named.
             raw = [(clip.level, clip.concepts) for clip in self.manifest]
             view = "raw" if labels == raw else view
         return {
@@ -178,25 +178,25 @@ class Site:
 
     @cached_property
     def _viewed(self) -> Manifest:
-        """The manifest in the view of the run; as it is without a run, or where that cannot be."""
+        """The manifest in the view of the run, or unchanged without a run or if the view fails."""
         viewed = labels_since(self.run, self.manifest).manifest if self.run else None
         return self.manifest if viewed is None else viewed
 
     @cached_property
     def _changed(self) -> str:
-        """A sentence if the run was made with other labels."""
+        """A sentence if the labels have changed since the run, else ""."""
         return labels_since(self.run, self.manifest).changed if self.run else ""
 
     @cached_property
     def _asked(self) -> list[str]:
-        """The columns that the run, or the table of scores, asks about."""
+        """The columns that the tasks of the run, or of the table of scores, use."""
         if self.run:
             return asked_columns(self.run)
         return list(self.predictions.asked_columns) if self.predictions else []
 
     @cached_property
     def _scores(self) -> list[JsonObject]:
-        """The scores of each model of the run or of the table, and what is said of it."""
+        """The scores of each model of the run, or of the table, with their facts."""
         if self.run:
             return [cell_facts(self.run, cell) for cell in models_to_show(self.run)]
         if self.predictions:
@@ -220,12 +220,12 @@ class Site:
 
     @cached_property
     def _places(self) -> dict[str, tuple[float, float]]:
-        """Start and end of clips in their films, where these are known without their videos."""
+        """Start and end of clips in their films, if they are known without the videos."""
         return spans_in_films(self.manifest)
 
     def _entry(self, clip: Clip, marks: Iterable[Mark]) -> JsonObject:
-        """Return the facts of a clip, and what was marked in it."""
-        # A view may have fewer clips, which are in the film all the same.
+        """Return the facts of a clip, and the marks that overlap it."""
+        # A view may have fewer clips than the film.
         bare = replace(clip, level="", concepts=())
         shown = self._viewed.by_id.get(clip.clip_id, bare)
         start_s, end_s = self._places.get(clip.clip_id, (None, None))
@@ -260,7 +260,7 @@ class Site:
         }
 
     def _own_cells(self, cells: Mapping[str, str]) -> dict[str, str]:
-        """Return the cells of own columns that are not empty, those that were asked about first."""
+        """Return the non-empty cells of own columns, starting with the columns of the tasks."""
         names = [name for name in own_columns(cells) if cells[name]]
         names.sort(key=lambda name: name not in self._asked)
         return {name: cells[name] for name in names}
@@ -269,7 +269,7 @@ class Site:
 
     @cached_property
     def _tables(self) -> dict[Path, tuple[Mark, ...] | ObygazeError]:
-        """The tables of marks of the workspace; an error for what is none."""
+        """The tables of marks of the workspace, or the error of each invalid table."""
         tables: dict[Path, tuple[Mark, ...] | ObygazeError] = {}
         for path in sorted(self.workspace.folder(FOLDER).glob("*.csv")):
             try:
@@ -285,10 +285,10 @@ class Site:
         boundaries: Floats | None,
         notes: list[str],
     ) -> list[Mark]:
-        """Return what annotators marked in a film; notes say what is not shown."""
+        """Return the marks of a film; `notes` gets the reason for each table that is not shown."""
         found: list[Mark] = []
         if self._tables and (times.axis == IN_A_ROW or times.unknown):
-            notes.append(f"Marks have no place: the time line counts {times.axis}")
+            notes.append(f"Marks are not shown: the time line counts {times.axis}")
             return found
         for path, table in self._tables.items():
             try:
@@ -304,7 +304,7 @@ class Site:
             people = {name.lower() for name in people_of(of_film)}
             if people & {name.lower() for name in people_of(found)}:
                 notes.append(
-                    f"{path.name} is not shown: another table has marks of its people, too"
+                    f"{path.name} is not shown: another table has marks of the same people"
                 )
             else:
                 found += of_film
@@ -312,7 +312,7 @@ class Site:
 
 
 def segments_of(marks: Iterable[Mark]) -> list[JsonObject]:
-    """Return what each person says of each span: a level, concepts and a comment."""
+    """Return the level, concepts and comment of each person for each span."""
     said: dict[tuple[str, float, float], dict[str, list[str]]] = {}
     for mark in sorted(marks):
         if mark.column in _WITH_LEVEL:
@@ -334,14 +334,14 @@ def segments_of(marks: Iterable[Mark]) -> list[JsonObject]:
 
 
 def own_columns_of(marks: Iterable[Mark]) -> list[JsonObject]:
-    """Return the marks in columns of the annotators' own."""
+    """Return the marks in the annotators' own columns."""
     names = ("start", "end", "column", "value", "annotator")
     own = [m for m in sorted(marks) if m.column not in (*_WITH_LEVEL, WATCHED)]
     return [dict(zip(names, mark[1:6], strict=True)) for mark in own]
 
 
 def _address(video: Path, folder: Path) -> str:
-    """Return the address of a video as a page in a folder names it."""
+    """Return the address of a video relative to the folder of the page."""
     path = video.absolute()
     try:
         relative = Path(os.path.relpath(path, folder.absolute())).as_posix()

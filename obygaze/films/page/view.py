@@ -56,16 +56,16 @@ def view(
 ) -> FilmPages:
     """Write a page of each film, and open it: the video, clips, labels and scores.
 
-    The page is pages/MANIFEST/FILM.html. It needs no server and loads nothing from the network; it
-    plays the video that the manifest is linked to, from where it is, and shows pictures of clips
-    where browsers do not play it. The marks of tables in segments/ are shown, too.
+    The page is pages/MANIFEST/FILM.html. It needs no server and loads nothing from the network. It
+    plays the linked video of the film; if browsers do not play this video, it shows a picture of
+    each clip. It also shows the marks of the tables in segments/.
 
     Args:
         manifest: The clips.
-        film: Write the page of this film alone.
+        film: Write only the page of this film.
         run: Show the out-of-fold scores of this run.
         scores: Show the scores of a saved model, from this table of `models predict -o`.
-        output: The folder of the pages, in place of pages/MANIFEST.
+        output: The folder of the pages, instead of pages/MANIFEST.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -82,7 +82,7 @@ def view(
 
     here = Workspace.of(workspace)
     if run is not None and scores is not None:
-        raise FixUsage("the page shows scores of one source: --run or --scores")
+        raise FixUsage("expected one source of scores, got both --run and --scores")
     clips = read_manifest(manifest, workspace=workspace)
     scored = None if run is None else _run_of(run, clips, here)
     predicted = None if scores is None else _scores_of_table(Path(scores), clips)
@@ -109,7 +109,7 @@ def view(
 
 
 def _run_of(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
-    """Return a run; an error if it is of other clips than the manifest says."""
+    """Return a run; raise an error if the manifest has other clips under its ids."""
     # NumPy is not loaded for the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
     from obygaze_models.runner.text import read_run
@@ -118,8 +118,8 @@ def _run_of(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
     made_from = scored.about["manifest"]["name"]
     if manifest.name != made_from:
         raise FixUsage(
-            f"{manifest.name} is not the manifest of the run, which is {made_from}",
-            hint="--scores TABLE, for what a model says of other clips",
+            f"expected the manifest of the run, {made_from}, got {manifest.name}",
+            hint="to show the scores of a model for other clips, pass --scores TABLE",
         )
     film_of = scored.film_of_clip
     require_same_shared(

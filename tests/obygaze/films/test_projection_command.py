@@ -46,7 +46,7 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
     told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
     assert "the order of Gewalt has words that no mark has: mittel" in told
     assert (
-        "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
+        "marks after the last whole clip of a film are in no clip: m from 2.0" in told
     )
     assert "annotators differ, so these clips have no label: Gewalt 2" in told
 
@@ -77,7 +77,7 @@ def test_clips_of_other_films_alone_are_an_error(tmp_path: Path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 S"))
     cut = write_spans(tmp_path / "c.csv", clips("0-9", film="unseen"))
     for command, what in (
-        (("agree", table, "--clips", cut), "no clip has a place in a film with marks"),
+        (("agree", table, "--clips", cut), "no clip has times in a film with marks"),
         (("agree", table, "--every", "3"), "the marks span no whole clip"),
     ):
         result = call_obygaze(*command)

@@ -88,9 +88,9 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
     [
         ("none", 1, "-n must be from 2"),
         ("none", 7, "got 7"),
-        ("times", 4, "it is not known where these clips are in theirs"),
+        ("times", 4, "the times of these clips in their films are unknown"),
         ("film", 4, "is not stated"),
-        ("drawn", 4, "these clips are a sample themselves"),
+        ("drawn", 4, "these clips are already a sample"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
@@ -125,5 +125,5 @@ def test_columns_that_are_those_of_no_draw_are_refused(
     clips = [replace(clip, extra=plan) for clip in manifest_of([3])]
     drawn = Manifest("drawn", Header("films"), tuple(clips), tuple(plan))
     assert is_drawn(drawn)
-    with pytest.raises(ObygazeError, match="are not those of a draw"):
+    with pytest.raises(ObygazeError, match="contradict its"):
         draw_plan(drawn)

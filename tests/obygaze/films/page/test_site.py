@@ -78,7 +78,7 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
         "later.csv",
     ]
     assert "made on a different copy" in found["notes"][1]
-    assert "another table has marks of its people" in found["notes"][2]
+    assert "another table has marks of the same people" in found["notes"][2]
     # Own columns and comments stand beside the scores of the clips that they touch.
     marked = shown["page"]["clips"]
     assert [len(one["marked_own"]) for one in marked] == [0, 1, 1]
@@ -96,7 +96,7 @@ def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None
     film = document(page)["film"]
     assert (film["n_pictures"], film["segments"]) == (0, [])
     assert film["notes"] == [
-        "Marks have no place: the time line counts clips in a row: their times in the film are"
+        "Marks are not shown: the time line counts clips in a row: their times in the film are"
         " unknown",
     ]
     assert [piece["video"] for piece in film["pieces"]] == ["1.mp4", "2.mp4"]
@@ -171,7 +171,9 @@ def test_a_run_is_shown_beside_its_own_clips_alone(tmp_path: Path) -> None:
     with pytest.raises(Mismatch, match=problem):
         view("films", run="first", workspace=tmp_path)
     save_films(tmp_path, [Clip(row["clip_id"], row["movie_id"])], "mine")
-    with pytest.raises(FixUsage, match="mine is not the manifest of the run"):
+    with pytest.raises(
+        FixUsage, match="expected the manifest of the run, films, got mine"
+    ):
         view("mine", run="first", workspace=tmp_path)
 
 
