@@ -288,7 +288,7 @@ def test_a_table_of_other_scores_or_clips_is_refused(
     table.write_text(f"{several}lake-000,mlp,unseen,S,2\n", "utf-8")
     with pytest.raises(FixInput, match="scores of one model, got ridge, mlp"):
         view("films", scores=table, workspace=tmp_path)
-    with pytest.raises(FixUsage, match="--run or --scores"):
+    with pytest.raises(FixUsage, match="both --run and --scores"):
         view("films", run="r", scores=table, workspace=tmp_path)
 
 
