@@ -16,7 +16,7 @@ from obygaze_models.models.concepts import (
     ConceptBank,
     subsample,
 )
-from obygaze_models.models.examples import concept_columns, concept_targets
+from obygaze_models.models.examples import concept_targets
 from obygaze_models.models.linear_solvers import optimal_biases
 
 NAMES = ("Body", "Look", "Clothing")
@@ -100,11 +100,6 @@ def test_targets_hold_no_other_number() -> None:
         ConceptBank(C=0.1).fit(X, Y + (Y > 0) * (np.arange(240) % 2)[:, None])
 
 
-def test_one_concept_may_be_a_flat_array() -> None:
-    assert concept_columns([1, 0, -1], 3).tolist() == [[1], [0], [-1]]
-    assert concept_columns([[1, 0], [1, -1]], 2).tolist() == [[1, 0], [1, -1]]
-
-
 def test_without_inner_folds_the_middle_tolerance_is_taken() -> None:
     X, Y, _ = clips(40, width=3)
     bank = ConceptBank(["Body"]).fit(X, Y[:, :1], groups=np.zeros(40))
@@ -132,44 +127,6 @@ def test_a_machine_that_leaves_its_bias_open_stands_midway_between_both_sides():
     assert bank.coef_[0, 0] == pytest.approx(1.0)
     assert bank.intercept_[0] == pytest.approx(-0.2)
     assert (bank.transform(X)[:, 0] > 0).tolist() == (y == 1).tolist()
-
-
-def primal_loss(X: Any, positive: Any, weight: Any, normal: Any, bias: float) -> float:
-    """What a soft-margin machine makes least, written out."""
-    signs = np.where(positive, 1.0, -1.0)
-    return float(
-        0.5 * normal @ normal + weight @ np.maximum(0, 1 - signs * (X @ normal + bias))
-    )
-
-
-@pytest.mark.parametrize("balance", ["weights", None])
-@pytest.mark.parametrize("length", [1e-3, 1.0, 30.0])
-def test_a_machine_is_the_best_one_for_features_of_any_length(
-    balance: Any, length: float
-) -> None:
-    X, Y, _ = clips(width=8)
-    X, positive = X * length / np.sqrt(8), Y[:, 0] == 1
-    C = 0.01
-    bank = ConceptBank(C=C, balance=balance).fit(X, Y[:, :1])
-    share = np.where(
-        positive, 240 / (2 * positive.sum()), 240 / (2 * (~positive).sum())
-    )
-    weight = C * (share if balance else np.ones(240))
-    normal, bias = bank.coef_[0] * bank.length_[0], bank.intercept_[0] * bank.length_[0]
-    # libsvm on rows a thousand (or so) times as long, with C to match, is the same problem.
-    longer = 10 / length
-    best = SVC(C=C / longer**2, kernel="linear", tol=1e-10).fit(
-        X * longer, positive, sample_weight=weight / C
-    )
-    towards, least = best.coef_[0] * longer, None
-    cosine = towards @ normal / np.linalg.norm(towards) / np.linalg.norm(normal)
-    assert cosine > 0.99999
-    least = min(
-        primal_loss(X, positive, weight, towards, offset)
-        for offset in np.where(positive, 1.0, -1.0) - X @ towards
-    )
-    ours = primal_loss(X, positive, weight, normal, bias)
-    assert ours - least <= 2e-3 * (0.5 * towards @ towards)
 
 
 def test_the_biases_that_are_left_open_by_hand() -> None:

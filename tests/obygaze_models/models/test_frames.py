@@ -24,18 +24,6 @@ def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
     return X, np.where(y == 1, "S", "EN")
 
 
-@pytest.mark.parametrize(("pooling", "pooled"), [("max", np.max), ("mean", np.mean)])
-def test_pooling_is_a_probe_on_pooled_rows(pooling: Any, pooled: Any) -> None:
-    X, y = clips()
-    plain = FrameProbe(pooling).fit(X, y)
-    expected = (
-        LogisticProbe(class_weight=None)
-        .fit(pooled(X, axis=1), y)
-        .predict_proba(pooled(X, axis=1))
-    )
-    np.testing.assert_allclose(plain.predict_proba(X), expected, atol=1e-9)
-
-
 @pytest.mark.parametrize("number_format", [np.float16, np.float32, np.float64])
 def test_frames_of_any_format_are_fitted_in_float64(number_format: Any) -> None:
     X, y = clips()

@@ -91,12 +91,6 @@ def test_with_an_offset_it_is_that_of_statsmodels() -> None:
     assert ours.share_ == pytest.approx(rest / (rest + offset.var()), abs=1e-4)
 
 
-def test_features_that_never_differ_add_nothing() -> None:
-    y = np.array([0, 1, 1, 1])
-    head = ResidualHead().fit(np.ones((4, 2)), y, np.array([0.5, -0.5, 0.5, -0.5]))
-    assert (head.coef_.tolist(), head.share_, head.C) == ([0.0, 0.0], 0.0, 0.01)
-
-
 @pytest.mark.parametrize("length", [1e-3, 1.0, 50.0])
 def test_scaled_heads_do_not_see_the_length_of_margins(length: float) -> None:
     rng = np.random.default_rng(6)

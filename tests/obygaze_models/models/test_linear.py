@@ -176,16 +176,3 @@ def test_short_features_get_the_exact_machine_where_the_sides_are_unequal(
     normal, _ = Gram(X).svm(rows, positive, 1.0, weight, exact=True)
     np.testing.assert_allclose(normal, reference.coef_[0], rtol=0, atol=1e-5)
     np.testing.assert_allclose(normal, by_hand, rtol=0, atol=1e-9)
-
-
-def test_scores_of_ridge_without_a_film_are_those_of_a_refit() -> None:
-    rng = np.random.default_rng(0)
-    X, groups = rng.normal(size=(60, 5)), np.arange(60) % 4
-    y = (X[:, 0] + rng.normal(size=60) > 0).astype(int)
-    probe = RidgeProbe().fit(X, y, groups)
-    for film in range(4):
-        inside = groups == film
-        other = Ridge(alpha=probe.alpha_).fit(X[~inside], 2.0 * y[~inside] - 1)
-        np.testing.assert_allclose(
-            probe.left_out_scores_[inside, 0], other.predict(X[inside])
-        )

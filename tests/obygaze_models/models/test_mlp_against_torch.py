@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 from support.fold_data import fold_data_of
 
-from obygaze_features.core.errors import FixInput
 from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.mlp_network import Network, with_ones
@@ -167,10 +166,3 @@ def test_fits_that_share_their_training_rows_are_those_of_each_alone() -> None:
     for ours, single in zip(both, alone, strict=True):
         np.testing.assert_array_equal(ours.validation_loss_, single.validation_loss_)
         np.testing.assert_array_equal(ours.layers_[0], single.layers_[0])
-
-
-def test_features_of_a_wild_scale_end_in_words() -> None:
-    X, labels = planted()
-    X = X.astype(np.float64) * 1e39  # finite, but not in float32
-    with pytest.raises(FixInput, match=r"values up to \de\+39"):
-        one(X, Job(np.arange(150), labels), MLPProbe(hidden=(8,), max_epochs=5))

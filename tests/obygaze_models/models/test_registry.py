@@ -12,7 +12,6 @@ from support.fold_data import taught
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.estimator import Savable
 from obygaze_models.models.registry import (
-    CLASSES,
     KINDS,
     build,
     default_settings,
@@ -87,20 +86,3 @@ def test_a_class_and_its_kind_have_the_same_defaults(kind: str) -> None:
     """`LogisticProbe()` had no class weights, and the kind `logistic` had balanced ones."""
     built = build(kind)
     assert plain_parameters(built) == plain_parameters(type(built)())
-
-
-def test_parts_of_a_bottleneck_have_the_defaults_of_its_kinds() -> None:
-    for kind in ("pcbm-dt", "pcbm-h"):
-        built = build(kind)
-        for part in (built.bank, built.head, built.residual):
-            if part is not None:
-                assert plain_parameters(part) == plain_parameters(type(part)())
-
-
-def test_every_class_that_can_be_saved_is_imported_from_the_package() -> None:
-    from obygaze_models import models
-
-    assert sorted(models.__all__) == sorted(CLASSES)
-    for name, module in CLASSES.items():
-        cls = getattr(models, name)
-        assert cls.__module__ == f"obygaze_models.models.{module}"

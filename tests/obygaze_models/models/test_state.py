@@ -22,15 +22,6 @@ X = rng.normal(size=(60, 4))
 Y = np.where(X[:, 0] > 0, "S", "EN")
 
 
-def test_words_of_any_script_survive() -> None:
-    names = ["Body", "Tenue été", "衣装", ""]
-    targets = rng.integers(0, 2, (60, 4))
-    model = ConceptBank(names, C=0.1).fit(X, targets)
-    again: Any = load_state(*save_state(model))
-    assert again.concepts_.tolist() == names
-    np.testing.assert_array_equal(again.transform(X), model.transform(X))
-
-
 def test_a_kind_from_elsewhere_is_never_built() -> None:
     for kind in ("os.system", "SVC", "OwnClassifier", None, ["Bottleneck"], {}):
         with pytest.raises(Corrupt, match="unknown estimator"):

@@ -11,7 +11,6 @@ import pickle
 import shutil
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.store import Row, open_store, push
 from obygaze_features.store.targets import OWN_PLACE
 from obygaze_models.models.linear import LogisticProbe
-from obygaze_models.models.own import OwnClassifier
 from obygaze_models.zoo import saving
 from obygaze_models.zoo.info import (
     FeatureSpec,
@@ -133,11 +131,7 @@ def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(
     ("change", "problem"),
     [
         (lambda facts: facts["features"].update(width=0), "`int` >= 1.*features.width"),
-        (lambda facts: facts["training"].update(n_clip=1), "field `n_clip`.*training"),
-        (lambda facts: facts["training"].pop("n_clips"), "field `n_clips`.*training"),
-        (lambda facts: facts["metrics"]["ap"].update(ci=[0.5]), "length 2.*metrics"),
         (lambda facts: facts.pop("sha256"), "field `sha256`"),
-        (lambda facts: facts.pop("files"), "field `files`"),
     ],
 )
 def test_an_invalid_model_json_is_refused_with_the_key(
@@ -150,14 +144,13 @@ def test_an_invalid_model_json_is_refused_with_the_key(
         load_model(saved)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "README.md"])
 def test_a_model_that_does_not_list_a_file_is_refused(
-    saved: Path, tmp_path: Path, name: str
+    saved: Path, tmp_path: Path
 ) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
-    del document["files"][name]
+    del document["files"]["model.safetensors"]
     write_model_json(saved, document)
-    with pytest.raises((Corrupt, NotFound), match=name):
+    with pytest.raises((Corrupt, NotFound), match=r"model\.safetensors"):
         pull_model(str(saved), tmp_path / "ours")
 
 
@@ -176,96 +169,47 @@ def test_an_array_of_another_dtype_or_name_is_refused(
         predict(load_model(saved), open_store(tmp_path / "pooled"))
 
 
-@pytest.mark.parametrize(
-    ("grid", "hint"),
-    [
-        # The same command would make this store again.
-        ({}, "a store of the recipe of store, on which it was trained"),
-        (
-            {"seconds": 0.1, "every": 1 / 3},
-            "obygaze extract run made-up -b toy, of windows: obygaze manifest windows FOLDER"
-            " -o NAME --seconds 0.1 --every 0.3333333333333333",
-        ),
-        (
-            {"window": 16.0, "stride": 8.0},
-            "obygaze extract run made-up -b toy, of windows: obygaze manifest windows FOLDER"
-            " -o NAME --window 16 --stride 8",
-        ),
-    ],
-)
-def test_of_another_recipe_of_its_backbone_the_hint_leads_to_the_recipe_of_a_model(
-    saved: Path, tmp_path: Path, data: tuple, grid: dict[str, float], hint: str
-) -> None:
-    model = load_model(saved)
-    features = structs.replace(model.info.features, grid=grid)
-    model = replace(model, info=structs.replace(model.info, features=features))
-    other = a_store(tmp_path / "other", data[0], weights={"model": "ef" * 32})
-    with pytest.raises(Mismatch, match="expects features of toy") as raised:
-        predict(model, open_store(other))
-    assert raised.value.hint == hint
-
-
-def _tamper(saved: Path, change: str) -> None:
-    arrays, facts = saved / "model.safetensors", saved / "model.json"
-    data = arrays.read_bytes()
-    document = json.loads(facts.read_text("utf-8"))
-    if change == "truncated":
-        arrays.write_bytes(data[:-3])
-    elif change == "flipped":
-        arrays.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+@pytest.mark.parametrize("change", ["flipped", "pickle", "gone", "link"])
+def test_damaged_arrays_are_refused(saved: Path, change: str) -> None:
+    arrays = saved / "model.safetensors"
+    content = arrays.read_bytes()
+    if change == "flipped":
+        arrays.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     elif change == "pickle":
         arrays.write_bytes(pickle.dumps({"coef_": [1.0]}))
-    elif change == "gone":
-        arrays.unlink()
     elif change == "link":
         arrays.rename(saved / "elsewhere")
         arrays.symlink_to("elsewhere")
-    elif change == "kind":
-        document["estimator"]["kind"] = "os.system"
-    elif change == "settings":
-        document["estimator"]["params"] = {"C": 1.0, "command": "rm"}
-    elif change == "width":
-        document["features"]["width"] = D + 1
-    elif change == "classes":
-        document["classes"] = ["negative", "not sure", "positive"]
-    elif change == "unknown fact":
-        document["features"]["extra"] = 1
-    elif change == "not a model":
-        document = {"hello": 1}
-    if change in {
-        "kind",
-        "settings",
-        "width",
-        "classes",
-        "unknown fact",
-        "not a model",
-    }:
-        write_model_json(saved, document)
-    if change == "not JSON":
-        facts.write_text("{", "utf-8")
-
-
-CHANGES = [
-    "truncated",
-    "flipped",
-    "pickle",
-    "gone",
-    "link",
-    "kind",
-    "settings",
-    "width",
-    "classes",
-]
-CHANGES += ["unknown fact", "not a model", "not JSON"]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_model_that_was_touched_is_refused(saved: Path, change: str) -> None:
-    _tamper(saved, change)
-    # A fact that this program does not know may be one of a newer program.
-    with pytest.raises(Mismatch if change == "unknown fact" else Corrupt) as caught:
+    else:
+        arrays.unlink()
+    with pytest.raises(Corrupt) as caught:
         load_model(saved)
     assert str(saved) in str(caught.value.where) or caught.value.where is None
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda facts: facts["estimator"].update(kind="os.system"), Corrupt),
+        (lambda facts: facts["estimator"]["params"].update(command="rm"), Corrupt),
+        (lambda facts: facts["features"].update(width=D + 1), Corrupt),
+        (lambda facts: facts.update(classes=["negative", "positive", "x"]), Corrupt),
+        # An unknown fact may come from a newer program.
+        (lambda facts: facts["features"].update(extra=1), Mismatch),
+        (lambda facts: facts.update(schema="obygaze-model/2"), Mismatch),
+    ],
+)
+def test_a_description_that_does_not_fit_is_refused(
+    saved: Path, change: Callable[[dict[str, Any]], object], error: type[Exception]
+) -> None:
+    document = json.loads((saved / "model.json").read_text("utf-8"))
+    change(document)
+    write_model_json(saved, document)
+    with pytest.raises(error):
+        load_model(saved)
+    (saved / "model.json").write_text("{", "utf-8")
+    with pytest.raises(Corrupt):
+        load_model(saved)
 
 
 @pytest.mark.parametrize("key", ["classes", "estimator"])
@@ -297,15 +241,6 @@ def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
         load_model(saved)
 
 
-def test_a_later_format_asks_for_an_update(saved: Path) -> None:
-    document = json.loads((saved / "model.json").read_text("utf-8"))
-    (saved / "model.json").write_text(
-        json.dumps({**document, "schema": "obygaze-model/2"})
-    )
-    with pytest.raises(Mismatch, match="obygaze-model/2"):
-        load_model(saved)
-
-
 def test_words_in_another_order_are_refused(
     tmp_path: Path, data: tuple[np.ndarray, ...]
 ) -> None:
@@ -315,6 +250,10 @@ def test_words_in_another_order_are_refused(
     store = a_store(tmp_path, X)
     with pytest.raises(FixInput, match="the classes are S, EN, but EN, S in the"):
         save_model(probe, an_info(store, classes=("S", "EN")), tmp_path / "m", X)
+    # Of classes that are numbers, too.
+    numbered = LogisticProbe().fit(X, y)
+    with pytest.raises(FixInput, match="the classes are 1, 0, but 0, 1"):
+        save_model(numbered, an_info(store, classes=("1", "0")), tmp_path / "n", X)
     right = save_model(probe, an_info(store, classes=("EN", "S")), tmp_path / "m", X)
     document = json.loads((right / "model.json").read_text("utf-8"))
     write_model_json(right, {**document, "classes": ["S", "EN"]})
@@ -335,7 +274,7 @@ def test_what_predicts_otherwise_when_loaded_is_not_saved(
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize("kind", [LogisticRegression, LogisticProbe, OwnClassifier])
+@pytest.mark.parametrize("kind", [LogisticRegression, LogisticProbe])
 def test_what_is_no_fitted_kind_of_obygaze_is_not_saved(
     tmp_path: Path, data: tuple[np.ndarray, ...], kind: Any
 ) -> None:
@@ -455,8 +394,6 @@ def test_push_refuses_what_a_push_of_a_store_refuses(
     for place, problem in [
         ("lab@server:x", "not sent by ssh"),
         ("https://example.org/x", "web server"),
-        ("s3://films/x#y", "this address means"),
-        ("s3://films/x?y", "this address means"),
         ("hf://lab/x#y", "invalid address"),
     ]:
         with pytest.raises(FixUsage, match=problem):
@@ -484,17 +421,9 @@ def _tree(root: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("-o", "."),
-        ("-o", "models/"),
-        ("-o", "../home"),
-        ("-o", "./thesis"),
-    ],
-)
+@pytest.mark.parametrize("target", [".", "models/", "./thesis"])
 def test_pull_replaces_nothing_but_a_model(
-    saved: Path, tmp_path: Path, words: tuple[str, ...]
+    saved: Path, tmp_path: Path, target: str
 ) -> None:
     home = tmp_path / "home"
     for name in ("a", "b"):
@@ -502,10 +431,8 @@ def test_pull_replaces_nothing_but_a_model(
     for name in ("models/notes.txt", "thesis/deep/chapter.txt"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("years")
-    source = saved if words else saved / "x" / ".."  # whose last part is the name
-    (saved / "x").mkdir()
     before = _tree(tmp_path)
-    done = call_obygaze("models", "pull", source, *words, "--force", cwd=home)
+    done = call_obygaze("models", "pull", saved, "-o", target, "--force", cwd=home)
     assert done.code in (1, 2)
     assert "Traceback" not in done.stderr
     assert _tree(tmp_path) == before
@@ -531,19 +458,12 @@ def test_push_writes_into_no_folder_of_somebody_else(
     assert _tree(tmp_path / "there") == _tree(saved)
 
 
-@pytest.mark.parametrize("change", ["edited", "gone"])
-@pytest.mark.parametrize("name", ["README.md", "model.safetensors"])
-def test_what_nobody_could_pull_is_not_pushed(
-    name: str, change: str, saved: Path, tmp_path: Path
-) -> None:
+def test_what_nobody_could_pull_is_not_pushed(saved: Path, tmp_path: Path) -> None:
     """A model with an edited README.md was sent, exit 0, and each pull of it failed."""
-    file = saved / name
-    if change == "edited":
-        file.write_bytes(file.read_bytes() + b"\n")
-    else:
-        file.unlink()
+    card = saved / "README.md"
+    card.write_bytes(card.read_bytes() + b"\n")
     done = call_obygaze("models", "push", saved, tmp_path / "there")
-    assert (done.code, name in done.stderr) == (4, True), done.stderr
+    assert (done.code, "README.md" in done.stderr) == (4, True), done.stderr
     assert not (tmp_path / "there").exists()
 
 
@@ -656,17 +576,3 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     assert result.dataset_name == manifest
     # Another name than that of a data set makes the hub refuse the card.
     assert card.data.datasets == (["films"] if manifest == "films" else None)
-
-
-def test_classes_that_are_numbers_are_in_their_order(
-    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    """Named 1 and 0, each score would be of the other class."""
-    probe = LogisticProbe().fit(data[0], data[1])
-    store = saved.parent.parent / "store"
-    for number, classes in enumerate((("0", "1"), ("EN", "S"))):
-        info = an_info(store, classes=classes)
-        save_model(probe, info, tmp_path / "kept" / str(number), data[0])
-    info = an_info(store, classes=("1", "0"))
-    with pytest.raises(FixInput, match="the classes are 1, 0, but 0, 1"):
-        save_model(probe, info, tmp_path / "kept" / "exchanged", data[0])
