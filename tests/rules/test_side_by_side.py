@@ -1,37 +1,29 @@
 """Numbers that stand side by side are of the same clips, and ties are in no one's favour.
 
 Random runs have ties, skipped folds, films of one class, other folds and several training sets.
-Everything that is printed of them is computed again from their predictions, without the program:
-average precision from every place of a tie (`support.ties`), on the clips that the sides share.
+What is printed of them is computed again from their predictions by `support.recompute`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import shutil
-import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from support import recompute
 from support.experiments import films, planted, quick, run_on, run_one_pair, store_of
 from support.run_tables import STORE, made_run
-from support.seeds import amount
+from support.seeds import SEED, amount
 from support.tables import RunRow, a_table, models, rows_of
-from support.ties import ap_by_places
 
 from obygaze.films.decisions import models_to_show, scores_of
 from obygaze_features.core.console import count
-from obygaze_features.core.parts import trust
 from obygaze_models.evaluation.results import BLIND, RunSettings, results
 from obygaze_models.evaluation.tables import CELL
 from obygaze_models.report.comparison import compare_runs
@@ -39,13 +31,10 @@ from obygaze_models.report.lookup import label, pair_name
 from obygaze_models.report.page import chapter_of
 from obygaze_models.report.sections import errors, sections_of
 from obygaze_models.runner.answer import (
-    NOT_SHOWN,
-    UNKNOWN,
     answers,
     asked_cells,
     best_guess,
     difference_to_guess,
-    verdict,
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import labels_since
@@ -60,117 +49,54 @@ SENTENCE = re.compile(
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 
-Name = tuple[str, str, str, str]  # train, test, store, model
-# Film, class and score of each clip of each fold.
-Folds = dict[str, dict[str, tuple[str, bool, float]]]
+Name = tuple[str, ...]  # train, test, store, model
+Rows = list[dict[str, Any]]
 
 
 # ---- plainly, from the predictions of a run ----
 
 
-def folds_of(run: Run) -> dict[Name, Folds]:
-    """The predictions of each cell."""
-    cells: dict[Name, Folds] = defaultdict(lambda: defaultdict(dict))
-    for row in rows_of(run.predictions):
-        name = (row["train"], row["test"], row["store"], row["model"])
-        of_clip = (row["movie_id"], bool(row["y"]), row["score"])
-        cells[name][row["fold"]][row["clip_id"]] = of_clip
-    return dict(cells)
+def ap_of(rows: Rows, clips: set[str] | None = None) -> float:
+    """The mean over the folds with a positive clip, of all clips or of some."""
+    kept = [row for row in rows if clips is None or row["clip_id"] in clips]
+    return recompute.value_of("ap", kept, False) if kept else math.nan
 
 
-def with_one_score(folds: Folds) -> Folds:
-    constant: Folds = {}
-    for fold, clips in folds.items():
-        constant[fold] = {c: (film, y, 0.0) for c, (film, y, _) in clips.items()}
-    return constant
+def ap_at_random(rows: Rows) -> float:
+    return ap_of([{**row, "score": 0.0} for row in rows])
 
 
-def clips_of(folds: Folds) -> dict[str, bool]:
-    return {c: y for clips in folds.values() for c, (_, y, _) in clips.items()}
+def clips_of(rows: Rows) -> set[str]:
+    return {row["clip_id"] for row in rows}
 
 
-def shared_of(cells: Sequence[Folds]) -> set[str]:
+def has_both(rows: Rows) -> bool:
+    return len({row["y"] for row in rows}) == 2
+
+
+def shared_of(cells: Sequence[Rows]) -> set[str]:
     """The clips that all tested with the same class; none if all are of one class."""
-    classes = [clips_of(folds) for folds in cells]
-    shared = set(classes[0]).intersection(*classes[1:])
-    shared = {c for c in shared if len({of_cell[c] for of_cell in classes}) == 1}
-    return shared if len({classes[0][c] for c in shared}) == 2 else set()
+    rows = recompute.on_shared_clips([*cells])[0]
+    return clips_of(rows) if has_both(rows) else set()
 
 
-def ap_of(folds: Folds, clips: set[str]) -> float:
-    """The mean over the folds with a positive clip among some clips."""
-    found = []
-    for of_fold in folds.values():
-        kept = [of_fold[c][1:] for c in of_fold if c in clips]
-        if any(y for y, _ in kept):
-            y, scores = zip(*kept, strict=True)
-            found.append(ap_by_places(y, scores))
-    return float(np.mean(found)) if found else math.nan
+def apart_of(ours: Rows, theirs: Rows, clips: set[str]) -> dict[str, float]:
+    """The difference in each film with clips of both classes."""
+    sides = []
+    for side in (ours, theirs):
+        sides.append([row for row in side if row["clip_id"] in clips])
+    return recompute.by_film("ap", sides, [False, False])
 
 
-def ap_at_random(folds: Folds) -> float:
-    """The value if all clips of a fold have one score: the mean over all orders."""
-    return ap_of(with_one_score(folds), set(clips_of(folds)))
-
-
-def ap_by_film(folds: Folds, clips: set[str]) -> dict[str, float]:
-    """The value within each film, of folds of whole films."""
-    of_films: dict[str, list[tuple[bool, float]]] = defaultdict(list)
-    for of_fold in folds.values():
-        for c, (film, y, score) in of_fold.items():
-            if c in clips:
-                of_films[film].append((y, score))
-    found = {}
-    for film, rows in of_films.items():
-        if any(y for y, _ in rows):
-            y, scores = zip(*rows, strict=True)
-            found[film] = ap_by_places(y, scores)
-    return found
-
-
-def differences_of_films(
-    ours: Folds, theirs: Folds, clips: set[str]
-) -> dict[str, float]:
-    """The difference in each film with clips of both classes, of folds of whole films.
-
-    Beside a guess that gives all clips of a film one score, half of the order minus the reversed.
-    """
-    scores: dict[str, set[tuple[str, float]]] = defaultdict(set)
-    classes: dict[str, set[bool]] = defaultdict(set)
-    for fold, of_fold in theirs.items():
-        for c, (film, y, score) in of_fold.items():
-            scores[film].add((fold, score))
-            if c in clips:
-                classes[film].add(y)
-    is_constant = all(len(of_film) == 1 for of_film in scores.values())
-    first = ap_by_film(ours, clips)
-    second = ap_by_film(theirs, clips)
-    if is_constant:
-        second = ap_by_film(backwards(ours), clips)
-    found = {}
-    for film in first.keys() & second.keys():
-        if len(classes[film]) == 2:
-            found[film] = (first[film] - second[film]) / (1 + is_constant)
-    return found
-
-
-def backwards(folds: Folds) -> Folds:
-    reversed_folds: Folds = {}
-    for fold, clips in folds.items():
-        reversed_folds[fold] = {c: (film, y, -s) for c, (film, y, s) in clips.items()}
-    return reversed_folds
-
-
-def plain_guess(cells: Mapping[Name, Folds], name: Name) -> tuple[float, list[Name]]:
+def plain_guess(cells: Mapping[Name, Rows], name: Name) -> tuple[float, list[Name]]:
     """The highest value of a baseline on all clips of a model, and who has it."""
-    clips = set(clips_of(cells[name]))
+    clips = clips_of(cells[name])
     values = {}
-    for other, folds in cells.items():
+    for other, rows in cells.items():
         is_on_tasks = other[:2] == name[:2] and other[2] in ("", name[2])
-        if other[3] in BLIND and is_on_tasks and clips <= set(clips_of(folds)):
-            value = ap_of(folds, clips)
-            if len({clips_of(folds)[c] for c in clips}) == 2:
-                values[other] = value
+        is_guess = other[3] in BLIND and is_on_tasks and has_both(cells[name])
+        if is_guess and clips <= clips_of(rows):
+            values[other] = ap_of(rows, clips)
     best = max(values.values(), default=math.nan)
     return best, [other for other, value in values.items() if value > best - 1e-9]
 
@@ -185,64 +111,50 @@ def n_above(differences: Mapping[str, float]) -> tuple[int, int, int]:
 # ---- what is compared with it ----
 
 
-def check_run(run: Run, *, has_whole_films: bool = True) -> None:
+def check_run(run: Run) -> None:
     """Everything that is printed of a run is what its predictions say."""
-    cells = folds_of(run)
-    check_differences(run, cells, has_whole_films=has_whole_films)
-    check_sentence(run, cells, has_whole_films=has_whole_films)
-    check_summary(run, cells, has_whole_films=has_whole_films)
+    assert recompute.compare(run.folder)["wrong"] == []
+    cells = recompute.Tests(rows_of(run.predictions)).cells
+    check_guesses(run, cells)
+    check_sentence(run, cells)
+    check_summary(run, cells)
     check_stores(run, cells)
     check_texts(run)
 
 
-def check_differences(
-    run: Run, cells: Mapping[Name, Folds], *, has_whole_films: bool
-) -> None:
-    rows = {}
+def check_guesses(run: Run, cells: Mapping[Name, Rows]) -> None:
+    """A model has a difference to each guess with which it shares clips."""
+    found = set()
     for row in rows_of(run.results):
-        if row["against_model"] and row["against_train"] == row["train"]:
-            first = (row["train"], row["test"], row["store"], row["model"])
-            second = (row["against_train"], row["test"])
-            second += (row["against_store"], row["against_model"])
-            rows[first, second] = row
-    for (first, second), row in rows.items():
-        shared = shared_of([cells[first], cells[second]])
-        expected = ap_of(cells[first], shared) - ap_of(cells[second], shared)
-        assert row["clips"] == len(shared) > 0
-        assert row["value"] == pytest.approx(expected, abs=1e-9)
-        if has_whole_films:
-            apart = differences_of_films(cells[first], cells[second], shared)
-            over_films = float(np.mean([*apart.values()])) if apart else math.nan
-            assert same(row["over_films"], over_films)
-        if not math.isnan(row["low"]):
-            assert row["low"] - 1e-9 <= row["over_films"] <= row["high"] + 1e-9
+        second = ("against_train", "test", "against_store", "against_model")
+        found.add((tuple(row[x] for x in CELL), tuple(row[x] for x in second)))
+        assert not row["against_model"] or row["clips"] > 0
     for cell in run.cells:
         for other in run.cells:
             is_guess = cell.is_model and not other.is_model
             if is_guess and other.name[:2] == cell.name[:2] and other.store == "":
-                has_row = (cell.name, other.name) in rows
-                assert has_row == bool(shared_of([cells[cell.name], cells[other.name]]))
+                shared = shared_of([cells[cell.name], cells[other.name]])
+                assert ((cell.name, other.name) in found) == bool(shared)
 
 
-def check_sentence(
-    run: Run, cells: Mapping[Name, Folds], *, has_whole_films: bool
-) -> None:
+def check_sentence(run: Run, cells: Mapping[Name, Rows]) -> None:
     text = answers(run)[0]
     assert not NAN.search(text)
     asked = asked_cells(run)[0]
-    folds = cells[asked.name]
+    rows = cells[asked.name]
     limits = " ".join(chapter_of(run).limits)
     at_random = re.search(r"Clips in random order have AP (\S+) ", limits)
-    clips = set(clips_of(folds))
-    value = ap_of(folds, clips)
+    clips = clips_of(rows)
+    value = ap_of(rows)
     # In a fold of positive clips each order has an AP of 1.
-    has_both = [len({y for _, y, _ in of.values()}) == 2 for of in folds.values()]
-    if math.isnan(value) or not any(has_both):
+    folds = {row["fold"] for row in rows}
+    tests_both = [has_both([r for r in rows if r["fold"] == fold]) for fold in folds]
+    if math.isnan(value) or not any(tests_both):
         assert f"ranks no clips ({asked.tasks})" in text
         assert at_random is None
         return
     assert at_random is not None
-    assert is_printed(at_random[1], ap_at_random(folds))
+    assert is_printed(at_random[1], ap_at_random(rows))
     found = SENTENCE.search(text)
     assert found is not None, text
     assert found[1] == asked.tasks
@@ -251,19 +163,17 @@ def check_sentence(
     guess, who = plain_guess(cells, asked.name)
     assert (found[3] is None) == math.isnan(guess)
     assert found[3] is None or is_printed(found[3], guess)
-    if not math.isnan(guess) and has_whole_films:
+    if not math.isnan(guess):
         counts = set()
         for name in who:
-            counts.add(n_above(differences_of_films(folds, cells[name], clips)))
+            counts.add(n_above(apart_of(rows, cells[name], clips)))
         if found[4] is None:
             assert all(n_films < 2 for _, n_films, _ in counts)
         else:
             assert (int(found[4]), int(found[5]), int(found[6] or 0)) in counts
 
 
-def check_summary(
-    run: Run, cells: Mapping[Name, Folds], *, has_whole_films: bool
-) -> None:
+def check_summary(run: Run, cells: Mapping[Name, Rows]) -> None:
     """The table of each model beside its guess, whose headings say how many clips."""
     tables = [
         table
@@ -289,28 +199,27 @@ def check_summary(
         assert (at_random is None) == math.isnan(expected), heading
         assert at_random is None or is_printed(at_random[1], expected)
     for cell, row in zip(in_order, rows, strict=True):
-        clips = set(clips_of(cells[cell.name]))
+        clips = clips_of(cells[cell.name])
         assert cell.n_clips == len(clips)
-        assert same(row[1].value, ap_of(cells[cell.name], clips))
+        assert same(row[1].value, ap_of(cells[cell.name]))
         guess, who = plain_guess(cells, cell.name)
         assert same(row[at + 1].value, guess)
         if math.isnan(guess):
             continue
-        if has_whole_films:
-            expected_words = []
-            means = []
-            for name in who:
-                apart = differences_of_films(cells[cell.name], cells[name], clips)
-                n, n_films, n_equal = n_above(apart)
-                equal = f" (equal in {n_equal})" if n_equal else ""
-                words = f"{n} of {n_films}{equal}" if n_films else "–"
-                expected_words.append(words)
-                means.append(float(np.mean([*apart.values()])) if apart else math.nan)
-            assert any(same(row[at + 2].value, mean) for mean in means)
-            assert row[at + 5] in expected_words
+        expected_words = []
+        means = []
+        for name in who:
+            apart = apart_of(cells[cell.name], cells[name], clips)
+            n, n_films, n_equal = n_above(apart)
+            equal = f" (equal in {n_equal})" if n_equal else ""
+            words = f"{n} of {n_films}{equal}" if n_films else "–"
+            expected_words.append(words)
+            means.append(float(np.mean([*apart.values()])) if apart else math.nan)
+        assert any(same(row[at + 2].value, mean) for mean in means)
+        assert row[at + 5] in expected_words
 
 
-def check_stores(run: Run, cells: Mapping[Name, Folds]) -> None:
+def check_stores(run: Run, cells: Mapping[Name, Rows]) -> None:
     """The differences of models that are asked about, on the clips that both tested."""
     expected = {}
     for first, second in combinations(models(run), 2):
@@ -365,15 +274,6 @@ def check_texts(run: Run) -> None:
 # ---- random runs, whose predictions are made up ----
 
 
-@dataclass(frozen=True)
-class World:
-    """Clips with their films and classes; a row of `y` is a clip."""
-
-    ids: tuple[str, ...]
-    films: np.ndarray
-    y: np.ndarray
-
-
 class Made(NamedTuple):
     """The rows of a cell, and the folds that it leaves out."""
 
@@ -382,74 +282,50 @@ class Made(NamedTuple):
     skipped: Mapping[str, str]
 
 
-@st.composite
-def worlds(draw: st.DrawFn) -> World:
+def drawn_clips(rng: np.random.Generator) -> list[RunRow]:
     """Three to six films of two to six clips; a film may be of one class."""
-    ids: list[str] = []
-    names: list[str] = []
-    labels: list[bool] = []
-    for number in range(draw(st.integers(3, 6))):
-        of_film = draw(st.lists(st.booleans(), min_size=2, max_size=6))
-        labels += of_film
-        names += [f"film{number}"] * len(of_film)
-        ids += [f"film{number}-{clip}" for clip in range(len(of_film))]
-    if len(set(labels)) == 1:
-        labels[0] = not labels[0]
-    return World(tuple(ids), np.array(names), np.array(labels, dtype=np.bool_))
+    clips: list[RunRow] = []
+    for film in range(rng.integers(3, 7)):
+        for number in range(rng.integers(2, 7)):
+            clip: RunRow = {"clip_id": f"f{film}-{number}", "movie_id": f"f{film}"}
+            clips.append({**clip, "y": int(rng.integers(0, 2))})
+    if not has_both(clips):
+        clips[0]["y"] = 1 - clips[0]["y"]
+    return clips
 
 
-@st.composite
-def splits(draw: st.DrawFn, world: World, *, by_film: bool) -> list[np.ndarray]:
-    """Folds of whole films, or of clips; every clip is tested once."""
-    units = world.films if by_film else np.array(world.ids)
-    names = np.unique(units)
-    n_folds = draw(st.integers(2, len(names)))
-    fold_of = {name: number % n_folds for number, name in enumerate(names)}
-    numbers = np.array([fold_of[name] for name in units])
-    return [np.flatnonzero(numbers == number) for number in range(n_folds)]
+def drawn_folds(
+    rng: np.random.Generator, clips: list[RunRow], unit: str = "movie_id"
+) -> list[str]:
+    """The fold of each clip, of whole films or of clips."""
+    names = sorted({clip[unit] for clip in clips})
+    n_folds = rng.integers(2, len(names) + 1)
+    return [f"fold{names.index(clip[unit]) % n_folds}" for clip in clips]
 
 
-@st.composite
-def cells(
-    draw: st.DrawFn,
-    world: World,
-    folds: Sequence[np.ndarray],
-    names: Name,
+def drawn_cell(
+    rng: np.random.Generator,
+    clips: list[RunRow],
+    folds: list[str],
+    name: Name,
     *,
-    is_model: bool,
-    never_skips: bool = False,
+    skips: bool,
 ) -> Made:
     """A cell with tied scores, which may leave out folds, but not all."""
-    tests: list[RunRow] = []
-    skipped = {}
-    train, test, store, model = names
-    of_cell: RunRow = {"train": train, "task": test, "test": test, "store": store}
-    of_cell |= {"model": model, "is_model": is_model, "n_seen": 30}
-    of_cell |= {"is_trained": model != "random", "is_probability": model != "random"}
-    kept = draw(st.lists(st.booleans(), min_size=len(folds), max_size=len(folds)))
-    if not any(kept) or never_skips:
-        kept = [True] * len(folds)
-    is_constant = names[3] == "prevalence"
-    for number, rows in enumerate(folds):
-        if not kept[number]:
-            skipped[f"fold{number}"] = "the training rows have one class only: 0"
-            continue
-        levels = st.lists(
-            st.integers(0, 0 if is_constant else 3),
-            min_size=len(rows),
-            max_size=len(rows),
-        )
-        for clip, level in zip(rows.tolist(), draw(levels), strict=True):
-            row: RunRow = {
-                "clip_id": world.ids[clip],
-                "movie_id": str(world.films[clip]),
-            }
-            row |= {**of_cell, "fold": f"fold{number}", "y": int(world.y[clip])}
-            row["score"] = level / 4 + 0.1
-            if model == "random":
-                row |= {"score": 0.0, "decision": 0.5}
-            tests.append(row)
-    return Made(names, tests, skipped)
+    names = sorted(set(folds))
+    kept = [fold for fold in names if not skips or rng.random() < 0.5] or names
+    facts: RunRow = dict(zip(("train", "test", "store", "model"), name, strict=True))
+    is_trained = name[3] != "random"
+    facts |= {"task": name[1], "is_model": name[2] != "", "n_seen": 30}
+    facts |= {"is_trained": is_trained, "is_probability": is_trained}
+    rows = []
+    for clip, fold in zip(clips, folds, strict=True):
+        if fold in kept:
+            level = 0 if name[3] == "prevalence" else int(rng.integers(0, 4))
+            row = {**clip, **facts, "fold": fold, "score": level / 4 + 0.1}
+            rows.append(row if is_trained else {**row, "score": 0.0, "decision": 0.5})
+    why = "the training rows have one class only: 0"
+    return Made(name, rows, {fold: why for fold in names if fold not in kept})
 
 
 def run_of_cells(folder: Path, made: Sequence[Made]) -> Run:
@@ -469,119 +345,74 @@ def run_of_cells(folder: Path, made: Sequence[Made]) -> Run:
     return made_run(folder, [], fits=fits, stores=stores, tables=tables)
 
 
-@contextmanager
-def new_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp())
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+DRAWS = range(SEED, SEED + amount(4, 100))
 
 
-@st.composite
-def runs_of_one_world(
-    draw: st.DrawFn, world: World, *, by_film: bool, stores: Sequence[str] = ("x",)
-) -> list[Made]:
-    """The cells of a run with several models, training sets, stores and baselines."""
-    folds = draw(splits(world, by_film=by_film))
+@pytest.mark.parametrize("seed", DRAWS)
+def test_a_run_puts_numbers_of_the_same_clips_side_by_side(
+    tmp_path: Path, seed: int
+) -> None:
+    """Several models, training sets, stores and baselines."""
+    rng = np.random.default_rng(seed)
+    clips = drawn_clips(rng)
+    folds = drawn_folds(rng, clips, str(rng.choice(["movie_id", "clip_id"])))
     made = []
-    trains = draw(st.sampled_from([("EN_S",), ("EN_S", "HN_S")]))
-    for train in trains:
-        for model in draw(st.sampled_from([("ridge",), ("ridge", "pcbm-dt")])):
-            for store in stores:
+    for train in ("EN_S", "HN_S")[: rng.integers(1, 3)]:
+        for model in ("ridge", "pcbm-dt")[: rng.integers(1, 3)]:
+            for store in ("x", "y")[: rng.integers(1, 3)]:
                 name = (train, "EN_S", store, model)
-                made.append(draw(cells(world, folds, name, is_model=True)))
-    for train in trains:
-        for model in draw(
-            st.sampled_from([("prevalence", "neighbour", "random"), ("neighbour",)])
-        ):
+                made.append(drawn_cell(rng, clips, folds, name, skips=True))
+        for model in ("neighbour", "prevalence", "random")[: rng.choice([1, 3])]:
             name = (train, "EN_S", "", model)
-            whole = draw(cells(world, folds, name, is_model=False, never_skips=True))
-            if model == "neighbour" and draw(st.booleans()):
-                whole = draw(cells(world, folds, name, is_model=False))
-            made.append(whole)
-    return made
-
-
-def check_a_random_run(data: st.DataObject) -> None:
-    world = data.draw(worlds())
-    by_film = data.draw(st.booleans())
-    stores = data.draw(st.sampled_from([("x",), ("x", "y")]))
-    made = data.draw(runs_of_one_world(world, by_film=by_film, stores=stores))
-    with new_folder() as folder:
-        run = run_of_cells(folder / "run", made)
-        check_run(run, has_whole_films=by_film)
-
-
-SEARCH = settings(
-    max_examples=amount(3, 100),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-
-
-@SEARCH
-@given(st.data())
-def test_a_run_puts_numbers_of_the_same_clips_side_by_side(data: st.DataObject) -> None:
-    check_a_random_run(data)
+            skips = model == "neighbour" and rng.random() < 0.5
+            made.append(drawn_cell(rng, clips, folds, name, skips=skips))
+    check_run(run_of_cells(tmp_path / "run", made))
 
 
 # ---- runs beside each other ----
-
-
-def check_random_comparisons(data: st.DataObject) -> None:
-    """Two or three runs of a model: other folds, fewer clips, changed classes."""
-    world = data.draw(worlds())
-    n_runs = data.draw(st.integers(2, 3))
-    with new_folder() as folder:
-        runs = []
-        for number in range(n_runs):
-            y = world.y.copy()
-            if data.draw(st.booleans()):
-                y[data.draw(st.integers(0, len(y) - 1))] ^= True
-            own = World(world.ids, world.films, y)
-            folds = data.draw(splits(own, by_film=True))
-            made = [data.draw(cells(own, folds, NAME, is_model=True))]
-            made.append(
-                data.draw(
-                    cells(own, folds, RANDOM_NAME, is_model=False, never_skips=True)
-                )
-            )
-            runs.append(run_of_cells(folder / f"run{number}", made))
-        compared = compare_runs(runs)
-        text = "\n".join((str(compared), *compared.warnings))
-        assert not NAN.search(text), text
-        plain = [folds_of(run)[NAME] for run in runs]
-        shared = shared_of(plain)
-        rows = compared.to_json()["cells"]
-        of_model = [row for row in rows if row["model"] == "ridge"]
-        assert len(of_model) == len(runs)
-        for number, row in enumerate(of_model):
-            expected = ap_of(plain[number], shared) if shared else math.nan
-            assert same_or_none(row["value"], expected)
-            of_films = differences_of_films(plain[number], plain[0], shared)
-            values = [*of_films.values()]
-            apart = float(np.mean(values)) if values else math.nan
-            if number and shared:
-                assert same_or_none(row["difference"], apart)
-            if row["difference_low"] is not None:
-                low, high = row["difference_low"], row["difference_high"]
-                assert low - 1e-9 <= apart <= high + 1e-9
-            assert not shared or row["n_clips"] == len(shared)
-        shown = compared.shown().rows
-        assert len(shown) == (len(runs) - 1 if shared else 0)
-        if not shared:
-            assert "nothing is compared" in text
-
 
 NAME = ("EN_S", "EN_S", "x", "ridge")
 RANDOM_NAME = ("EN_S", "EN_S", "", "random")
 
 
-@SEARCH
-@given(st.data())
-def test_runs_are_compared_on_the_clips_that_all_tested(data: st.DataObject) -> None:
-    check_random_comparisons(data)
+@pytest.mark.parametrize("seed", DRAWS)
+def test_runs_are_compared_on_the_clips_that_all_tested(
+    tmp_path: Path, seed: int
+) -> None:
+    """Two or three runs of a model: other folds, fewer clips, changed classes."""
+    rng = np.random.default_rng(seed)
+    clips = drawn_clips(rng)
+    runs = []
+    for number in range(rng.integers(2, 4)):
+        own = [dict(clip) for clip in clips]
+        if rng.random() < 0.5:
+            changed = own[rng.integers(len(own))]
+            changed["y"] = 1 - changed["y"]
+        folds = drawn_folds(rng, own)
+        made = [drawn_cell(rng, own, folds, NAME, skips=True)]
+        made.append(drawn_cell(rng, own, folds, RANDOM_NAME, skips=False))
+        runs.append(run_of_cells(tmp_path / f"run{number}", made))
+    compared = compare_runs(runs)
+    text = "\n".join((str(compared), *compared.warnings))
+    assert not NAN.search(text), text
+    plain = [recompute.Tests(rows_of(run.predictions)).cells[NAME] for run in runs]
+    shared = shared_of(plain)
+    of_model = [row for row in compared.to_json()["cells"] if row["model"] == "ridge"]
+    assert len(of_model) == len(runs)
+    for number, row in enumerate(of_model):
+        expected = ap_of(plain[number], shared) if shared else math.nan
+        assert same_or_none(row["value"], expected)
+        apart = apart_of(plain[number], plain[0], shared)
+        mean = float(np.mean([*apart.values()])) if apart else math.nan
+        if number and shared:
+            assert same_or_none(row["difference"], mean)
+        if row["difference_low"] is not None:
+            low, high = row["difference_low"], row["difference_high"]
+            assert low - 1e-9 <= mean <= high + 1e-9
+        assert not shared or row["n_clips"] == len(shared)
+    assert len(compared.shown().rows) == (len(runs) - 1 if shared else 0)
+    if not shared:
+        assert "nothing is compared" in text
 
 
 # ---- real runs ----
@@ -593,15 +424,14 @@ FEW_FILMS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(amount(1, 4)))
 @pytest.mark.check("a whole run of three stores")
 def test_a_real_run_with_skipped_folds_and_stores_that_lack_clips(
-    tmp_path: Path, seed: int
+    tmp_path: Path,
 ) -> None:
     """Also where two stores lack the same clips: each has a guess of its own."""
-    manifest = films(5, 16, seed=seed)
+    manifest = films(5, 16, seed=0)
     X = planted(manifest, width=14)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     lost = rng.choice(len(manifest), 6, replace=False).tolist()
     lacking = [manifest.clips[row].clip_id for row in lost]
     failed_of: dict[str, list[str]] = {"x": [], "y": lacking, "z": lacking}
@@ -654,44 +484,3 @@ def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> N
     n_right = len(rows_of_clip) - len(wrong)
     success = rows_of(run.table("success.csv"), film="all films")
     assert {row["successes"] for row in success} == {n_right}
-
-
-# ---- noise ----
-
-CONSTANT = "sklearn.dummy.DummyClassifier"
-ON_NOISE = (
-    f"models.constant.kind={CONSTANT}",
-    'grid.models=["constant", "pcbm-dt"]',
-    'grid.train=["EN_S"]',
-    'grid.test=["EN_S"]',
-    "models.pcbm-dt.max_depth=1",
-    "models.pcbm-dt.tolerance=0.01",
-    "models.pcbm-dt.cross_fit=0",
-    "report.concepts=false",
-    "report.contrast=[]",
-    "report.questions=[]",
-)
-
-
-@pytest.mark.check("many runs")
-@pytest.mark.timeout(1800)
-def test_a_constant_and_a_stump_on_noise_are_neither_better_nor_worse_than_guessing(
-    tmp_path: Path,
-) -> None:
-    """Some are by chance alone, as intervals are of 95 %; the seeds are fixed."""
-    n_worlds, most = amount((3, 1), (60, 5))
-    trust([CONSTANT])
-    n_called = dict.fromkeys(("constant", "pcbm-dt"), 0)
-    for seed in range(n_worlds):
-        manifest = films(6, 16, seed=seed)
-        noise = planted(manifest, width=16, strength=0.0, seed=seed)
-        store = store_of(tmp_path / f"store-{seed}", manifest, noise)
-        protocol = quick("honest", *ON_NOISE, replicates=300)
-        run = run_on(tmp_path, protocol, manifest, {"x": store})
-        for cell in models(run):
-            guess = best_guess(run, cell, "ap")
-            assert guess is not None
-            row = difference_to_guess(run, cell, guess)
-            n_called[cell.model] += verdict(row) not in (NOT_SHOWN, UNKNOWN)
-    assert n_called["constant"] <= most
-    assert n_called["pcbm-dt"] <= most

@@ -166,8 +166,10 @@ def on_shared_clips(cells: list[list[Row]]) -> list[list[Row]]:
     return [[row for row in rows if row["clip_id"] in shared] for rows in cells]
 
 
-def over_films(metric: str, sides: list[list[Row]], of_pairs: list[bool]) -> float:
-    """The mean over films with clips of both classes: by how much the first side is better.
+def by_film(
+    metric: str, sides: list[list[Row]], of_pairs: list[bool]
+) -> dict[str, float]:
+    """By how much the first side is better, in each film with clips of both classes.
 
     Beside a guess that gives all clips of a film one score in each fit, it is half of the order
     minus the reversed order.
@@ -180,13 +182,13 @@ def over_films(metric: str, sides: list[list[Row]], of_pairs: list[bool]) -> flo
     is_constant = all(len(of_fit) == 1 for of_fit in scores.values())
     if is_constant:
         second = [{**row, "score": -row["score"]} for row in first]
-    apart = []
+    apart = {}
     for film in sorted({row["group"] for row in first} - {""}):
         if len({row["y"] for row in first if row["group"] == film}) == 2:
             ours = value_of(metric, first, of_pairs[0], film)
             theirs = value_of(metric, second, of_pairs[1], film)
-            apart.append(((ours - theirs) / (1 + is_constant), 1.0))
-    return mean(apart)
+            apart[film] = (ours - theirs) / (1 + is_constant)
+    return apart
 
 
 def n_distinct(rows: list[Row], column: str) -> int:
@@ -228,7 +230,8 @@ class Tests:
             leaked = [row for row in rows + others if row["seen"] == "clip"]
             # Two training tasks have no interval where films train each other's models.
             if result["basis"] == "unseen" and (train == against[0] or result["low"]):
-                of_films = over_films(metric, [rows, others], of_pairs)
+                apart = by_film(metric, [rows, others], of_pairs)
+                of_films = mean([(value, 1.0) for value in apart.values()])
             else:
                 of_films = value
         else:

@@ -70,13 +70,6 @@ def test_a_combination_that_diverges_is_not_chosen(
         (own.folder / "predictions.csv").read_bytes() for own in (run, alone)
     ]
     assert predictions[0] == predictions[1]
-    with pytest.raises(FixInput, match="training diverged"):
-        run_on(
-            tmp_path,
-            choosing("mlp", "learning_rate.grid=[1e38, 1e37]"),
-            MANIFEST,
-            {"x": store},
-        )
 
 
 def few_positives() -> Manifest:
@@ -103,7 +96,7 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
     for _, _, whole in run.every_fold:
         held = whole.apart()
         rows = run.of_store.row_of[held.validation]
-        for seed in range(3):
+        for seed in range(2):
             (fit,) = fit_model(run, model, "EN_S", [held], seed)
             chosen.append(fit.chosen["class_weight"])
             precisions = {}

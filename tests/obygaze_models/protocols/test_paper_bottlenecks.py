@@ -15,7 +15,7 @@ from support.data import real_data
 from support.experiments import quick, run_on, store_of
 from support.published import VISUAL, split_file
 from support.seeds import amount
-from support.tables import models, rows_of, the_cell
+from support.tables import rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
@@ -177,15 +177,6 @@ def test_every_decision_is_that_of_scikit_learn(
                 cell = the_cell(runs[scheme], **key)
                 truth = data.levels[tested] == "S"
                 assert cell.value("f1_binary") == pytest.approx(f1_score(truth, said))
-
-
-@pytest.mark.check("several runs")
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], scheme: str) -> None:
-    for cell in models(runs[scheme]):
-        assert cell.leaked == 0 and not cell.is_averaged
-        (fold,) = runs[scheme].folds_of(cell)
-        assert fold["n_validation"] == 0 or scheme == "text"
 
 
 @pytest.mark.parametrize("change", ["best_of_folds=true", "tolerance=folds"])

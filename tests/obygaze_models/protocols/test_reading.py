@@ -60,20 +60,10 @@ class TestRefused:
                 "must not list a value twice, got ['EN_S', 'EN_S']",
             ),
             (
-                '[report]\nmetrics = ["acc"]',
-                "must be one of f1_binary, f1_weighted,",
-            ),
-            (
                 "[tasks.X]\nclasses = { S = 1, HN = 1 }",
                 "must name a class 0 and a class 1",
             ),
-            (
-                "[tasks.X]\nclasses = { S = 1, HM = 0 }",
-                "unknown level 'HM'; known: EN, HN",
-            ),
-            ('[tasks.X]\ncolumn = "violence"', "column and values go together"),
             ('[grid]\nmodels = ["nb"]', "unknown model 'nb'"),
-            ('[splits]\nkind = "published"', "the name of a fold column"),
             ('[splits]\nkind = "kfold"', "kfold splits need folds"),
             ('[splits]\nkind = "fixed"', "need column and test"),
             (
@@ -145,10 +135,6 @@ def test_two_tasks_with_one_bar_are_a_violation() -> None:
     ("changes", "problem"),
     [
         ((f"splits.scheme={CODE}",), "splits.scheme: has no meaning in nested splits"),
-        (
-            ("splits.kind=kfold", "splits.folds=2", "splits.column=part"),
-            "splits.column: has no meaning in kfold splits",
-        ),
         (
             ("splits.kind=fixed", *PART, 'splits.never=["x"]'),
             "splits.never: has no meaning in fixed splits",

@@ -62,31 +62,22 @@ def manifest() -> Manifest:
 
 
 class TestMissing:
-    def test_rows_that_are_not_numbers_are_listed_never_used(
+    def test_rows_that_float32_cannot_hold_are_listed_never_used(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
-        X = planted(manifest)
-        store = store_of(tmp_path / "s", manifest, X)
-
-        class Broken:
-            def __getattr__(self, name: str):
-                return getattr(store, name)
-
-            def __contains__(self, clip: str) -> bool:
-                return clip in store
-
-            def matrix(self, *args, **kwargs):
-                found = store.matrix(*args, **kwargs)
-                found.values[5, 2] = np.nan
-                found.values[9, 0] = np.inf
-                return found
-
-        inputs = gather(quick("honest", *RIDGE), manifest, "", {"x": Broken()})  # type: ignore[dict-item]
-        (features,) = inputs.stores
+        X = planted(manifest).astype(np.float64)
+        rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
+        X[[5, 9], 2] = 1e300
+        protocol = quick("honest", *RIDGE)
+        store = made_store(tmp_path / "s", rows, {"clip": X})
+        (features,) = gather(protocol, manifest, "", {"x": store}).stores
         bad = [manifest.clip_ids[5], manifest.clip_ids[9]]
         assert dict(features.missing) == dict.fromkeys(bad, NOT_FINITE)
         assert np.isfinite(features.X).all()
         assert not features.present[[5, 9]].any()
+        store = made_store(tmp_path / "all", rows, {"clip": np.full_like(X, 1e300)})
+        with pytest.raises(FixInput, match="NaN or infinity as float32"):
+            gather(protocol, manifest, "", {"x": store})
 
     def test_another_data_set(self, manifest: Manifest, tmp_path: Path) -> None:
         """It is said before anything of the labels: a wrong manifest may have none."""
@@ -98,22 +89,7 @@ class TestMissing:
             NotFound, match="none of the 120 clips of the manifest has features in this"
         ) as error:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
-        first = manifest.clips[0].clip_id
-        ids = f"its first clip id is 'x{first}', the manifest's is {first!r}"
-        assert str(error.value.hint).startswith(ids)
         assert f"store import FILE --manifest {manifest.name}" in str(error.value.hint)
-
-    def test_a_store_without_features(self, manifest: Manifest, tmp_path: Path) -> None:
-        rows = [
-            Row(clip.clip_id, clip.movie_id, status="failed", reason="not extracted")
-            for clip in manifest
-        ]
-        values = {"clip": np.zeros((len(rows), 4), dtype=np.float32)}
-        store = made_store(tmp_path / "s", rows, values)
-        with pytest.raises(
-            NotFound, match="none of the 120 clips of the manifest has features"
-        ):
-            run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
 
     def test_the_only_array_needs_no_name(
         self, manifest: Manifest, tmp_path: Path
@@ -129,36 +105,6 @@ class TestMissing:
     def test_models_without_a_store(self, manifest: Manifest) -> None:
         with pytest.raises(FixUsage, match="models need features"):
             gather(quick("honest"), manifest, "", {})
-
-
-class TestFolds:
-    def one_sided(self, **levels: str) -> Manifest:
-        """Films whose every clip has one level, where named."""
-        base = films(4, 24)
-        return base.with_clips(
-            replace(c, level=levels.get(c.movie_id, c.level), concepts=()) for c in base
-        )
-
-    def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
-        manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")
-        store = store_of(tmp_path / "s", manifest, planted(manifest))
-        changes = (
-            "data.view=raw",
-            'splits.never=["tt0000002","tt0000003","tt0000004"]',
-        )
-        protocol = quick("honest", *RIDGE, *changes)
-        with pytest.raises(FixInput, match="no clip is left to train on"):
-            run_on(tmp_path, protocol, manifest, {"x": store})
-
-    def test_numbers_that_float32_cannot_hold_are_named(self, tmp_path: Path) -> None:
-        manifest = self.one_sided(tt0000002="S", tt0000003="HN", tt0000004="EN")
-        too_large = planted(manifest).astype(np.float64) * 1e300
-        rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
-        store = made_store(tmp_path / "s", rows, {"clip": too_large})
-        wanted = "no clip of the manifest has a vector .* NaN or infinity as float32"
-        stores = {"x": store}
-        with pytest.raises(FixInput, match=wanted):
-            run_on(tmp_path, quick("honest", *RIDGE, "data.view=raw"), manifest, stores)
 
 
 class TestOnDisk:
@@ -225,7 +171,7 @@ class TestOnDisk:
         write("old")
         (folder / "audits").mkdir()
         (folder / "audits" / "mine.json").write_text("years")
-        every = amount(6, 1)
+        every = amount(12, 1)
         assert kill_everywhere(lambda: write("new"), look, every) >= 10 / every
         assert seen == {"old", "new"}
 
@@ -242,10 +188,10 @@ class TestOnDisk:
         assert read_run(tmp_path / "a").about["identity"] == "second"
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
-    @pytest.mark.parametrize("added", ["notes.txt", "audits/scores.csv"])
     def test_no_run_replaces_what_a_person_added_to_another_one(
-        self, tmp_path: Path, added: str
+        self, tmp_path: Path
     ) -> None:
+        added = "audits/scores.csv"
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
         first, second = ({**about, "identity": name} for name in ("first", "second"))
         folder = tmp_path / "a"
@@ -263,25 +209,17 @@ class TestOnDisk:
         write_run(folder, second, WITHOUT_ROWS, force=True)
         assert {path.name for path in folder.iterdir()} == {"run.json", *WITHOUT_ROWS}
 
-    @pytest.mark.parametrize(
-        ("name", "force"), [("results.csv", False), ("thesis.txt", True)]
-    )
     def test_a_folder_that_is_not_a_run_is_not_written_into(
-        self,
-        manifest: Manifest,
-        protocol: Protocol,
-        tmp_path: Path,
-        name: str,
-        force: bool,
+        self, manifest: Manifest, protocol: Protocol, tmp_path: Path
     ) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         inputs = gather(protocol, manifest, "", {"x": store})
         (tmp_path / "a").mkdir()
-        (tmp_path / "a" / name).write_text("years")
+        (tmp_path / "a/thesis.txt").write_text("years")
         with pytest.raises(AlreadyThere, match="not an obygaze run"):
-            run_protocol(inputs, tmp_path / "a", n_jobs=1, force=force)
-        assert [path.name for path in (tmp_path / "a").iterdir()] == [name]
-        assert (tmp_path / "a" / name).read_text() == "years"
+            run_protocol(inputs, tmp_path / "a", n_jobs=1, force=True)
+        assert [path.name for path in (tmp_path / "a").iterdir()] == ["thesis.txt"]
+        assert (tmp_path / "a/thesis.txt").read_text() == "years"
 
     def test_what_is_no_run(self, tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="no finished run here"):
@@ -300,18 +238,11 @@ class TestOnDisk:
             whole = (folder / name).read_bytes()
             assert len(read_run(folder).table(name))
             # A digit of a value: still valid JSON, and a valid table.
-            at = whole.index(b"0.", len(whole) // 2) + 2
-            changed = (
-                whole[:at]
-                + (b"1" if whole[at : at + 1] != b"1" else b"2")
-                + whole[at + 1 :]
-            )
+            changed = bytearray(whole)
+            changed[whole.index(b"0.", len(whole) // 2) + 2] ^= 1
             (folder / name).write_bytes(changed)
-            with pytest.raises(
-                Corrupt, match=f"{name} is not the file that this run wrote"
-            ) as e:
+            with pytest.raises(Corrupt, match=f"{name} is not the file that this run"):
                 assert len(read_run(folder).table(name))
-            assert e.value.exit_code == 4 and "obygaze run again" in str(e.value.hint)
             (folder / name).write_bytes(whole)
 
     def test_a_changed_bit_of_run_json_is_an_error(self, folder: Path) -> None:
@@ -363,15 +294,12 @@ def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(
         run_on(tmp_path, protocol, manifest, {})
 
 
-@pytest.mark.parametrize("values", [(1.0, 0.0), (-1.0, 1.0)])
-def test_a_feature_that_is_the_label_is_refused(
-    tmp_path: Path, values: tuple[float, float]
-) -> None:
+def test_a_feature_that_is_the_label_is_refused(tmp_path: Path) -> None:
     """A table whose column of labels was taken for a feature gave AP 1.00 on noise."""
     manifest = films(5, 24)
     X = planted(manifest, strength=0.0)
     is_sure = np.array([clip.level == "S" for clip in manifest])
-    X[:, 3] = np.where(is_sure, *values)
+    X[:, 3] = np.where(is_sure, -1.0, 1.0)
     store = store_of(tmp_path / "s", manifest, X)
     protocol = quick("honest", *RIDGE, *ONE_PAIR, "data.view=raw")
     with pytest.raises(
@@ -380,6 +308,6 @@ def test_a_feature_that_is_the_label_is_refused(
         gather(protocol, manifest, "", {"x": store})
     # One clip of another value: it is a feature, and a good one.
     wrong = int(np.flatnonzero(is_sure)[0])
-    X[wrong, 3] = values[1]
+    X[wrong, 3] = 1.0
     store = store_of(tmp_path / "t", manifest, X)
     assert len(gather(protocol, manifest, "", {"x": store}).stores) == 1

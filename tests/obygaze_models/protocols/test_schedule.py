@@ -120,11 +120,6 @@ class TestPublished:
             run.check_leaks(every)
         replace(run, protocol=replace(protocol, leakage="warn")).check_leaks(every)
 
-    def test_without_the_split_files_the_hint_is_how_to_get_them(self) -> None:
-        with pytest.raises(FixInput) as caught:
-            plan(quick("paper-table2", "data.view=visual"), films())
-        assert caught.value.hint == "obygaze manifest folds --help"
-
 
 class TestTasks:
     def test_a_task_without_one_class_is_refused(self) -> None:
