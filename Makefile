@@ -23,7 +23,7 @@ TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py ki
 	$(addprefix tests/rules/test_, doubtful.py leftovers.py written_is_read.py)
 # All other tests that draw with a seed: they draw the same in each round.
 SEARCHED = $(filter-out $(TORTURED),$(shell grep -rl --include='*.py' --exclude-dir=support \
-	'from support.seeds' tests) tests/obygaze_models/protocols/test_cells_alone.py)
+	'from support.seeds' tests))
 RUFF = $(BIN)/ruff check && $(BIN)/ruff format --check
 CONTRACTS = $(BIN)/mypy && $(BIN)/lint-imports
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
@@ -101,17 +99,6 @@ def test_training_films_choose_the_settings(ws: Workspace) -> None:
     for number, row in enumerate(rows):
         if row["level"] in ("EN", "S"):
             assert found[row["clip_id"]] == pytest.approx(planted[number] - 0.5)
-
-    # A model of my own is tested, and not saved: the error has the line that tests it.
-    refused = ws(
-        "train one_number.py:OneNumber --store mine --manifest films -o kept"
-        " --set report.replicates=50 --set 'model.column.grid=[0, 1]'",
-        code=2,
-    )
-    (line,) = re.findall(r"(?m)^  Try: obygaze (.*)$", refused.err)
-    ws(line)
-    assert scores_of(ws, "kept", model="mine") == found
-    assert not ws.path("models").exists()
 
 
 def test_a_model_and_folds_of_my_own(ws: Workspace) -> None:

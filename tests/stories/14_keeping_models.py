@@ -17,7 +17,7 @@ from stories.made import begin_with_extracted_films
 from stories.results import scores_of
 from stories.workspace import Workspace
 
-QUICK = "--set report.replicates=50 --jobs 1"
+QUICK = "--set report.replicates=20 --jobs 1"
 LOGISTIC = f"train logistic --set model.C=0.5 {QUICK}"
 
 
@@ -113,7 +113,7 @@ def test_a_model_of_scikit_learn_is_refused_with_the_line_that_tests_it(
         code=2,
     )
     (line,) = re.findall(r"(?m)^  Try: obygaze (.*)$", refused.err)
-    ws(f"{line} --jobs 1")
+    ws(f"{line} --jobs 1 --set report.concepts=false")
     found = scores_of(ws, "bayes", model="mine")
     for film in np.unique(films):
         of_film = films == film

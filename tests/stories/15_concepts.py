@@ -23,7 +23,7 @@ from stories.films import (
 )
 from stories.workspace import Workspace
 
-QUICK = "--set report.replicates=200 --jobs 1"
+QUICK = "--set report.replicates=20 --jobs 1"
 
 # How tolerant the paper's code is to clips on the wrong side of a concept's border.
 PUBLISHED_C = {"Look": 0.05, "Body": 0.05, "Posture": 0.01, "Clothing": 0.01}
@@ -108,6 +108,7 @@ def test_correcting_a_concept_flips_the_decision(ws: Workspace, kind: str) -> No
     unseen_look, seen_look = clips_of_a_look(ws)
     ws(
         f"train {kind} --store looks --manifest films -o corrected {QUICK}"
+        " --set model.tolerance=0.05 --set model.cross_fit=2"
         """ --set 'data.where="movie_id != film08"'"""
     )
     ws("models predict corrected looks --in-sample -o predicted.csv")

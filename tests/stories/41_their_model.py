@@ -15,7 +15,7 @@ from support.once import made_once
 from stories.films import features_of, labelled_clips
 from stories.workspace import Workspace
 
-QUICK = "--set report.replicates=100"
+QUICK = "--set report.replicates=30"
 
 Rows = list[dict[str, Any]]
 
@@ -122,7 +122,7 @@ def test_a_report_and_a_comparison_with_my_own_model_follow(
     lab(
         f"models test theirs --store seen --manifest films --task violent {QUICK} -o tested"
     )
-    models = """--set 'grid.models=["ridge"]'"""
+    models = """--set 'grid.models=["ridge"]' --set report.concepts=false"""
     lab(
         f"run honest --manifest films --store seen --task violent {models} {QUICK} -o mine"
     )

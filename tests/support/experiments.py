@@ -157,27 +157,3 @@ def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
         {"clip": X},
         recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
     )
-
-
-def long_segments() -> tuple[Manifest, dict[str, NDArray[np.float64]]]:
-    """Segments of some seconds by two annotators, who differ in some, and noise for each second."""
-    rng = np.random.default_rng(0)
-    clips, noise = [], {}
-    for film in (f"tt{number + 1:07d}" for number in range(6)):
-        at = 0
-        for number in range(24):
-            end = at + int(rng.integers(5, 41))
-            level = str(rng.choice(["EN", "HN", "S"], p=[0.5, 0.2, 0.3]))
-            for annotator in ("ada", "ben"):
-                own = level
-                if annotator == "ben" and rng.random() < 0.2:
-                    own = str(rng.choice(["EN", "S"]))
-                extra = {"annotator": annotator}
-                name = f"{film}-{annotator}-{number:03d}"
-                clips.append(
-                    Clip(name, film, None, "", float(at), float(end), own, extra=extra)
-                )
-            at = end
-        noise[film] = rng.normal(size=(at, 8))
-    header = Header("made-up", concepts(), unit="segment")
-    return Manifest("made-up", header, tuple(clips), ("annotator",)), noise

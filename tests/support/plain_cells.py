@@ -151,17 +151,6 @@ def _test_sets(
             expected = {key: expected[key] for key in by_fold}
     elif kind == "fixed":
         expected["fixed"] = {c.clip_id for c in tested if c.extra["part"] == "test"}
-    elif kind == "published":
-        column = "fold:" + one.protocol["tasks"][cell["test"]]["folds"]
-        own = "fold:" + one.protocol["tasks"][cell["train"]]["folds"]
-        k = 1 + max(int(clip.extra[own]) for clip in clips if clip.extra[own])
-        for fold in by_fold:
-            number = (
-                k - 1 if splits["scheme"] != "none" else int(fold.removeprefix("fold "))
-            )
-            expected[fold] = {
-                c.clip_id for c in tested if c.extra[column] == str(number)
-            }
     else:
         yield from _partition(one, cell, by_fold, tested, skipped)
     for fold, names in expected.items():
@@ -169,7 +158,7 @@ def _test_sets(
             yield f"{fold} is neither tested nor skipped"
         if fold in by_fold and by_fold[fold] != names:
             yield f"{fold} tests {sorted(by_fold[fold])}, expected {sorted(names)}"
-    if kind != "published" and set(by_fold) - set(expected) and expected:
+    if set(by_fold) - set(expected) and expected:
         yield f"unexpected folds {sorted(set(by_fold) - set(expected))}"
 
 

@@ -19,7 +19,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from obygaze_features.manifest.model import Clip
-from support.random_protocols import Experiment, differ
+from support.random_protocols import VISUAL, Experiment
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -78,29 +78,16 @@ def plain_folds(
     if splits["kind"] == "fixed":
         both = [clip for clip in clips if clip.extra["part"] in ("train", "dev")]
         return {"fixed": PlainFold(both, None)}
-    if follows_paper(one):
-        return {name: _paper_fold(one, task, clips, name) for name in names}
     numbered = _numbered(one, cell, rows, clips)
     if numbered is None:
         return {}
     return {name: _generated(one, task, clips, name, numbered) for name in names}
 
 
-def follows_paper(one: Experiment) -> bool:
-    """Whether training sets are those of the paper."""
-    splits = one.protocol["splits"]
-    return bool(splits["kind"] == "published" and splits["scheme"] != "none")
-
-
 def _numbered(
     one: Experiment, cell: Mapping[str, Any], rows: Rows, clips: list[Clip]
 ) -> Numbered | None:
     splits = one.protocol["splits"]
-    if splits["kind"] == "published":
-        column = "fold:" + one.protocol["tasks"][cell["train"]]["folds"]
-        cells = {clip.clip_id: clip.extra[column] for clip in one.clips}
-        numbers = {name: int(cell) for name, cell in cells.items() if cell}
-        return Numbered(numbers, 1 + max(numbers.values()))
     if not splits.get("folds"):
         names = sorted({clip.movie_id for clip in one.clips})
         numbers = {clip.clip_id: names.index(clip.movie_id) for clip in one.clips}
@@ -147,43 +134,6 @@ def _generated(
             chosen = able[0]
     validation = [] if chosen is None else of_fold[chosen]
     return PlainFold(both, validation)
-
-
-def _paper_fold(one: Experiment, task: str, clips: list[Clip], name: str) -> PlainFold:
-    """The training set of a run of the released code, or of the text of the paper."""
-    splits = one.protocol["splits"]
-    is_code = splits["scheme"].endswith(":code_splits")
-    column = "fold:" + one.protocol["tasks"][task]["folds"]
-    fold_of = {c.clip_id: int(c.extra[column]) for c in one.clips if c.extra[column]}
-    last = max(fold_of.values())
-    run = int(name.removeprefix("run "))
-    validates = splits["validation"] != "none"
-    held_out = last - 1
-    if is_code:
-        held_out = run if validates else -1
-    validation = [clip for clip in clips if fold_of[clip.clip_id] == held_out]
-    pool = [clip for clip in clips if fold_of[clip.clip_id] not in (held_out, last)]
-    if not validates or one.protocol.get("balancing") != "rotated":
-        return PlainFold(pool + validation, validation)
-    by_class: dict[int | None, list[Clip]] = defaultdict(list)
-    for clip in pool:
-        by_class[one.class_of(task, clip)].append(clip)
-    if is_code:
-        # A list of folds that lacks fold 0 and the one after the validation fold.
-        turns = [fold for fold in range(1, last + 1) if fold != 1 + run % last]
-        sizes = {label: len(own) // 10 for label, own in by_class.items()}
-    else:
-        turns = list(range(last - 1))
-        sizes = {label: len(own) for label, own in by_class.items()}
-    train = []
-    for label, own in by_class.items():
-        share = min(sizes.values()) / sizes[label]
-        n = round(share * len(turns))
-        if not is_code:
-            n = max(1, n)
-        folds = [turns[(run * n + step) % len(turns)] for step in range(n)]
-        train += [clip for clip in own if fold_of[clip.clip_id] in folds]
-    return PlainFold(train + validation, validation)
 
 
 def sizes_differ(
@@ -286,14 +236,8 @@ def _neighbours(
 def _oracle(
     one: Experiment, used: list[Clip], y: NDArray[Any], tested: list[Clip]
 ) -> Floats:
-    vocabulary = one.manifest.header.concepts
-    names = [name for name, kind in vocabulary.items() if kind == "visual"]
-
-    def mark(clip: Clip, name: str) -> float:
-        return 0.5 if differ(clip, name) else float(name in clip.concepts)
-
     def marks(clips: list[Clip]) -> Floats:
-        return np.array([[mark(clip, name) for name in names] for clip in clips])
+        return np.array([[float(n in c.concepts) for n in VISUAL] for c in clips])
 
     fit = LogisticRegression(class_weight="balanced", max_iter=1000)
     fit.fit(marks(used), y)
@@ -309,10 +253,10 @@ def _linear_differs(
     clip_of = {clip.clip_id: clip for clip in one.clips}
     records = {fold["fold"]: fold for fold in cell["folds"]}
     strengths = offered_strengths(model)
-    is_grouped = splits["kind"] not in ("kfold", "published", "fixed")
+    is_grouped = splits["kind"] not in ("kfold", "fixed")
     has_validation = splits["validation"] != "none"
     chooses = len(strengths) > 1 and not is_grouped and has_validation
-    is_joined = not follows_paper(one) and not chooses
+    is_joined = not chooses
 
     def matrix(clips: Sequence[Clip]) -> Floats:
         return np.array([vectors[clip.clip_id] for clip in clips])

@@ -85,13 +85,6 @@ def fit_of(run: Run, cell: Cell) -> RunRow:
     return dict(facts)
 
 
-def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> RunRow:
-    """The row of results.csv with a value of a cell."""
-    names = {**names_of(cell), "metric": metric, "film": film, "against_model": ""}
-    (row,) = rows_of(run.results, **names)
-    return row
-
-
 def by_film(cell: Cell, metric: str) -> dict[str, float]:
     """A metric of a cell within each of its films, NaN where it has none."""
     films, values = cell.by_film([metric])

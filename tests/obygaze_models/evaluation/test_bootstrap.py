@@ -112,10 +112,6 @@ class TestRefusals:
         with pytest.raises(FixInput, match="n_replicates must be at least 2, got 1"):
             resample(mean_of(np.ones(3)), 3, n_replicates=1)
 
-    def test_groups_of_another_length(self) -> None:
-        with pytest.raises(FixInput):
-            Predictions.of([1, 0], [0.1, 0.2], films=["a"])
-
 
 def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:
     """Five of twelve films have ten words each; the share is the mean of five numbers."""

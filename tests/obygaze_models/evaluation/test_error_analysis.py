@@ -5,7 +5,6 @@ import pytest
 import statsmodels.api as sm
 from support.published import VISUAL, split_file
 
-from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.error_analysis import (
     analyse,
     analyse_success,
@@ -91,10 +90,6 @@ class TestWhatCannotBeTold:
         found = analyse_success(~is_sure, factors, films)[0]
         assert found.method == "firth" and np.isnan(found.factors[0].p)
 
-    def test_one_film_has_independent_errors(self) -> None:
-        success, factors, _ = clips()
-        assert analyse_success(success, factors, ["x"] * 600)[0].errors == "independent"
-
 
 class TestPaperFactors:
     def test_on_a_published_file_they_are_those_of_statsmodels(self) -> None:
@@ -124,10 +119,6 @@ class TestPaperFactors:
             for f, odds in zip(found[0].factors, true, strict=True)
         ]
         assert sum(covered) >= 9
-
-    def test_a_factor_of_another_length(self) -> None:
-        with pytest.raises(FixInput, match="'a'"):
-            analyse([1, 0, 1], {"a": [1, 0]})
 
 
 def test_two_levels_are_compared_as_their_shares_of_correct_decisions_are() -> None:

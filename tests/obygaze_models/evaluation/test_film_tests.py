@@ -164,8 +164,7 @@ def test_how_large_a_difference_must_be_is_where_p_is_05() -> None:
         assert p[0] == pytest.approx(0.05 / n_comparisons)
 
 
-@pytest.mark.parametrize("n_films", [5, 12])
-@pytest.mark.parametrize("greater", [True, False])
+@pytest.mark.parametrize(("n_films", "greater"), [(5, False), (12, True)])
 def test_some_difference_is_below_05_in_at_most_5_percent_of_null_worlds(
     n_films: int, greater: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 from scipy.linalg import fractional_matrix_power
 
 from obygaze_features.core.errors import FixInput
@@ -86,23 +86,6 @@ class TestFirth:
         fit = fit_logistic(*table(*cells))
         assert fit.beta[1] == pytest.approx(np.log(a * d / (b * c)), rel=1e-6)
         assert fit.beta[0] == pytest.approx(np.log(c / d), rel=1e-6)
-
-    def test_against_a_search_for_the_penalised_maximum(self) -> None:
-        X, _, _ = clips(n=40)
-        y = X[:, 1] > 0
-        design = np.hstack([np.ones((40, 1)), X])
-
-        def loss(beta: np.ndarray) -> float:
-            p = 1 / (1 + np.exp(-design @ beta))
-            information = design.T @ np.diag(p * (1 - p)) @ design
-            likelihood = np.log(np.where(y, p, 1 - p)).sum()
-            return -likelihood - 0.5 * np.log(np.linalg.det(information))
-
-        fine = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 20_000}
-        best = optimize.minimize(loss, np.zeros(4), method="Nelder-Mead", options=fine)
-        np.testing.assert_allclose(
-            fit_logistic(X, y).beta, best.x, rtol=1e-5, atol=1e-6
-        )
 
     def test_chosen_only_if_it_must_be(self) -> None:
         assert fit_logistic(*table(7, 0, 3, 9)).method == "firth"

@@ -84,31 +84,6 @@ def test_ties_are_broken_in_every_order(
         assert found == pytest.approx(expected)
 
 
-@given(
-    n_films=st.integers(1, 8),
-    n=st.integers(8, 60),
-    seed=st.integers(0, 999),
-    ties=st.booleans(),
-)
-def test_films_that_are_drawn_twice_are_clips_that_are_drawn_twice(
-    n_films: int, n: int, seed: int, ties: bool
-) -> None:
-    """A fit of one film and of several, a film for each clip and for many: the same numbers."""
-    rng = np.random.default_rng(seed)
-    score = rng.random(n)
-    films = np.append(np.arange(n_films), rng.integers(0, n_films, n - n_films))
-    score = np.round(score, 1) if ties else score
-    y = rng.random(n) < 0.4
-    weights = rng.integers(0, 3, (5, n_films)).astype(float)
-    names = list(METRICS)
-    of_films = Predictions.of(y, score, films=films)
-    of_clips = Predictions.of(y, score, films=range(n))
-    ours = values_under(weights, [of_films], [0], names)
-    theirs = values_under(weights[:, films], [of_clips], [0], names)
-    for name in names:
-        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-12, err_msg=name)
-
-
 class TestEdges:
     def test_no_positive(self) -> None:
         with warnings.catch_warnings():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 from support.fold_data import fold_data_of
@@ -80,30 +82,19 @@ def test_equal_rows_have_one_score() -> None:
     assert sorted(found.scores.tolist()) == sorted([0, 3, 6, 9] * 3)
 
 
-@dataclass
-class Result:
-    """Something with bytes."""
-
-    n_bytes: int
-
-
-def made(memo: Memo, *keys: str, n_bytes: int = 40) -> list[str]:
-    """The keys whose results are made, asked for in this order."""
-    found: list[str] = []
-
-    def make(key: str) -> Result:
-        found.append(key)
-        return Result(n_bytes)
-
-    for key in keys:
-        memo.get(key, lambda key=key: make(key))
-    return found
-
-
 def test_a_memo_drops_what_was_used_longest_ago() -> None:
     memo = Memo(most_bytes=100)
-    assert made(memo, "a", "b", "a", "c") == ["a", "b", "c"]
+    made: list[str] = []
+
+    def make(key: str) -> SimpleNamespace:
+        made.append(key)
+        return SimpleNamespace(n_bytes=40)
+
+    for key in "abac":
+        memo.get(key, partial(make, key))
+    assert "".join(made) == "abc"
     # The third was one too many: b was used before a.
     assert memo.n_bytes == 80
-    assert made(memo, "a", "c", "b") == ["b"]
-    assert made(memo, "c", "b", "a") == ["a"]
+    for key in "acbcba":
+        memo.get(key, partial(make, key))
+    assert "".join(made) == "abcba"

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sklearn.metrics import average_precision_score
 from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import models
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.store_run import fit_model, store_runs
 
 MANIFEST = films(4, 40, seed=3)
 ONE_PAIR = (
@@ -70,49 +65,6 @@ def test_a_combination_that_diverges_is_not_chosen(
         (own.folder / "predictions.csv").read_bytes() for own in (run, alone)
     ]
     assert predictions[0] == predictions[1]
-
-
-def few_positives() -> Manifest:
-    """Films with one sure clip in ten."""
-    clips = []
-    for number, clip in enumerate(films(4, 60, seed=3)):
-        level = "S" if number % 10 == 0 else "EN"
-        concepts = ("Look",) if level == "S" else ()
-        clips.append(replace(clip, level=level, concepts=concepts))
-    return replace(MANIFEST, clips=tuple(clips))
-
-
-def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
-    """The unweighted loss is the smaller one where few clips are positive: it was always taken."""
-    manifest = few_positives()
-    store = store_of(
-        tmp_path / "s", manifest, planted(manifest, width=14, strength=0.7)
-    )
-    protocol = choosing("mlp", "class_weight.grid=['none', 'balanced']")
-    inputs = gather(protocol, manifest, "", {"x": store})
-    (run,) = store_runs(inputs)
-    model = protocol.models["x"]
-    chosen = []
-    for _, _, whole in run.every_fold:
-        held = whole.apart()
-        rows = run.of_store.row_of[held.validation]
-        for seed in range(2):
-            (fit,) = fit_model(run, model, "EN_S", [held], seed)
-            chosen.append(fit.chosen["class_weight"])
-            precisions = {}
-            losses = {}
-            for weight in ("none", "balanced"):
-                alone = replace(
-                    model, settings={**model.settings, "class_weight": weight}
-                )
-                (fitted,) = fit_model(run, alone, "EN_S", [held], seed)
-                scores = fitted.scores(rows)
-                truth = fitted.data.y[rows]
-                precisions[weight] = average_precision_score(truth, scores)
-                losses[weight] = fitted.estimator.validation_loss_.min()
-            assert losses["none"] < losses["balanced"]
-            assert precisions[chosen[-1]] == max(precisions.values())
-    assert "balanced" in chosen
 
 
 def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, store_of
+from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
+from support.tables import models
 
+from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.examples import findable_columns
+from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.registry import build
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import gather
@@ -40,6 +43,26 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
         in_sample = margins.bank.margins(run.rows.machines.X)
         is_other = (margins.of_rows != in_sample).all(axis=1)
         assert np.flatnonzero(is_other).tolist() == data.concept_rows.tolist()
+
+
+def test_vectors_that_were_found_on_test_clips_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here vectors are found on every row, which no protocol does."""
+    every_row = property(lambda data: np.arange(len(data.y)))
+    monkeypatch.setattr(FoldData, "concept_rows", every_row)
+    manifest = films(4, 20, seed=2)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
+    changes = ["splits.kind=kfold", "splits.folds=4", "report.concepts=false"]
+    changes += ['grid.models=["ridge", "pcbm-lr"]', "models.pcbm-lr.tolerance=0.1"]
+    changes += ["models.pcbm-lr.cross_fit=2", "report.compare=false", *ONE_PAIR]
+    # Four folds of two models; vectors of the bottleneck had seen the clips.
+    with pytest.raises(FixInput, match="4 of 8") as error:
+        run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
+    assert "used to find concept vectors" in error.value.details[0]
+    protocol = quick("honest", *changes, "leakage=warn")
+    for cell in models(run_on(tmp_path, protocol, manifest, {"x": store})):
+        assert cell.leaked == (cell.n_clips if cell.model == "pcbm-lr" else 0)
 
 
 def test_a_concept_needs_three_examples_of_each_kind() -> None:

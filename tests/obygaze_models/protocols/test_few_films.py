@@ -6,24 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
-from support.tables import fit_of, models
+from support.experiments import films, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import training_protocol
-
-
-def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) -> None:
-    manifest = films(1, 90, seed=3)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = ("splits.kind=kfold", "splits.folds=3", 'grid.models=["ridge"]')
-    run = run_on(tmp_path, quick("honest", *ONE_PAIR, *changes), manifest, {"s": store})
-    for cell in models(run):
-        assert cell.value("ap") > cell.value("prevalence")
-        assert not cell.has_interval("ap")
-        assert not fit_of(run, cell)["skipped"]
-    assert "of 1 film and" in result_text(run)
 
 
 def test_equal_features_have_no_concept_vectors_and_the_error_says_so(

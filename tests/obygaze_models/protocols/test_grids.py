@@ -72,15 +72,13 @@ def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
 
 
 def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
-    long = quick("honest", "models.pcbm-lr.C={ grid = [0.1, 1.0] }").models["pcbm-lr"]
-    short = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
-    assert len(candidates(long)) == 2
-    assert candidates(short) == candidates(long)
-    with pytest.raises(FixInput) as error:
-        quick("honest", "models.pcbm-lr.C=[0.1, 1.0]")
-    assert "for a choice { grid = [...] }" in error.value.details[0]
-    with pytest.raises(FixInput) as error:
-        quick("honest", "models.ridge.class_weight={ grid = ['none', 'all'] }")
-    assert "must be one of" in error.value.details[0]
-    with pytest.raises(FixInput):
-        quick("honest", "leakage.grid=['error']")  # no setting of a model
+    model = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
+    assert len(candidates(model)) == 2
+    for change, said in (
+        ("models.pcbm-lr.C=[0.1, 1.0]", "for a choice { grid = [...] }"),
+        ("models.ridge.class_weight.grid=['none', 'all']", "must be one of"),
+        ("leakage.grid=['error']", "must be"),  # no setting of a model
+    ):
+        with pytest.raises(FixInput) as error:
+            quick("honest", change)
+        assert said in error.value.details[0]

@@ -1,4 +1,4 @@
-"""The bottlenecks of the paper, as released and by its text, against plain scikit-learn."""
+"""The bottlenecks of the paper, as released, against plain scikit-learn."""
 
 from __future__ import annotations
 
@@ -14,14 +14,10 @@ from sklearn.tree import DecisionTreeClassifier
 from support.data import real_data
 from support.experiments import quick, run_on, store_of
 from support.published import VISUAL, split_file
-from support.seeds import amount
 from support.tables import rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
-from obygaze_models.models.concepts import (
-    TOLERANCES,
-)
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.files import Run
 
@@ -69,21 +65,8 @@ def data() -> Published:
     return Published()
 
 
-# Of the text, vectors of five tolerances are found in eight folds: in `make torture`.
-SCHEMES = amount(("code",), ("code", "text"))
-# The protocol of a scheme, with weights in place of the text's subsample, which another generator
-# would draw otherwise.
-PROTOCOLS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "code": ("paper-pcbm", ()),
-    "text": (
-        "paper-pcbm-text",
-        ("models.pcbm-lr.balance=weights", "models.pcbm-dt.balance=weights"),
-    ),
-}
-
-
 @pytest.fixture(scope="module")
-def runs(data: Published, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def run(data: Published, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder, released = tmp_path_factory.mktemp("pcbm"), real_data("obygaze12")
     manifest = read(released / "ObyGaze12_thresh_02.csv", splits=released).manifest
     place = {clip: row for row, clip in enumerate(data.ids)}
@@ -91,12 +74,7 @@ def runs(data: Published, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     without = [c.clip_id for c in manifest if c.clip_id not in place]
     store = store_of(folder / "store", manifest, X, without=without)
     changes = ("report.concepts=false", 'grid.baselines=["all_positive"]')
-    found = {}
-    for scheme in SCHEMES:
-        name, own = PROTOCOLS[scheme]
-        protocol = quick(name, *changes, *own)
-        found[scheme] = run_on(folder, protocol, manifest, {"x": store})
-    return found
+    return run_on(folder, quick("paper-pcbm", *changes), manifest, {"x": store})
 
 
 def released_margins(data: Published) -> NDArray[np.float64]:
@@ -117,28 +95,6 @@ def released_margins(data: Published) -> NDArray[np.float64]:
     return np.stack(columns, axis=1)
 
 
-def text_margins(data: Published) -> NDArray[np.float64]:
-    """Against EN only; the tolerance with the best mean F1 over the eight folds; distances."""
-    columns, inner = [], data.folds < 8
-    for concept in ORDER:
-        y = data.has(concept)
-        used = inner & (y | (data.levels == "EN"))
-        means = []
-        for C in TOLERANCES:
-            scores = []
-            for fold in range(8):
-                train, chosen = used & (data.folds != fold), used & (data.folds == fold)
-                svm = SVC(C=C, **LINEAR).fit(data.X[train], y[train])
-                said = svm.predict(data.X[chosen])
-                scores.append(f1_score(y[chosen], said, zero_division=0))
-            means.append(np.mean(scores))
-        svm = SVC(C=TOLERANCES[int(np.argmax(means))], **LINEAR).fit(
-            data.X[used], y[used]
-        )
-        columns.append(svm.decision_function(data.X) / np.linalg.norm(svm.coef_))
-    return np.stack(columns, axis=1)
-
-
 def head_of(model: str, task: str) -> Any:
     if model == "pcbm-lr":
         return LogisticRegression(C=0.1, solver="liblinear", random_state=42)
@@ -148,16 +104,12 @@ def head_of(model: str, task: str) -> Any:
     )
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.check("many fits")
-def test_every_decision_is_that_of_scikit_learn(
-    data: Published, runs: dict[str, Run], scheme: str
-) -> None:
-    margins = (released_margins if scheme == "code" else text_margins)(data)
-    n_train = 9 if scheme == "code" else 8
+def test_every_decision_is_that_of_scikit_learn(data: Published, run: Run) -> None:
+    margins = released_margins(data)
     for model in ("pcbm-dt", "pcbm-lr"):
         for train in ("EN_S", "HN_S"):
-            rows = data.of(train) & (data.folds < n_train)
+            rows = data.of(train) & (data.folds < 9)
             head = head_of(model, train).fit(margins[rows], data.levels[rows] == "S")
             for test in ("EN_S", "ENHN_S"):
                 tested = data.of(test) & (data.folds == 9)
@@ -168,13 +120,13 @@ def test_every_decision_is_that_of_scikit_learn(
                 key = {"model": model, "train": train, "test": test}
                 ours = {
                     row["clip_id"]: row["decision"]
-                    for row in rows_of(runs[scheme].predictions)
+                    for row in rows_of(run.predictions)
                     if all(row[name] == value for name, value in key.items())
                 }
                 differ = [clip for clip in theirs if theirs[clip] != ours[clip]]
                 assert ours.keys() == theirs.keys()
                 assert not differ, (model, train, test, len(differ))
-                cell = the_cell(runs[scheme], **key)
+                cell = the_cell(run, **key)
                 truth = data.levels[tested] == "S"
                 assert cell.value("f1_binary") == pytest.approx(f1_score(truth, said))
 

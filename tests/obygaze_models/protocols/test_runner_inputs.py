@@ -40,8 +40,8 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row
-from obygaze_models.protocols.schema import Data, Protocol
-from obygaze_models.runner.features import NOT_FINITE, choose_array
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.features import NOT_FINITE
 from obygaze_models.runner.files import RUN_FORMAT, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -90,17 +90,6 @@ class TestMissing:
         ) as error:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         assert f"store import FILE --manifest {manifest.name}" in str(error.value.hint)
-
-    def test_the_only_array_needs_no_name(
-        self, manifest: Manifest, tmp_path: Path
-    ) -> None:
-        X = planted(manifest)
-        store = store_of(tmp_path / "s", manifest, X, array="features")
-        assert choose_array(store, Data().array) == "features"
-        (features,) = gather(quick("honest", *RIDGE), manifest, "", {"x": store}).stores
-        np.testing.assert_allclose(features.X, X, rtol=1e-6)
-        with pytest.raises(NotFound, match="no array tokens"):
-            choose_array(store, ["tokens"])
 
     def test_models_without_a_store(self, manifest: Manifest) -> None:
         with pytest.raises(FixUsage, match="models need features"):

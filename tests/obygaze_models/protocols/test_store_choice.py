@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 from support.experiments import (
     films,
@@ -167,47 +166,6 @@ def test_scores_of_different_fits_are_not_ranked_against_each_other() -> None:
     assert InnerScores(y, scores, folds).precision == 1.0
     assert InnerScores(y, scores, 0 * folds).precision == pytest.approx((1 + 2 / 5) / 2)
     assert InnerScores(y[4:], scores[4:], folds[4:]).precision is None
-
-
-def with_parts(manifest: Manifest) -> tuple[Manifest, NDArray[np.bool_]]:
-    """The films in two parts of one split, and whether each clip is tested."""
-    tested_films = manifest.films[-2:]
-    part_of = {}
-    for clip in manifest:
-        part_of[clip.clip_id] = "test" if clip.movie_id in tested_films else "train"
-    is_tested = np.array([clip.movie_id in tested_films for clip in manifest])
-    return manifest.with_column("part", part_of), is_tested
-
-
-FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
-
-
-def test_test_films_change_no_choice(tmp_path: Path) -> None:
-    """Other features, labels and concepts of the tested clips; the inner scores are the same."""
-    manifest, is_tested = with_parts(films(6, 30, seed=5))
-    is_tested &= np.array([clip.level in ("EN", "S") for clip in manifest])
-    clips = []
-    for clip, tested in zip(manifest, is_tested, strict=True):
-        level = {"EN": "S", "S": "EN"}.get(clip.level, clip.level) if tested else ""
-        # Clips of S have concepts, clips of EN have none.
-        names = ("Look", "Posture", "Body") if level == "S" else ()
-        clips.append(replace(clip, level=level, concepts=names) if level else clip)
-    turned = replace(manifest, clips=tuple(clips))
-    inner = []
-    for number, data in enumerate((manifest, turned)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        stores = {}
-        for seed, name in enumerate(("a", "b")):
-            X = planted(manifest, width=14, strength=0.6, seed=seed)
-            X[is_tested] *= 1.0 if number == 0 else -3.0
-            stores[name] = store_of(folder / name, data, X)
-        run = run_on(
-            folder, choosing(*FIXED, models=("ridge", "pcbm-lr")), data, stores
-        )
-        inner.append([run.folds_of(cell)[0]["chosen"] for cell in chosen_cells(run)])
-    assert inner[0] == inner[1]
-    assert all(chosen["inner_ap"]["a"] is not None for chosen in inner[0])
 
 
 def test_stores_are_compared_on_the_clips_that_all_have(tmp_path: Path) -> None:

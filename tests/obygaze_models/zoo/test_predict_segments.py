@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +59,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_manifest(CLIPS, workspace / "manifests" / "all.toml")
     cut = ("data.segments=some", "data.rule=within", "data.reduce=mean")
     words = [word for change in cut for word in ("--set", change)]
-    call = (
+    call = [
         "train",
         "ridge",
         "--store",
@@ -72,10 +70,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "EN_S",
         "-o",
         "kept",
-        *words,
-        *QUICK,
-    )
-    call_obygaze("-C", workspace, *call).ok()
+    ]
+    call_obygaze("-C", workspace, *call, *words, *QUICK).ok()
     return workspace
 
 
@@ -127,16 +123,8 @@ def test_a_model_of_segments_never_scores_windows(trained: Path) -> None:
         with pytest.raises(FixUsage, match="needs a manifest of segments"):
             predict(model, store, clips)
     here = ("-C", trained, "models", "predict", "kept", "whole")
-    refused = call_obygaze(*here)
-    assert (refused.code, "--manifest NAME" in refused.stderr) == (2, True)
-    rows = list(
-        csv.DictReader(
-            io.StringIO(call_obygaze(*here, "--manifest", "all").ok().stdout)
-        )
-    )
-    assert len(rows) == len(CLIPS)
+    assert call_obygaze(*here).code == 2
     one = CLIPS.clips[-1].clip_id
-    done = (
-        call_obygaze(*here, "--manifest", "all", "--clips", one, "--json").ok().json()
-    )
+    words = ("--manifest", "all", "--clips", one, "--json")
+    done = call_obygaze(*here, *words).ok().json()
     assert [row["clip_id"] for row in done["rows"]] == [one]
