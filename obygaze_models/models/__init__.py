@@ -1,10 +1,10 @@
 """Estimators: probes, concept vectors, concept bottlenecks, baselines.
 
-Each is a dataclass of its parameters, with `fit`, `predict` and scores. Its fitted attributes are
+Each estimator is a dataclass of its parameters, with `fit` and scores. Its fitted attributes are
 plain arrays.
 
 a fit        `fitting.fit(estimator, data)`; `data.FoldData` say what it learns from
-by name      `registry.build`, for the kinds that a protocol names
+by name      `registry.build`, for the model types of a protocol
 probes       `mlp.MLPProbe`; `linear`; `frames.FrameProbe`
 concepts     `concepts.ConceptBank`, `examples.concept_targets`, `concept_report`
 bottlenecks  `bottleneck.Bottleneck` with a head of `heads`

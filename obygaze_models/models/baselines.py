@@ -1,12 +1,12 @@
-"""Baselines: predictions that do not use the video.
+"""Baselines: predictions without video.
 
-`random`, `all_positive` and `prevalence` use nothing of the clip. `film_prior` uses the film,
-`neighbour` also the scene: since annotations of neighbouring scenes are alike, it scores as high as
-the published models on any split that is not grouped by film. `oracle` uses the true concepts: it
-is the upper bound of a bottleneck over those concepts.
+`random`, `all_positive` and `prevalence` ignore the clip. `film_prior` uses the film, `neighbour`
+also the scene: annotations of neighbouring scenes are similar, so that it scores as high as the
+published models on splits that are not grouped by film. `oracle` uses the true concepts; it is the
+upper bound of a bottleneck over these concepts.
 
-Each is a function of the training clips (their film and scene, or concepts) and of whether each of
-them is positive; it returns the function that gives the score of each clip.
+Each baseline takes the training clips (film and scene, or concepts) and their classes, and returns
+a function that scores clips.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Baseline = Callable[[Floats, Bools], Score]
 
 
 def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:
-    """Return the film and scene of each clip as the two columns that the baselines of scenes take.
+    """Return the film number and the scene of each clip, as two columns.
 
-    Films are numbered over the whole table: make it once and then take the rows of a split.
+    Films are numbered over the whole table, so compute this once and then select rows.
     """
     _, codes = np.unique(np.asarray(films), return_inverse=True)
     return np.column_stack([codes, np.asarray(scenes)]).astype(np.float64)
 
 
 def random(X: Floats, positive: Bools) -> Score:
-    """Give every clip the same score, whose value of a metric is the mean over all orders."""
+    """Give every clip the same score; a metric is then its mean over all orders of the clips."""
     return lambda rows: np.zeros(len(rows))
 
 
 def all_positive(X: Floats, positive: Bools) -> Score:
-    """Call every clip positive."""
+    """Classify every clip as positive."""
     return lambda rows: np.ones(len(rows))
 
 
@@ -50,8 +50,8 @@ def prevalence(X: Floats, positive: Bools) -> Score:
 def film_prior(X: Floats, positive: Bools) -> Score:
     """Give every clip the share of positives among the training clips of its film.
 
-    The first column of X is the film. One row of the overall prevalence is added to each film, so
-    that a film of one row is not certain and a film never seen has the overall share.
+    The first column of X is the film. One row with the overall prevalence is added to each film, so
+    that a film with one row is not certain, and a new film gets the overall share.
     """
     overall = positive.mean()
     films, codes = np.unique(X[:, 0], return_inverse=True)
@@ -68,8 +68,8 @@ def film_prior(X: Floats, positive: Bools) -> Score:
 def neighbour(X: Floats, positive: Bools) -> Score:
     """Average the labels of the training clips of the same film, weighted by nearness of scene.
 
-    X is film and scene (`film_and_scene`); a weight is `exp(-|scene distance| / 2)`. A film without
-    training clips gets the overall prevalence.
+    X is film and scene (`film_and_scene`). The weight is `exp(-|scene distance| / 2)`. A film
+    without training clips gets the overall prevalence.
     """
     labels = positive.astype(np.float64)
 
@@ -80,7 +80,7 @@ def neighbour(X: Floats, positive: Bools) -> Score:
             trained = X[:, 0] == film
             if trained.any():
                 apart = np.abs(rows[of_film, 1][:, None] - X[trained, 1][None, :])
-                # Only ratios of weights matter; from the nearest clip on, none of them can vanish.
+                # Distances are relative to the nearest clip, so that not all weights underflow.
                 votes = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / 2)
                 shares = votes @ labels[trained] / votes.sum(axis=1)
                 probabilities[of_film] = np.clip(shares, 0.0, 1.0)
@@ -90,12 +90,12 @@ def neighbour(X: Floats, positive: Bools) -> Score:
 
 
 def oracle(X: Floats, positive: Bools) -> Score:
-    """Fit a logistic regression to the true concepts (0/1 columns), to compare a bottleneck with.
+    """Fit a logistic regression on the true concepts (0/1 columns), as a reference for bottlenecks.
 
-    Classes weigh the same. A model can have a higher F1, whose threshold this regression does not
-    choose, and a higher score wherever the video shows more than the concepts.
+    Classes are balanced. A model can still have a higher F1, because the threshold is not tuned
+    here, and a higher score if the video shows more than the concepts.
     """
-    # Late: other baselines start without it.
+    # Late: the other baselines do not need this import.
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(class_weight="balanced", max_iter=1000)

@@ -1,4 +1,4 @@
-"""What all estimators share: their error, one thread of linear algebra, seeds, class numbers."""
+"""Shared parts of the estimators: errors, one thread of linear algebra, scaling, class numbers."""
 
 import functools
 import hashlib
@@ -26,18 +26,18 @@ NOT_FINITE = "failed: holds NaN or infinity as float32"  # why a clip has no fea
 class FixTraining(FixInput, ValueError):
     """An estimator cannot be fitted on the given rows, labels or settings.
 
-    It is a ValueError too, by which arrays of a saved model that do not fit together are refused.
+    It is also a ValueError, because `load_state` refuses inconsistent arrays by this type.
     """
 
     @property
     def reason(self) -> str:
-        """Why there is no fit; `where` names the concept, if it is about one of several."""
+        """Why there is no fit; begins with `where`, such as the concept, if stated."""
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
 @functools.cache
 def _pools() -> ThreadpoolController:
-    # A library that is loaded later would keep all of its threads: SciPy has its own BLAS.
+    # SciPy has its own BLAS; loaded later, it would keep all of its threads.
     import scipy.linalg.blas  # noqa: F401
 
     return ThreadpoolController()
@@ -45,31 +45,30 @@ def _pools() -> ThreadpoolController:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread for linear algebra, so that the bits do not depend on the number of cores.
+    """Use one thread for linear algebra, so that results do not depend on the number of cores.
 
-    They do depend on the kernel that the BLAS library has for the processor.
+    Their last bits still depend on the BLAS kernel for the processor.
     """
     with _pools().limit(limits=1, user_api="blas"):
         yield
 
 
 def total_variance(X: Floats) -> float:
-    """Return the mean squared distance of rows from their mean; 1 where all rows are equal.
+    """Return the mean squared distance of rows from their mean; 1 if all rows are equal.
 
-    Penalty strengths that are searched are in units of it, so that the search does not depend on
-    the scale or the number of the features.
+    Grids of penalty strengths are in units of this variance, so that they do not depend on the
+    scale and the number of features.
     """
     variance = float(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
     return variance if variance > 0 else 1.0
 
 
 def check_values(largest: float) -> None:
-    """Raise an error for features so large that their products are not finite."""
-    # NaN is not, either.
+    """Raise an error for features whose products would not be finite."""
+    # The comparison is also false for NaN.
     if not largest <= LARGEST_VALUE:
         raise FixInput(
-            f"the features have values up to {largest:.0e}, and this model needs values up to"
-            f" {LARGEST_VALUE:.0e}",
+            f"the features have values up to {largest:.0e}, expected at most {LARGEST_VALUE:.0e}",
             hint="--set data.scale=standard",
         )
 
@@ -89,51 +88,51 @@ class Scaling:
 
     @classmethod
     def of(cls, X: Any) -> Self:
-        """Return those of some rows; a feature that is constant there keeps its scale."""
+        """Fit on some rows; a feature that is constant in them keeps its scale."""
         rows = np.asarray(X, dtype=np.float64)
         return cls(rows.mean(axis=0), column_scales(rows))
 
     def scaled(self, X: Any) -> Floats:
-        """Return rows in which those clips have means of 0 and standard deviations of 1."""
+        """Return standardized rows: mean 0 and standard deviation 1 over the fitted clips."""
         rows = np.asarray(X, dtype=np.float64)
         return np.asarray((rows - self.means) / self.deviations)
 
     def unscaled_plane(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """Return the plane, or planes, that give rows the margin that scaled rows have."""
+        """Return the planes of unscaled rows, with the same margins as for scaled rows."""
         unscaled: Floats = coef / self.deviations
         return unscaled, intercept - unscaled @ self.means
 
 
 def as_float32(X: Any) -> NDArray[np.float32]:
-    """Return numbers as models read them; those that float32 cannot hold become infinite."""
+    """Return numbers as float32; numbers outside its range become infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(X, dtype=np.float32)
 
 
 def blocks_of(X: Any) -> Iterator[NDArray[Any]]:
-    """Yield the rows in blocks, one of which has to be in memory: X may be `StoreRows`."""
+    """Yield the rows in blocks, so that only one block is in memory: X may be `StoreRows`."""
     for start in range(0, max(len(X), 1), CLIPS_A_BLOCK):
         yield np.asarray(X[start : start + CLIPS_A_BLOCK])
 
 
 def row_hashes(X: Any) -> list[str]:
-    """Return a hash of each row of features; equal rows have equal ones."""
+    """Return a hash of each row of features; equal rows have equal hashes."""
     hashes = []
     for block in blocks_of(X):
-        # -0 and 0 are equal.
+        # Adding 0 makes -0 and 0 equal.
         for row in np.ascontiguousarray(block + block.dtype.type(0)):
             hashes.append(hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest())
     return hashes
 
 
 def with_padding(X: NDArray[Any], real: Bools | None) -> NDArray[Any]:
-    """Return frames or tokens of clips, of which those that are not real are NaN: padding.
+    """Return frames or tokens of clips, with padding frames set to NaN.
 
-    Without padding, it is the same array.
+    Without padding, return the same array.
 
     Args:
         X: Frames or tokens [clip, frame, ..., width].
-        real: Which frames [clip, frame] are real, as a store tells; None if all are.
+        real: Which frames [clip, frame] are not padding, from the store; None if all are real.
     """
     if real is None or real.all():
         return X
@@ -143,7 +142,7 @@ def with_padding(X: NDArray[Any], real: Bools | None) -> NDArray[Any]:
 
 
 def padding_of(X: NDArray[Any]) -> Bools | None:
-    """Return which frames [clip, frame] of clips are padding, all NaN; None if no frame is."""
+    """Return which frames [clip, frame] are padding (all NaN), or None without padding."""
     first_numbers = X.reshape(*X.shape[:2], -1)[:, :, 0]
     if not np.isnan(first_numbers).any():
         return None
@@ -157,9 +156,9 @@ def padding_of(X: NDArray[Any]) -> Bools | None:
 
 
 def groups_without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]]]:
-    """Yield clips with the same real frames: their rows, and these frames [clip, frame, ...].
+    """Yield groups of clips with the same real frames: row numbers and frames [clip, frame, ...].
 
-    Without padding, these are all clips at once, in the same array.
+    Without padding, yield all clips as one group, in the same array.
     """
     padding = padding_of(X)
     if padding is None:
@@ -172,7 +171,7 @@ def groups_without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]
 
 
 def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    """Return the sorted classes and the class number of each row; two classes are required."""
+    """Return the sorted classes and the class number of each row; require two classes."""
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise FixTraining(

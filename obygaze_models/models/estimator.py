@@ -1,9 +1,9 @@
-"""The base classes of the estimators: checked input, and a fitted state of plain arrays.
+"""Base classes of the estimators: input checks, and a fitted state of plain arrays.
 
-An estimator is a dataclass of its parameters. A fitted one is saved as arrays and plain data, and
-loaded without running saved code: arrays are numeric (text is kept as code points), the description
-is JSON with the class of the estimator and its parameters, and only the classes of the registry are
-built. A saved model of arrays needs nothing of scikit-learn, which takes a second to import.
+An estimator is a dataclass of its parameters. A fitted estimator is saved as numeric arrays (text
+as code points) and a JSON description with its class and parameters. Loading runs no saved code:
+only classes of the registry are built. Predicting does not need scikit-learn, which takes a second
+to import.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,17 +42,17 @@ _TEXT = "#text"
 
 
 class Savable(FoldEstimator):
-    """An estimator that is written as arrays.
+    """An estimator whose fitted state can be saved as arrays.
 
-    Its fitted attributes have names that end with an underscore, as those of scikit-learn: numbers,
-    arrays, lists of arrays, or fitted estimators of this kind.
+    Names of fitted attributes end with an underscore, as in scikit-learn. They are numbers, arrays,
+    lists of arrays, or fitted `Savable` estimators.
     """
 
     n_features_in_: int
     classes_: NDArray[Any]  # of a classifier
 
     def _check(self, X: Any) -> Floats:
-        """Return the rows as float64; an error unless the estimator can read them."""
+        """Return the rows as float64; raise an error if the estimator cannot read them."""
         rows: Floats = np.asarray(X, dtype=np.float64)
         width = getattr(self, "n_features_in_", None)
         if rows.ndim != 2 or rows.shape[1] != width:
@@ -84,7 +84,7 @@ class Savable(FoldEstimator):
     def check_outputs(self) -> None:
         """Compute every output for two rows, so that wrong arrays fail here and not in a result.
 
-        It is an error unless each is a finite number for each of them.
+        Raise an error unless each output has a finite number for each row.
         """
         width = self.n_features_in_
         if not isinstance(width, int) or not 0 < width <= MAX_FEATURES:
@@ -133,7 +133,7 @@ class Savable(FoldEstimator):
 
 
 class Classifier(Savable):
-    """A classifier of two classes; `_fit` gets checked rows, class numbers and films."""
+    """A classifier of two classes. `_fit` gets checked rows, class numbers and films."""
 
     predict_proba: Callable[..., Floats]
 
@@ -143,8 +143,8 @@ class Classifier(Savable):
         Args:
             X: One row of numbers for each clip.
             y: The class of each row.
-            groups: The group of each row, such as its film; an estimator that validates does so
-                on whole groups.
+            groups: The group of each row, such as its film; inner validation holds out whole
+                groups.
         """
         self.n_features_in_ = np.shape(X)[-1]
         rows = self._check(X)
@@ -154,7 +154,7 @@ class Classifier(Savable):
         return self
 
     def fit_fold(self, data: FoldData) -> Self:
-        """Fit on the rows that train, and return the estimator."""
+        """Fit on the training rows, and return the estimator."""
         rows = data.train
         return self.fit(data.rows.X[rows], data.y[rows], data.training_films)
 
@@ -162,12 +162,12 @@ class Classifier(Savable):
         raise NotImplementedError
 
     def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
-        """Return the weight of each row by its class; None where all weigh the same."""
+        """Return the weight of each row by its class, or None for equal weights."""
         return balanced_weights(codes)[codes] if weight == "balanced" else None
 
 
 def _is_fitted(name: str) -> bool:
-    """Return whether an attribute of this name is kept."""
+    """Return whether an attribute of this name is saved."""
     is_public = name.isidentifier() and not name.startswith("_")
     return is_public and name.endswith("_")
 
@@ -205,11 +205,11 @@ def save_state(model: Savable) -> tuple[Description, StateArrays]:
 def load_state(
     description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> Savable:
-    """Return the fitted estimator that `save_state` saved, after it predicted two rows.
+    """Return the fitted estimator that `save_state` saved, after a check of its outputs.
 
     Args:
-        description: Its class and settings; only classes of the registry are built.
-        arrays: Its fitted attributes.
+        description: Class and settings; only classes of the registry are built.
+        arrays: The fitted attributes.
     """
     model = build_estimator(description)
     name = type(model).__name__
@@ -252,7 +252,7 @@ def build_estimator(description: Mapping[str, Any]) -> Savable:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return the value of a parameter as JSON can hold it; estimators with class and parameters."""
+    """Return the value of a parameter as JSON data; an estimator as its class and parameters."""
     if isinstance(value, Savable):
         own: Any = value
         names = [one.name for one in fields(own) if one.init]
@@ -268,5 +268,5 @@ def _plain(name: str, value: Any) -> Any:
         return value
     raise FixInput(
         f"parameter {name!r} is a {type(value).__name__}, which cannot be saved as JSON",
-        hint=f"a number or a string for {name}",
+        hint=f"use a number or a string for {name}",
     )

@@ -1,4 +1,4 @@
-"""Which rows are positive and negative examples of each concept."""
+"""Select positive and negative examples of each concept."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from obygaze_models.models.registry import MIN_CLIPS
 
 Against = Literal["EN", "absent"]
 
-# The levels of clips that are examples of their concepts, and of the absence of others.
+# Clips of these levels are examples of their concepts, and of the absence of other concepts.
 RATED = ("HN", "S")
 
 
 def known_concepts(
     names: Sequence[str], levels: Strings, has: Bools, is_open: Bools
 ) -> Concepts:
-    """Return what is known of the concepts of clips.
+    """Return the concepts of clips.
 
-    A clip without a level is no example, and neither is one whose annotators differ on a concept.
+    A clip without a level is not an example. A clip whose annotators differ on a concept is not an
+    example of this concept.
 
     Args:
         names: The names of the concepts.
-        levels: The level of each clip, "" without one.
+        levels: The level of each clip; "" without a level.
         has: Whether each clip has each concept.
-        is_open: Whether annotators differ on it.
+        is_open: Whether annotators differ on each concept of each clip.
     """
     targets = {}
     for against in get_args(Against):
@@ -40,9 +41,9 @@ def known_concepts(
 def concept_targets(levels: Strings, has: Bools, against: Against = "absent") -> Ints:
     """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
 
-    Positive clips are those of HN and S with the concept. Negative clips are EN clips only
-    ("EN"), or all other EN, HN and S clips ("absent", as in the paper). Not-sure clips, and those
-    without a level, are not used.
+    Positive clips are HN and S clips with the concept. Negative clips are EN clips only ("EN"), or
+    all other EN, HN and S clips ("absent", as in the paper). Not-sure clips and clips without a
+    level are not used.
     """
     is_rated = np.isin(levels, RATED)[:, None]
     is_negative = (levels == "EN")[:, None]
@@ -55,7 +56,7 @@ def concept_targets(levels: Strings, has: Bools, against: Against = "absent") ->
 
 
 def concept_columns(y: Any, n_rows: int) -> Ints:
-    """Return checked targets, a column for each concept; one concept may be a flat array."""
+    """Return checked targets, one column per concept; a flat array is one concept."""
     targets = np.asarray(y)
     if len(targets) != n_rows:
         raise FixTraining(f"expected {n_rows} rows of targets, got {len(targets)}")
@@ -70,7 +71,7 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
 
 
 def fewest_examples(targets: Ints) -> Ints:
-    """Return the number of positive, or of negative, examples of each concept, if it is smaller."""
+    """Return for each concept the smaller number of positive and negative examples."""
     n_positive = np.count_nonzero(targets == 1, axis=0)
     n_negative = np.count_nonzero(targets == 0, axis=0)
     fewer: Ints = np.minimum(n_positive, n_negative)
@@ -78,7 +79,7 @@ def fewest_examples(targets: Ints) -> Ints:
 
 
 def concept_example_rows(data: FoldData, against: Against) -> Ints:
-    """Return the rows that are a positive or a negative example of some concept with a vector."""
+    """Return the rows that are an example of at least one concept with a vector."""
     rows = data.concept_rows
     targets = data.concepts.targets[against][rows]
     is_example = (targets[:, findable_columns(targets)] >= 0).any(axis=1)

@@ -1,8 +1,8 @@
-"""One factor for each part of joined features, so that neither width nor scale decides.
+"""Scale the parts of joined features, so that no part dominates by its width or scale.
 
-Features of a join are vectors of several stores side by side. Each part is multiplied by one
-factor, which training clips give. All parts then have the same total variance, and the whole
-row has the mean of what the parts had.
+Joined features are vectors of several stores, concatenated. Each part is multiplied by one factor,
+which is fitted on training clips. All parts then have the same total variance, and the row has the
+mean of the original variances of the parts.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from obygaze_models.models.common import FixTraining, Floats
 
 
 class FeaturePart(NamedTuple):
-    """A part of joined features: the name of its store, and how many numbers a row has of it."""
+    """A part of joined features: the name of its store, and the number of its columns."""
 
     name: str
     width: int
@@ -24,16 +24,16 @@ class FeaturePart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartScaling:
-    """The factor of each part, and of each feature: that of its part."""
+    """The factor of each part, and the same factors repeated for each feature."""
 
     factors: Floats
     of_features: Floats
 
     @classmethod
     def of(cls, X: Any, parts: Sequence[FeaturePart]) -> Self:
-        """Return the factors that some rows give: sqrt(mean(V) / (B * V_b)) for part b of B.
+        """Fit the factors on some rows: sqrt(mean(V) / (B * V_b)) for part b of B.
 
-        V_b is the total variance of the part. A part that is the same in all rows has no factor.
+        V_b is the total variance of the part. A part that is constant in these rows is refused.
         """
         variances = []
         first = 0
@@ -48,25 +48,25 @@ class PartScaling:
         return cls(factors, np.repeat(factors, [part.width for part in parts]))
 
     def scaled(self, X: Any) -> Floats:
-        """Return rows with each part times its factor."""
+        """Return rows with each part multiplied by its factor."""
         rows = np.asarray(X, dtype=np.float64)
         return np.asarray(rows * self.of_features)
 
     def merge_into(self, estimator: Any) -> Any:
-        """Return an estimator that gives rows as they are the scores of scaled rows.
+        """Return an equivalent estimator of unscaled rows.
 
-        Its coefficients are multiplied in place of the features.
+        The factors are merged into its coefficients.
         """
-        merge_scaling = copy(estimator)
+        merged = copy(estimator)
         if hasattr(estimator, "layers_"):
             first, *others = (layer.astype(np.float64) for layer in estimator.layers_)
             # The last row is the bias.
             first[:-1] *= self.of_features[:, None]
-            merge_scaling.layers_ = [first, *others]
+            merged.layers_ = [first, *others]
         elif hasattr(estimator, "bank_"):
-            merge_scaling.bank_ = self.merge_into(estimator.bank_)
+            merged.bank_ = self.merge_into(estimator.bank_)
             if estimator.residual is not None:
-                merge_scaling.residual_ = self.merge_into(estimator.residual_)
+                merged.residual_ = self.merge_into(estimator.residual_)
         else:
-            merge_scaling.coef_ = estimator.coef_ * self.of_features
-        return merge_scaling
+            merged.coef_ = estimator.coef_ * self.of_features
+        return merged

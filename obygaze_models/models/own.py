@@ -1,4 +1,4 @@
-"""Classifiers of others: of own code or of scikit-learn by name. A run fits them; none is saved."""
+"""Classifiers from user code or scikit-learn. A run fits them; they cannot be saved."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from obygaze_models.models.registry import (
 
 
 class OwnClassifier(Classifier):
-    """A classifier of own code or of scikit-learn, by its name.
+    """A classifier from user code or scikit-learn, by its name.
 
     Args:
         class_name: The name of the class, or of a function that returns an estimator.
-        settings: The parameters of the class, and `package` with the version of its code, which
-            must be the version that is there.
+        settings: The parameters of the class, and `package`, the version of its code, which must be
+            the current version.
 
     Attributes:
         held: The fitted estimator.
@@ -42,7 +42,7 @@ class OwnClassifier(Classifier):
         self.settings = settings
 
     def _part(self) -> Part:
-        """Return the code; an error if it is not the code that the settings name."""
+        """Return the user code; an error if its version differs from the settings."""
         part = find_part(self.class_name)
         package = (self.settings or {}).get(PACKAGE, part.package)
         if package != part.package:
@@ -57,7 +57,7 @@ class OwnClassifier(Classifier):
         settings = dict(self.settings or {})
         settings.pop(PACKAGE, None)
         for parameter in class_parameters(part):
-            # Files have lists only: a parameter whose default is a tuple gets a tuple.
+            # TOML has lists only; a parameter with a tuple as default gets a tuple.
             default = parameter.default
             value = settings.get(parameter.name)
             if isinstance(default, list | tuple) and isinstance(value, list | tuple):
@@ -74,16 +74,16 @@ class OwnClassifier(Classifier):
         self.held = model
 
     def __getattr__(self, name: str) -> Any:
-        """Return `predict_proba` or `decision_function`, where the estimator has it."""
-        # Settings such as probability decide what there is.
+        """Return `predict_proba` or `decision_function`, if the fitted estimator has it."""
+        # Whether a method exists may depend on settings such as `probability`.
         if name not in SCORES or not hasattr(vars(self).get("held"), name):
             raise AttributeError(name)
         return lambda X: self._scores(name, X)
 
     def _scores(self, method: str, X: Any) -> NDArray[Any]:
-        """Return what a method gives for rows: a score of each class, or one of two classes.
+        """Return the scores of rows by a method: one per class, or one for two classes.
 
-        They are in the order of the classes, whatever order the estimator has them in.
+        Scores are in the order of the classes, whatever order the estimator uses.
         """
         part = self._part()
         rows = self._check(X)

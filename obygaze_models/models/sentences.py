@@ -1,4 +1,4 @@
-"""Models of sentences: texts describe two classes, or concepts, so that nothing is trained."""
+"""Zero-shot models: sentences describe two classes, or concepts; nothing is trained."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,7 +13,7 @@ from obygaze_models.text_vectors import Sentences
 
 
 def bank_from_sentences(sentences: Sentences) -> ConceptBank:
-    """Return the directions of sentences as concept vectors; a margin is the product with a row."""
+    """Return the directions of sentences as concept vectors; a margin is a dot product."""
     bank = ConceptBank([*sentences.directions])
     vectors = np.array([*sentences.directions.values()])
     bank.n_features_in_ = vectors.shape[1]
@@ -27,21 +27,21 @@ def bank_from_sentences(sentences: Sentences) -> ConceptBank:
 
 @dataclass(eq=False)
 class ZeroShot(Classifier):
-    """Tells two classes apart by two attributes of sentences; nothing is trained."""
+    """Separate two classes by the directions of two attributes; nothing is trained."""
 
     texts: str = ""
     positive: str = ""
     negative: str = ""
 
     def fit_fold(self, data: FoldData) -> Self:
-        """Take the directions of the attributes; nothing is learned from a row."""
+        """Take the directions of the attributes; no row is used."""
         directions = data.sentences[self.texts].directions
         self.direction_ = directions[self.positive] - directions[self.negative]
         return self
 
     def left_out_scores(self, data: FoldData) -> InnerScores | None:
-        """Return the scores of the training rows, none of which trained."""
-        # A scheme chooses what its publication chose, and nothing else.
+        """Return the scores of the training rows; the model was not trained on them."""
+        # A published scheme makes only the choices that its publication made.
         if data.file_folds is not None:
             return None
         rows = data.train
@@ -49,9 +49,9 @@ class ZeroShot(Classifier):
         return InnerScores(data.y[rows], scores, np.zeros(len(rows), dtype=np.intp))
 
     def decision_function(self, X: Any) -> Floats:
-        """Return for each row its cosine with the positive direction minus that with the other."""
+        """Return the cosine with the positive direction minus the cosine with the negative one."""
         rows = np.asarray(X, dtype=np.float64)
         lengths = np.linalg.norm(rows, axis=1)
         products: Floats = rows @ self.direction_
-        # A row of zeros has no direction: its score is 0.
+        # A row of zeros gets the score 0.
         return products / np.where(lengths > 0, lengths, 1.0)

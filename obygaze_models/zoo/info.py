@@ -1,4 +1,4 @@
-"""What describes a saved model: its facts, the clips it was trained on, model.json, the card."""
+"""Descriptions of a saved model: facts, training clips, model.json and the card."""
 
 import csv
 import io
@@ -34,25 +34,23 @@ from obygaze_models.models.common import Floats
 MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
-# Its columns before those of the scores, and behind them where clips are counted in frames.
+# Columns before the scores, and columns after them if clips are counted in frames.
 FACTS = ("clip_id", "movie_id", "start_s", "end_s", "features")
 FRAME_COLUMNS = (*FRAMES, RATE_COLUMN)
 
 
 class CardMetric(TypedDict):
-    """The value of a metric and its interval over films; None for one that does not exist."""
+    """The value of a metric and its interval over films; None where undefined."""
 
     value: float | None
     ci: tuple[float | None, float | None]
 
 
 class FeatureSpec(Record, frozen=True, omit_defaults=True):
-    """The features that a model takes as input: those of an array of this dtype in stores with this
-    fingerprint.
+    """The features that a model reads: an array of this dtype in stores with this fingerprint.
 
-    The features of segments are those of the windows that belong to it by the `rule`, reduced to
-    one vector; both are "" for features of clips. `grid` is what cut the films into the windows of
-    the store, if it has windows.
+    For segments, the windows selected by `rule` are reduced to one vector by `reduce`; both are ""
+    for features of clips. `grid` contains the settings of the windows of the store, if any.
     """
 
     backbone: str
@@ -63,23 +61,23 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     store: str = ""
     rule: str = ""
     reduce: str = ""
-    # The seal of the store; "" where it is not recorded.
+    # The seal of the store; "" if unknown.
     seal: str = ""
     licence: str = ""
     citation: str = ""
     grid: Mapping[str, float] = {}
-    # What the importer of the features was told of how they were made.
+    # Facts of the features that the person stated at import.
     told: Mapping[str, str] = {}
     # The features of each store of a join, in the order of a row.
     parts: tuple["FeatureSpec", ...] = ()
 
 
 class TrainingData(Record, frozen=True):
-    """The clips and films that a model was trained on, in numbers.
+    """The training clips and films of a model, in numbers.
 
-    A manifest that states no films has none here. `video_hashes` are those of the video files of
-    the films and of the clips, as far as the store knows them. `median_s` is the median length of
-    the clips in seconds, 0 where it is not known.
+    `films` is empty if the manifest has no films. `video_hashes` are the hashes of the video files
+    of the films and clips that the store contains. `median_s` is the median length of the clips in
+    seconds, or 0 if unknown.
     """
 
     manifest: str
@@ -95,7 +93,7 @@ class TrainingData(Record, frozen=True):
 
 
 class Classes(Record, frozen=True, omit_defaults=True):
-    """What the two classes of a task are, as a protocol says it."""
+    """The two classes of a task, as written in a protocol."""
 
     classes: Mapping[str, Annotated[int, Meta(ge=0, le=1)]] = {}
     positive: str = ""
@@ -105,7 +103,7 @@ class Classes(Record, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, task: object) -> Self:
-        """Return those of a task of a protocol."""
+        """Return the classes of a task of a protocol."""
         return cls(**{name: getattr(task, name) for name in cls.__struct_fields__})
 
     def __str__(self) -> str:
@@ -122,11 +120,11 @@ class Classes(Record, frozen=True, omit_defaults=True):
 
 
 class ModelInfo(Record, frozen=True, omit_defaults=True):
-    """The facts about a model. `classes` are its classes in the order of its score columns.
+    """The facts of a model. `classes` are in the order of the score columns.
 
-    `chosen` has the settings that training films chose, of those that were offered. `asked` says
-    what the classes of the task are. `where` is the expression that holds for all clips of its
-    training and evaluation.
+    `chosen` contains the settings that training films chose among several. `asked` defines the
+    classes of the task. `where` is the expression that selected the clips of training and
+    evaluation.
     """
 
     name: str
@@ -148,49 +146,49 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
 
     @property
     def summary(self) -> str:
-        """The kind and the task in a few words; concept vectors have no task of two classes."""
+        """Model type and task in a few words; concept vectors have no task."""
         if self.classes:
             return f"{self.kind} for {self.task}{self.with_where}"
         return f"{self.kind}, vectors of {count(len(self.concepts), 'concept')}"
 
     @property
     def with_where(self) -> str:
-        """What a text adds to the task or the clips: ` with mood in {sad, calm}`; "" for all."""
+        """The selection as text, such as ` with mood in {sad, calm}`; "" for all clips."""
         return f" with {self.where}" if self.where else ""
 
     @property
     def trained_films(self) -> str:
-        """The first films of the training, and the number of the others."""
+        """The first training films, and the number of further films."""
         return few(self.training.films)
 
     @property
     def chosen_settings(self) -> str:
-        """The chosen settings as text: `C = 0.1, balance = true`; "" where none was a choice."""
+        """The chosen settings as text, such as `C = 0.1, balance = true`; "" without a choice."""
         return ", ".join(
             f"{name} = {json.dumps(value)}" for name, value in self.chosen.items()
         )
 
     @property
     def is_dataset_of_hub(self) -> bool:
-        """Whether the manifest has a name that the Hugging Face hub takes for a data set."""
+        """Whether the Hugging Face hub accepts the name of the manifest as a data set."""
         return HUB_NAME.fullmatch(self.training.manifest) is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts as plain JSON values; a number without a value is null."""
+        """Return the facts as plain JSON values; a missing number is null."""
         value: dict[str, Any] = json_values(msgspec.to_builtins(self))
         return value
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingClips:
-    """The clips a model was trained on, with scores of fits that were not trained on them.
+    """The training clips of a model, with scores by fits that were not trained on them.
 
     Attributes:
-        facts: The id of each clip, with the film and the span that the manifest stated.
-        scores: For a column of `Predicted.columns()`, such as `p:positive`, one number a clip; NaN
-            where no fold tested the clip.
-        hashes: The hash of the features of each clip; "" where it is not known, or where many clips
-            have the same features for want of words.
+        facts: The id of each clip, with film and span from the manifest.
+        scores: For a column of `Predicted.columns()`, such as `p:positive`, one number per clip;
+            NaN if no fold tested the clip.
+        hashes: The hash of the features of each clip; "" if unknown, or if many clips have the same
+            features because they contain no words.
     """
 
     facts: ClipFacts
@@ -223,7 +221,7 @@ class TrainingClips:
         return has_score
 
     def to_csv(self) -> bytes:
-        """Return the table as CSV: clip, film, span, features, scores, frames; "" is not known."""
+        """Return the table as CSV: clip, film, span, features, scores, frames; "" for unknown."""
         columns: dict[str, Sequence[Any]] = {
             "clip_id": self.clip_ids,
             "movie_id": self.facts.movie_ids.tolist(),
@@ -239,9 +237,9 @@ class TrainingClips:
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
-    """The content of model.json: the facts, the estimator, and the marks of the other files.
+    """The content of model.json: facts, estimator, and sizes and checksums of the other files.
 
-    `sha256` is the checksum of all that.
+    `sha256` is the checksum of the rest of the document.
     """
 
     created_by: str
@@ -251,7 +249,7 @@ class ModelDocument(ModelInfo, frozen=True, kw_only=True):
 
     @property
     def info(self) -> ModelInfo:
-        """The facts alone."""
+        """The facts, without the estimator and the files."""
         names = ModelInfo.__struct_fields__
         return ModelInfo(**{name: getattr(self, name) for name in names})
 
@@ -295,7 +293,7 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
 
 
 def _number(cell: str) -> float | None:
-    """Return the number in a cell; None for an empty cell."""
+    """Return the number in a cell, or None for an empty cell."""
     number = number_of_cell(cell)
     if cell and number is None:
         raise ValueError(f"expected a finite number, got {cell!r}")
@@ -310,6 +308,6 @@ def model_card_text(
 ) -> str:
     """Return the model card: Markdown with the header that the Hugging Face hub reads.
 
-    On a terminal nobody reads Markdown's escapes for what they stand for.
+    For a terminal, Markdown escapes are left out.
     """
     return render("model-card.md", medium=medium, info=info, clips=clips)

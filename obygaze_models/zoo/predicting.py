@@ -1,7 +1,7 @@
 """Predictions of a saved model for the clips of a store.
 
-A clip that the model was trained on gets its out-of-fold score: the model's own score of such a
-clip is in-sample and does not count as a prediction.
+A training clip gets its out-of-fold score, because the score of the model itself is in-sample and
+is not a prediction.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from obygaze_models.zoo.training_overlap import (
     find_training_overlap,
 )
 
-LENGTHS = "lengths"  # the doubt about clips of another length, which is no warning
-# What must be said of scores of a basis.
+LENGTHS = "lengths"  # a doubt that is printed as a note: clips of a different length
+# The warning for clips of a basis, after their number.
 WARNINGS = {
     FILM_UNKNOWN: "of films that may have trained: the films of the training clips are not known",
     COPY: "with exactly the features of a training clip, under another id: their scores are as"
@@ -59,27 +59,26 @@ WARNINGS = {
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Scores of clips; `absent` and `refused` map the other clips to the reason.
+    """Scores of clips; `absent` and `refused` give for each other clip the reason.
 
     `absent` are clips without features, `refused` are training clips without an out-of-fold score.
-    `basis` is the kind of each score:
+    `basis` is for each score one of:
 
-    - `out-of-fold`: the model was trained on the clip; the score is the mean over the fits of its
-      evaluation that were not;
-    - `unseen`: the model was trained on no clip of this film;
-    - `film-seen`: the model was not trained on this clip, but on others of its film, which may
+    - `out-of-fold`: a training clip; the score is the mean over the fits of the evaluation that
+      were not trained on the clip;
+    - `unseen`: the model was not trained on any clip of this film;
+    - `film-seen`: the model was not trained on this clip, but on other clips of its film, which may
       show the same seconds;
-    - `film-unknown`: the model was not trained on this clip, and the films that it was trained on
-      are not known;
-    - `copy`: the model was trained on a clip of another id with exactly these features;
-    - `in-sample`: the model was trained on the clip, and the score is its own.
+    - `film-unknown`: the model was not trained on this clip, and the training films are unknown;
+    - `copy`: a training clip with a different id has exactly these features;
+    - `in-sample`: a training clip; the score is from the model itself.
 
-    Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
-    facts of the model that gave the scores, `films` what is known of the films and times of the
-    clips, as columns that a file has beside those of the table. `n_by_id` counts the clips of
-    another store that are taken for training clips by their ids alone. `doubts` are sentences on
-    scores that may be of other clips than they seem, by what is in doubt. `is_elsewhere` says that
-    out-of-fold scores are not of the features of this store. `written` is the file of the table.
+    Contributions of out-of-fold clips are NaN, and their margins may be NaN. `model` contains the
+    facts of the model. `films` contains films and times of the clips, as further columns of a
+    written file. `n_by_id` counts clips of other stores matched to training clips by id only.
+    `doubts` are sentences about scores that may belong to different clips, by topic. `is_elsewhere`
+    is true if the out-of-fold scores are from features of a different store. `written` is the file
+    of the table.
     """
 
     clip_ids: Sequence[str]
@@ -174,7 +173,7 @@ class Predicted:
 
     @property
     def notes(self) -> list[str]:
-        """The clips without features, how many rows have which basis, and the file."""
+        """Clips without features, the number of rows by basis, and the written file."""
         clips_of_reason: dict[str, list[str]] = {}
         for clip, reason in self.absent.items():
             clips_of_reason.setdefault(reason, []).append(clip)
@@ -202,7 +201,7 @@ class Predicted:
 
     @property
     def warnings(self) -> list[str]:
-        """What could be taken for a prediction, or is missing."""
+        """Warnings about missing rows, doubts, and scores that are not predictions."""
         warnings = []
         if self.refused:
             (reason,) = set(self.refused.values())
@@ -231,16 +230,15 @@ def predict(
 ) -> Predicted:
     """Predict the clips of a store with a model.
 
-    One row per clip: the decision, the probability of each class (of a model without probabilities,
-    such as ridge: one score, positive for the second class) and, for a bottleneck, the margin of
-    each concept and its contribution. A store of other features is an error (exit code 5). A
+    One row per clip: the decision, the probability of each class and, for a bottleneck, the margin
+    and the contribution of each concept. A model without probabilities, such as ridge, has one
+    score, positive for the second class. A store of different features is refused (exit code 5). A
     model of segments, trained on a store of windows, needs the manifest of the segments.
 
-    For new films, extract the features first: the error for a store that is not there names the
-    command.
+    For new films, extract the features first: the error for a missing store names the command.
 
-    The column `basis` is the kind of the score; docs/guide/experiments.md lists the kinds. Features
-    without films, imported without a manifest, need --manifest.
+    The column `basis` shows how the score relates to the training; docs/guide/experiments.md lists
+    its values. Features without films, imported without a manifest, need --manifest.
 
     Args:
         model: A saved model: its name in the workspace, or its folder.
@@ -292,7 +290,7 @@ def _opened(
     manifest: PathLike | Manifest | None,
     workspace: PathLike | None,
 ) -> Store:
-    """Open a store; where there is none, the error says what makes the features of a model."""
+    """Open a store; the error for a missing store names the command for the model's features."""
     try:
         return open_store(store, workspace=workspace)
     except NotFound as error:
@@ -310,7 +308,7 @@ def _opened(
 
 
 def _what_makes(features: FeatureSpec, manifest: str) -> str:
-    """Return the command that makes the features of a manifest that a model reads."""
+    """Return the command that computes the features of a model for the clips of a manifest."""
     name = shell_word(manifest)
     backbones = [part.backbone for part in features.parts or (features,)]
     first = backbones[0]
@@ -335,7 +333,7 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
         command += ", of windows: obygaze manifest windows FOLDER -o NAME"
         for option in ("window", "stride", "seconds", "every"):
             if option in features.grid:
-                # All digits: others would make another grid.
+                # All digits, because rounding would change the grid.
                 digits = str(features.grid[option]).removesuffix(".0")
                 command += f" --{option} {digits}"
     if features.parts:
@@ -344,9 +342,10 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
 
 
 def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store]]:
-    """Return what a model reads with the stores that may have it: of a join, each of its parts.
+    """Return each feature specification of a model with the store to read, one per part of a join.
 
-    Empty for a join in place of one store, or the reverse. Parts are in the order of their recipes.
+    Empty if a join is given and the model reads one store, or the reverse. Parts are in the order
+    of their recipes.
     """
     wanted = features.parts or (features,)
     is_join = isinstance(store, JoinedStore)
@@ -356,9 +355,9 @@ def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store
 
 
 def _has_recipe(features: FeatureSpec, store: Store) -> bool:
-    """Return whether a store was made as that of the training clips of a model.
+    """Return whether a store has the recipe of the model's training features.
 
-    A model of clips reads windows: a window has the features of the clip that has its pictures.
+    A model of clips can read windows: a window has the features of a clip with the same pictures.
     """
     recipes = (store.recipe, store.recipe.of_clips)
     return features.fingerprint in [recipe.fingerprint for recipe in recipes]
@@ -367,7 +366,7 @@ def _has_recipe(features: FeatureSpec, store: Store) -> bool:
 def _doubts(
     model: SavedModel, store: Store, table: Manifest | None, ids: Collection[str]
 ) -> dict[str, str]:
-    """Return sentences on windows, and on videos that were replaced."""
+    """Return sentences about windows of a different length and about replaced videos."""
     features = model.info.features
     length_s = model.info.training.median_s
     noun = "windows" if features.grid else "clips"
@@ -398,7 +397,7 @@ def _doubts(
 def _stated(
     clip_ids: Sequence[str], listed: Iterable[str | Clip], store: Store
 ) -> ClipFacts:
-    """Return what is stated of clips: by the manifest that lists them, else by the store."""
+    """Return the facts of clips: from the manifest that lists them, else from the store."""
     of_manifest = {clip.clip_id: clip for clip in listed if isinstance(clip, Clip)}
     clips = [of_manifest.get(one, Clip(one, "")) for one in clip_ids]
     stated = ClipFacts.of_clips(clips)
@@ -478,7 +477,7 @@ def features_for_model(
     *,
     of_films: Iterable[Clip] = (),
 ) -> Matrix | Segments:
-    """Return the features of clips that a model reads, as `predict`."""
+    """Return the features of clips that `predict` reads."""
     wanted = model.info.features
     store, array = store_to_read(model, store)
     if wanted.rule:
@@ -496,21 +495,21 @@ def features_for_model(
         raise FixUsage("--clips lists no clip", hint=hint)
     if clips is None:
         return store.matrix(array, missing="drop")
-    # A clip of a manifest must be the one that has its id in the store.
+    # A clip of the manifest must be the clip of the store that has the same id.
     store.match([clip for clip in clips if isinstance(clip, Clip)])
     ids = dict.fromkeys(c.clip_id if isinstance(c, Clip) else c for c in clips)
     return store.matrix(array, clips=[*ids], missing="drop")
 
 
 def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
-    """Return a store with the array of it that a model reads; an error for other features."""
+    """Return the store and the array that a model reads; refuse different features."""
     wanted = model.info.features
     pairs = _pairs(wanted, store)
     if not pairs or not all(_has_recipe(*pair) for pair in pairs):
         hint = _what_makes(wanted, store.record.manifest.name or "MANIFEST")
         is_same_command = store.recipe.title == wanted.backbone and not wanted.grid
         if is_same_command and not store.recipe.is_unknown:
-            # The command made this store: its weights, or the code, are others today.
+            # This command made the given store, with different weights or code.
             hint = f"a store of the recipe of {shell_word(wanted.store)}, on which it was trained"
         raise Mismatch(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
@@ -534,7 +533,7 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
 
 
 def _array_to_read(model: str, wanted: FeatureSpec, store: Store) -> str:
-    """Return the array of a store that a model reads; an error for another type or width."""
+    """Return the array that a model reads; refuse a different type or width."""
     array = wanted.array
     if store.recipe.is_unknown and len(store.feature_arrays) == 1:
         # An import's only array may have another name.
@@ -553,7 +552,7 @@ def _array_to_read(model: str, wanted: FeatureSpec, store: Store) -> str:
 def _refused(
     model: SavedModel, ids: Sequence[str], basis: Sequence[str]
 ) -> dict[str, str]:
-    """Return the reason for each clip that has an in-sample score only; an error if all have."""
+    """Return a reason for each clip with only an in-sample score; an error if all are such."""
     reason = "the model was trained on this clip and has no out-of-fold score for it"
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
@@ -576,7 +575,7 @@ def _put_out_of_fold(
     margins: Mapping[str, Floats],
     contributions: Mapping[str, Floats],
 ) -> None:
-    """Replace the model's own scores of training clips, in place; NaN where there is none."""
+    """Replace in-sample scores of training clips by out-of-fold scores or NaN, in place."""
     out = np.flatnonzero(np.array(basis) == OUT_OF_FOLD)
     if model.clips is None or not len(out):
         return
@@ -595,7 +594,7 @@ def _put_out_of_fold(
 
 
 def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
-    """Return scores by class, and whether they are probabilities; a concept bank has none."""
+    """Return scores by class and whether they are probabilities; a concept bank has no scores."""
     if hasattr(estimator, "predict_proba"):
         return estimator.predict_proba(X), True
     if hasattr(estimator, "decision_function"):
@@ -604,7 +603,7 @@ def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
 
 
 def _decisions(names: Sequence[str], scores: Floats) -> list[str]:
-    """Return the class of the largest probability or positive margin; "" if a score is missing."""
+    """Return the class of the largest probability or of the sign; "" if a score is missing."""
     if not scores.shape[1]:
         return []
     threshold = scores[:, 0] if scores.shape[1] > 1 else 0.0

@@ -1,6 +1,6 @@
-"""Saved models: folders with arrays (safetensors), facts (JSON) and a card; saved and loaded.
+"""Save and load models: folders with arrays (safetensors), facts (JSON) and a card.
 
-Loading a model runs no code from the folder, and sizes and checksums are checked first.
+Loading checks sizes and checksums first, and runs no code from the folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from obygaze_models.zoo.info import (
 MODEL_FILE = "model.json"
 ARRAYS_FILE = "model.safetensors"
 CARD_FILE = "README.md"
-# The files of a model in the order to write them, each with the most bytes it may have.
+# Files of a model, in the order in which they are written, with their largest size in bytes.
 MAX_BYTES = {
     ARRAYS_FILE: 2_000_000_000,
     CLIPS_FILE: 500_000_000,
@@ -55,10 +55,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A model that was loaded: its facts and the fitted estimator.
+    """A loaded model: its facts and the fitted estimator.
 
-    `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them.
+    `clips` are its training clips with their out-of-fold scores, or None if the model does not
+    list them.
     """
 
     info: ModelInfo
@@ -76,7 +76,7 @@ class SavedModel:
         return f"{self.folder}: valid, {self.info.summary}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name of the folder, its path, and the kind of the model."""
+        """Return the name and the path of the folder, and the model type."""
         return {
             "model": self.folder.name,
             "path": str(self.folder),
@@ -95,18 +95,18 @@ def save_model(
 ) -> Path:
     """Save a fitted estimator as a folder and return the folder.
 
-    What is written is loaded again, and has its name only if it predicts the rows of X as before.
-    So a saved model of joined features, which has the factors of their parts in its coefficients,
-    gives stored features the scores of the fit.
+    The written files are loaded again. The folder gets its name only if the loaded estimator gives
+    the rows of X the same outputs. A saved model of joined features includes the factors of the
+    parts in its coefficients, so that it reads features as they are stored.
 
     Args:
         estimator: A fitted estimator of `obygaze_models.models`.
-        info: The facts about the model.
+        info: The facts of the model.
         folder: The new folder; its name is the name of the model.
-        X: The features of the clips that the estimator was fitted on.
-        clips: The clips the model was trained on. Without them, `predict` counts every clip of
-            the films in `info.training` as a training clip without an out-of-fold score.
-        force: Replace a model that has this name.
+        X: The features of the training clips.
+        clips: The training clips. Without them, `predict` treats every clip of the films in
+            `info.training` as a training clip without an out-of-fold score.
+        force: Replace an existing model of this name.
     """
     import numpy as np
     from safetensors.numpy import save
@@ -178,9 +178,9 @@ def save_model(
 def load_model(
     model: PathLike | SavedModel, *, workspace: PathLike | None = None
 ) -> SavedModel:
-    """Load a saved model: arrays and facts, nothing that runs code.
+    """Load a saved model; no code of the model is run.
 
-    Sizes and checksums are checked first. A model that is loaded is returned as it is.
+    Sizes and checksums are checked first. A `SavedModel` is returned unchanged.
 
     Args:
         model: The name of a model of the workspace, or its folder.
@@ -220,15 +220,15 @@ def load_folder(folder: Path) -> SavedModel:
 
 
 def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) -> str:
-    """Return what the facts say of an estimator and is not so; "" if they agree.
+    """Return where the facts and the estimator differ, or "" if they agree.
 
-    Classes that are words are those of the facts, in this order. Classes that are numbers have the
-    names of the facts, one after the other; their own words in another order are refused.
+    Classes that are words must be the classes of the facts, in this order. Classes that are numbers
+    take the names of the facts in this order; the same numbers in a different order are refused.
     """
     import numpy as np
 
     classes = np.asarray(getattr(estimator, "classes_", ()))
-    # 1.0 is the class that a person calls 1.
+    # The class 1.0 is written as 1.
     words = tuple(str(value).removesuffix(".0") for value in classes.tolist())
     is_in_other_order = sorted(words) == sorted(info.classes)
     is_number = classes.dtype.kind in "biuf" and len(words) == len(info.classes)
@@ -252,9 +252,9 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
-    """Raise an error unless a loaded estimator predicts rows as the one that was saved.
+    """Raise an error unless the loaded estimator gives rows the outputs of the saved one.
 
-    Rows are read in blocks: frames and tokens may be larger than memory.
+    Rows are read in blocks, because frames and tokens may be larger than memory.
     """
     import numpy as np
 
@@ -274,18 +274,18 @@ def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
                 continue
             is_near = False
             if np.asarray(before).dtype.kind == "f":
-                # A product of three numbers depends on the order.
+                # Merged factors change the order of products, and so the rounding.
                 atol = 1e-9 * float(np.max(np.abs(before), initial=0.0))
                 is_near = np.allclose(before, after, rtol=1e-9, atol=atol)
             if not is_near:
                 raise FixInput(
                     f"{type(loaded).__name__} cannot be saved: when it is loaded again, "
-                    f"{name} of the training clips is another one",
+                    f"{name} of the training clips differs",
                 )
 
 
 def training_clips_in(folder: Path, document: ModelDocument) -> TrainingClips | None:
-    """Return the training clips of a model; None where it does not list them."""
+    """Return the training clips of a model, or None if the model does not list them."""
     if CLIPS_FILE not in document.files:
         return None
     table = read_checked(folder, CLIPS_FILE, document)
@@ -293,11 +293,11 @@ def training_clips_in(folder: Path, document: ModelDocument) -> TrainingClips | 
 
 
 def check_target(folder: Path, name: str, *, force: bool) -> None:
-    """Raise an error, before anything is trained, if a model cannot have this name or folder."""
+    """Raise an error if a model cannot be saved under this name or in this folder."""
     if not _NAME.fullmatch(name):
         raise FixUsage(
             f"invalid model name {name!r}",
-            hint="letters, digits, . _ -, at most 100 characters",
+            hint="use at most 100 letters, digits, dots, underscores and hyphens",
         )
     check_folder(folder, MODEL, force=force)
 
@@ -305,7 +305,7 @@ def check_target(folder: Path, name: str, *, force: bool) -> None:
 def read_document(folder: Path) -> ModelDocument:
     """Return the content of model.json; the other files are not read.
 
-    A model has the name under which it is kept, whatever its sender called it.
+    The name of the model is the name of its folder, whatever name model.json contains.
     """
     path = folder / MODEL_FILE
     if not path.is_file():
@@ -330,7 +330,7 @@ def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
 
 
 def read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
-    """Return the bytes of a file after comparing its size and checksum with model.json."""
+    """Return the bytes of a file, after its size and checksum are compared with model.json."""
     path = folder / name
     if name not in document.files:
         raise Corrupt(f"{MODEL_FILE} does not list {name}", where=str(folder))

@@ -1,4 +1,4 @@
-"""The models of a workspace: listed, shown, pushed and pulled."""
+"""Show, push and pull the models of a workspace."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from obygaze_models.zoo.saving import (
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The facts of a saved model, shown as its card; its estimator is not loaded."""
+    """The facts of a saved model, printed as its card; the estimator is not loaded."""
 
     folder: Path
     info: ModelInfo
@@ -67,7 +67,7 @@ def show_model(
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics.
 
-    Arrays and training clips that are not what model.json says are an error.
+    Arrays and training clips must have the sizes and checksums of model.json.
 
     Args:
         model: The name of a model of the workspace, or its folder.
@@ -93,10 +93,10 @@ def push_model(
 ) -> Copied:
     """Copy a model to a folder, a bucket or the hub.
 
-    It is checked first. Where another model is, nothing is sent.
+    The model is checked first. A target that contains a different model is refused.
 
-    Its card names the licences of the annotations and of the features, as the manifest and the
-    store of its training stated them; for the hub, the licence of the model itself is `other`.
+    The card names the licences of the annotations and of the features, as stated by the manifest
+    and the store of the training. On the hub, the licence of the model is `other`.
 
     Args:
         model: The name of a model of the workspace, or its folder.
@@ -108,7 +108,7 @@ def push_model(
         obygaze models push films-pcbm hf://lab/films-pcbm
     """
     folder = Workspace.of(workspace).existing("models", model)
-    # What cannot be loaded could not be pulled.
+    # A model that cannot be loaded could not be pulled.
     info = load_folder(folder).info
     model_json = (folder / MODEL_FILE).read_bytes()
     mark = FileMark(len(model_json), sha256_bytes(model_json))
@@ -132,9 +132,9 @@ def pull_model(
 ) -> SavedModel:
     """Copy a model into the workspace and check it.
 
-    The model appears only if the sizes and checksums of all its files are correct. Whoever can
-    change the files at an address can make another model of them: #sha256=... at its end refuses
-    any but the model of which model.json has this SHA-256, the seal of the model.
+    The copy is kept only if the sizes and checksums of all files are correct. Somebody who can
+    change the files at an address can replace the model. #sha256=... at the end of the address
+    accepts only the model whose seal, the SHA-256 of model.json, is this one.
 
     Args:
         location: A folder, or an https://, s3:// or hf:// URL.
@@ -173,14 +173,14 @@ def pull_model(
         try:
             load_folder(draft)
         except ObygazeError as error:
-            # The draft is removed: the file of the sender is the damaged one.
+            # The draft is removed; the damaged file is the source.
             error.where = files.location
             raise
     return load_folder(folder)
 
 
 def _listed(model_json: bytes, where: str) -> dict[str, FileMark]:
-    """Return the files that a model.json lists, of those that a model has; none is too large."""
+    """Return the files of a model that model.json lists, after their sizes are checked."""
     listed = parse_document(model_json, where).files
     if CARD_FILE not in listed:
         raise Corrupt(f"{MODEL_FILE} does not list {CARD_FILE}", where=where)
