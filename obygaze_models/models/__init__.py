@@ -3,7 +3,7 @@
 Each estimator is a dataclass of its parameters, with `fit` and scores. Its fitted attributes are
 plain arrays.
 
-a fit        `fitting.fit(estimator, data)`; `data.FoldData` say what it learns from
+a fit        `fitting.fit(estimator, data)`; `data` is a `fold_data.FoldData`
 by name      `registry.build`, for the model types of a protocol
 probes       `mlp.MLPProbe`; `linear`; `frames.FrameProbe`
 concepts     `concepts.ConceptBank`, `examples.concept_targets`, `concept_report`

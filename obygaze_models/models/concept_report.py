@@ -19,10 +19,10 @@ CONCEPT_METRICS = (AP.name, AUC.name, F1.name)
 
 @dataclass(frozen=True)
 class ConceptQuality:
-    """Metrics of one concept on clips that its vector was not found on.
+    """Metrics of one concept on clips that its vector was not fitted on.
 
-    `p` is the p-value of a ranking against shifted labels; `p_holm` has Holm's correction for all
-    concepts of the bank.
+    `p` is the p-value of the ranking against shifted labels; `p_holm` is corrected by Holm's method
+    for all concepts of the bank.
     """
 
     concept: str
@@ -46,8 +46,8 @@ def concept_quality(
     """Return the quality of the margins of each concept; a margin above 0 means present.
 
     Args:
-        margins: A row for each clip, in the order of its film, and a column for each concept.
-        targets: The targets, as in `concept_targets`.
+        margins: One row per clip, in the order of its film, and one column per concept.
+        targets: The targets, from `concept_targets`.
         films: The film of each row.
         concepts: The names of the concepts.
         n_replicates: The number of bootstrap replicates.
@@ -93,10 +93,10 @@ def shift_test(
 ) -> float:
     """Return the p-value of a rank sum against labels shifted in a circle within each film.
 
-    Labels of neighbouring clips are alike, so labels are shifted and not permuted. The mean and the
-    variance over all shifts are exact; the tail is that of a Gaussian. For scores cross-fitted over
+    Labels of neighbouring clips are similar, so labels are shifted and not permuted. The mean and
+    the variance over all shifts are exact; the tail is Gaussian. For scores cross-fitted over
     `n_folds` folds, the variance is multiplied by `reuse_inflation`, because clips both test and
-    train; without it, a true null hypothesis is rejected in .12 of cases at .05.
+    train. Without it, a true null hypothesis is rejected in .12 of cases at .05.
     """
     is_positive = positive.astype(np.float64)
     ranks = rankdata(scores)

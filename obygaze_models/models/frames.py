@@ -1,7 +1,7 @@
 """Probes on the frames or the spatial tokens of clips, pooled by a rule.
 
-Clips [clips, frames, width] or [clips, frames, tokens, width] are read in blocks of rows, so that
-an array that is mapped from a file, or `StoreRows`, may be larger than memory.
+Clips [clips, frames, width] or [clips, frames, tokens, width] are read in blocks of rows, so that a
+memory-mapped array, or `StoreRows`, may be larger than memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,10 @@ Pooling = Literal["max", "mean", "last"]
 
 @dataclass(frozen=True, eq=False)
 class StoreRows:
-    """The frames or tokens of clips of a store, which are read where they are sliced.
+    """The frames or tokens of clips of a store; slicing reads them.
 
-    Frames that pad a short clip, by the mask of the store, are NaN. An array of numbers or a mask
-    selects clips without reading any.
+    Padding frames, by the mask of the store, are NaN. Indexing with an array selects clips without
+    reading them.
     """
 
     store: Store
@@ -42,7 +42,7 @@ class StoreRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the array that all clips would be."""
+        """The shape of the array of all clips."""
         return len(self.clips), *self.store.array(self.array).shape
 
     @property
@@ -67,10 +67,8 @@ class StoreRows:
 class FrameProbe(Classifier):
     """A classifier of clips from their frames or tokens; rows of a matrix are clips of one frame.
 
-    Frames of NaN are padding: a clip is pooled as if it had only its other frames.
-
-    `max` (the paper), `mean` and `last` (frame) pool a clip to one vector. A logistic regression of
-    inverse strength C is fitted on the result.
+    Frames of NaN are padding and are ignored. `max` (the paper), `mean` and `last` (frame) pool a
+    clip to one vector. A logistic regression of inverse strength C is fitted on the result.
     """
 
     pooling: Pooling = "max"
@@ -98,7 +96,7 @@ class FrameProbe(Classifier):
         return np.concatenate(parts)
 
     def _blocks(self, X: Any) -> Iterator[Floats]:
-        """Yield checked blocks [clips, frames, tokens, width], one of which is in memory."""
+        """Yield checked blocks [clips, frames, tokens, width], so that one block is in memory."""
         for block in blocks_of(X):
             if block.ndim not in (3, 4):
                 form = "[clips, frames, width] or [clips, frames, tokens, width]"
@@ -115,7 +113,7 @@ class FrameProbe(Classifier):
 def pool(block: Floats, pooling: Pooling) -> Floats:
     """Return one vector for each clip of a block [clip, frame, token, width].
 
-    Frames of NaN are padding and do not count.
+    Frames of NaN are padding and are ignored.
     """
     if padding_of(block) is None:
         return _pool_frames(block, pooling)

@@ -1,7 +1,7 @@
 """Heads of a concept bottleneck, from concept margins to the task: logistic and tree.
 
-The method `contributions` of each head returns what each concept adds to a row's output: base + sum
-of contributions is the output (a logit, or the probability of a tree).
+`contributions` returns a base and the contribution of each concept. Their sum is the output of the
+row: a logit, or the probability of a tree.
 """
 
 import inspect
@@ -26,7 +26,7 @@ LIBLINEAR_SEED = 42  # liblinear draws the order in which it visits rows
 
 
 class Head(Classifier):
-    """The base of the heads with a logit."""
+    """Base class of the heads with a logit."""
 
     decision_function: Callable[..., Floats]
 
@@ -40,8 +40,8 @@ class Head(Classifier):
 class LogisticHead(Head):
     """The paper's logistic regression on margins; liblinear also penalises the intercept.
 
-    With `scaled` margins are divided by their standard deviation, so that the penalty does not
-    depend on the length of the feature vectors; the released code does not do this.
+    With `scaled`, margins are divided by their standard deviation, so that the penalty does not
+    depend on the length of the feature vectors; the released code does not scale.
     """
 
     C: float = 0.1
@@ -62,7 +62,7 @@ class LogisticHead(Head):
         return np.asarray(self._check(X) @ self.coef_ + self.intercept_)
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return the logit at the training mean, and what each margin's distance from it adds."""
+        """Return the logit at the training mean, and the contribution of each margin."""
         parts: Floats = (self._check(X) - self.mean_) * self.coef_
         return float(self.mean_ @ self.coef_ + self.intercept_), parts
 
@@ -71,7 +71,7 @@ class LogisticHead(Head):
 class TreeHead(Classifier):
     """The paper's decision tree, as arrays; node 0 is the root, and a leaf has no children.
 
-    `threshold_` is in the units of the margins: a row goes left where its margin is at most that.
+    A row goes left if its margin is at most `threshold_`.
     """
 
     max_depth: int | None = 4
@@ -109,7 +109,7 @@ class TreeHead(Classifier):
             len(nodes)
             and all(np.shape(array) == left.shape for array in node_arrays)
             and all(array.dtype.kind == "i" for array in (left, right, feature))
-            # As in scikit-learn, a child has a larger number than its parent: there is no cycle.
+            # As in scikit-learn, a child has a larger number than its parent: no cycles.
             and ((children > nodes[inner]) & (children < len(nodes))).all()
             and ((feature[inner] >= 0) & (feature[inner] < self.n_features_in_)).all()
             and np.isfinite(self.threshold_).all()
@@ -124,7 +124,7 @@ class TreeHead(Classifier):
         return np.stack([1 - share, share], axis=1)
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return the share at the root, and how much the splits on each concept change it."""
+        """Return the share at the root, and its change by the splits on each concept."""
         return float(self.share_[0]), self._walk(X)[1]
 
     def _walk(self, X: Any) -> tuple[Ints, Floats]:
@@ -132,7 +132,7 @@ class TreeHead(Classifier):
         nodes = np.zeros(len(rows), dtype=np.int64)
         parts = np.zeros(rows.shape)
         inner = np.flatnonzero(self.left_[nodes] >= 0)
-        # It ends, because a child has a larger number than its parent.
+        # The loop ends, because a child has a larger number than its parent.
         while len(inner):
             at = nodes[inner]
             feature = self.feature_[at]
@@ -158,7 +158,7 @@ def liblinear_logistic(C: float, penalty: Penalty) -> Any:
 
 
 def _expit(logits: Floats) -> Floats:
-    """Return 1 / (1 + exp(-logit)) with every bit of SciPy's, which takes longer to import."""
+    """Return 1 / (1 + exp(-logit)), equal to SciPy's to the bit, without its import."""
     return np.array([_expit_of(logit) for logit in logits.tolist()])
 
 

@@ -1,4 +1,4 @@
-"""Linear probes on clip features: logistic, ridge along its whole path, support vector machine."""
+"""Linear probes on clip features: logistic regression, ridge, support vector machine."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -25,31 +25,31 @@ from obygaze_models.models.linear_solvers import (
 )
 from obygaze_models.models.mlp_network import softmax
 
-# Of squared lengths, in units of the largest; smaller ones are rounding.
+# Smaller squared singular values, relative to the largest, are rounding errors.
 SMALLEST = 1e-14
-BLOCK_ROWS = 2_000  # that are solved together where groups are small
-# Of left-out errors and scores, whose targets are 1 and -1. Those that are equal in theory, as of
-# equal rows or of fits without one of the classes, differ by rounding, which would break a tie.
+BLOCK_ROWS = 2_000  # rows of small groups that are solved together
+# Decimals of left-out errors and scores. Rounding would break ties, for example between equal rows
+# or between fits without one of the classes.
 DIGITS = 9
-# Times the total variance.
+# Penalty strengths, in units of the total variance.
 ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))
 
 
 class LinearProbe(Classifier):
-    """The base of the linear probes: one hyperplane."""
+    """Base class of the linear probes: one hyperplane."""
 
     coef_: Floats
     intercept_: Floats
 
     def decision_function(self, X: Any) -> Floats:
-        """Return a signed score of each row."""
+        """Return the signed score of each row."""
         scores: Floats = self._check(X) @ self.coef_.T + self.intercept_
         return scores[:, 0]
 
 
 @dataclass(eq=False)
 class LogisticProbe(LinearProbe):
-    """Logistic regression with an L2 penalty; the intercept is free."""
+    """Logistic regression with an L2 penalty; the intercept is not penalised."""
 
     C: float = 1.0
     _: KW_ONLY
@@ -67,12 +67,12 @@ class LogisticProbe(LinearProbe):
 
 @dataclass(eq=False)
 class RidgeProbe(LinearProbe):
-    """Ridge regression on +1/-1 labels; its strength is chosen by leaving out each film in turn.
+    """Ridge regression on +1/-1 labels; leave-one-film-out errors choose the penalty strength.
 
-    One decomposition gives all strengths, and leaving out needs no refit: the residuals of a
-    left-out film are (I - H)^-1 r with its block H of the smoother. Without groups each row is
-    left out alone. Strengths are in units of the variance of the features.
-    With `class_weight` errors count by the weight of their class.
+    One decomposition gives all strengths, and leaving out films needs no refit: the residuals of a
+    left-out film are (I - H)^-1 r, where H is its block of the smoother matrix. Without groups,
+    each row is left out. Strengths are in units of the total variance of the features. With
+    `class_weight`, errors are weighted by class.
     """
 
     _: KW_ONLY
@@ -91,12 +91,12 @@ class RidgeProbe(LinearProbe):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The strength that was chosen."""
+        """The chosen penalty strength."""
         return {"alpha": self.alpha_}
 
     @property
     def left_out_scores_(self) -> Floats:
-        """The scores of the training rows by fits without them; a saved model has none."""
+        """Scores of the training rows by fits without these rows; not saved with a model."""
         return self._left_out_scores
 
     def left_out_scores(self, data: FoldData) -> InnerScores:
@@ -108,11 +108,11 @@ class RidgeProbe(LinearProbe):
 
 
 class RidgePath:
-    """All ridge regressions of some targets on the same rows, from one decomposition.
+    """Ridge regressions of some targets on the same rows for all strengths, from one decomposition.
 
-    Rows have a weight each, or all the same. `root` is its square root, by which rows and targets
-    are multiplied. The decomposition is that of the products of rows, or of columns if there are
-    fewer of them: it takes a third of the time of one of the rows themselves.
+    Rows may be weighted. `root` is the square root of the weights; rows and targets are multiplied
+    by it. The decomposition is an eigendecomposition of the products of rows or of columns,
+    whichever are fewer. It takes a third of the time of a decomposition of the rows.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class RidgePath:
     def left_out(self, alphas: ArrayLike, groups: NDArray[Any] | None) -> Floats:
         """Return the errors of rows predicted from the other groups, without refitting.
 
-        The first axis is that of the strengths, then come rows and targets.
+        The axes are strengths, rows and targets.
         """
         keep = self.squares / (self.squares + np.asarray(alphas)[:, None])
         left_out: Floats = self.targets - self.U @ (
@@ -168,7 +168,7 @@ class RidgePath:
 
 
 def _rows_of_groups(groups: NDArray[Any]) -> Iterator[Ints]:
-    """Yield the rows of groups of one size, a line for each group; few enough to fit a block."""
+    """Yield row numbers of groups of the same size, one line per group, in blocks."""
     _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     rows_by_group = np.argsort(codes, kind="stable")
     starts = np.cumsum(sizes) - sizes
@@ -185,14 +185,14 @@ def _solve_without(
 ) -> Floats:
     """Return (1 - half @ half.T)^-1 @ errors of each strength and group, for groups of one size.
 
-    `half` are the factors of the rows of a group, times the scales of a strength. The equations are
-    those of its shorter side.
+    `half` contains the factors of the rows of a group, multiplied by the scales of a strength. The
+    smaller of both equivalent systems is solved.
     """
     solved = np.empty((len(scales), *rows.shape, errors.shape[2]))
     own_factors = factors[rows]
     n_rows, n_columns = own_factors.shape[1:]
     identity = np.eye(min(n_rows, n_columns))
-    # One strength at a time: a film may have thousands of rows.
+    # One strength at a time, to limit memory: a film may have thousands of rows.
     for number, scale in enumerate(scales):
         half = own_factors * scale
         across = half.swapaxes(1, 2)
@@ -207,7 +207,7 @@ def _solve_without(
 
 @dataclass(eq=False)
 class SVMProbe(LinearProbe):
-    """The soft-margin linear machine of libsvm."""
+    """The linear support vector machine of libsvm."""
 
     C: float = 1.0
     _: KW_ONLY
@@ -217,7 +217,7 @@ class SVMProbe(LinearProbe):
         self._fit_rows(machines_on(X), np.arange(len(X)), codes)
 
     def fit_fold(self, data: FoldData) -> Self:
-        """Fit on the products of rows that all fits share."""
+        """Fit on the training rows, with the products of rows that all fits share."""
         rows = data.train
         machines = data.rows.machines
         self.classes_, codes = encode_classes(data.y[rows])
@@ -241,10 +241,10 @@ class SVMProbe(LinearProbe):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The length of the vector, and what makes its bias the most central of equal ones."""
+        """Length of the vector, and the shift to the central one of several optimal biases."""
         return self._facts
 
     @property
     def needs_products(self) -> bool:
-        """It does."""
+        """Whether the fit uses products of the rows of the store."""
         return True

@@ -1,4 +1,4 @@
-"""Solvers for separating planes: support vector machines on any rows, exact logistic regression."""
+"""Solvers of support vector machines and of logistic regression."""
 
 import warnings
 from functools import cached_property
@@ -24,41 +24,39 @@ from obygaze_models.models.registry import PRIMAL, choose_solver
 
 Plane = tuple[Floats, float]
 
-TOLERANCE = (
-    1e-3  # the default of libsvm: how far its conditions may be from those of the best
-)
+TOLERANCE = 1e-3  # the stopping tolerance of libsvm by default
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
 EQUAL = 1e-12
 MAX_FITS = 4
-MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a few
-MOST_STEPS = 500  # for each row, of a fit that may have no end
+MAX_STEPS = 50  # steps per row of a repeated fit; most fits take a few
+MOST_STEPS = 500  # steps per row of a fit that may not converge
 FEW_ROWS = 100
-FAR_APART = 1.5  # more than the 1 from which on no fit is repeated, whatever is rounded
-# Of features, times the tolerance. On 112 clips that no plane separates, libsvm takes seconds below
-# it and minutes above; features of networks have a hundredth of it.
+FAR_APART = 1.5  # above 1, where no fit is repeated, with a reserve for rounding
+# Upper bound of the variance of features times the tolerance. On 112 clips that no plane separates,
+# libsvm takes seconds below it and minutes above; features of networks have a hundredth of it.
 MOST_VARIANCE = 5e4
-# libsvm holds products of rows as float32, too coarse for rows far from 0. Above this ratio of the
-# squared length of their mean to their variance, the plane is found without libsvm.
+# libsvm stores products of rows as float32, which is too coarse for rows far from 0. If the squared
+# length of their mean divided by their variance is larger, libsvm is not used.
 FAR_MEAN = 100
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
 def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
-    """Return rows on which support vector machines can be fitted.
+    """Return the support vector machines of some rows.
 
     Args:
         X: The rows.
-        solver: A name of `choose_solver`; by default the one for these rows.
+        solver: A name from `choose_solver`, or "" for the default of this number of rows.
     """
     is_primal = (solver or choose_solver(len(X))) == PRIMAL
     return PrimalRows(X) if is_primal else Gram(X)
 
 
 class Scales:
-    """How large the rows are that machines are fitted on; others of the same features may be any.
+    """Checks of the scale of the rows that are fitted; other rows may have any values.
 
-    What the last rows have is kept.
+    The results of the last rows are cached.
     """
 
     def __init__(self, X: Floats) -> None:
@@ -66,11 +64,11 @@ class Scales:
         self._last: tuple[bytes, float, float, Floats] = (b"", 0.0, 0.0, X[:0])
 
     def check(self, rows: Ints, C: float) -> int:
-        """Raise an error for rows on which a machine of a tolerance may have no end.
+        """Return the largest number of steps, or -1 for no limit; refuse rows of large scale.
 
-        libsvm takes the more steps, the larger the variance times the tolerance is. A tolerance
-        above 1 is the choice of a user, and no reason to refuse features that others fit: then the
-        most steps that it may take are returned, else -1.
+        The number of steps of libsvm grows with the variance times the tolerance C. A value of C
+        above 1 is the choice of the user, and the same features are accepted with smaller values:
+        then the fit gets a limit of steps.
         """
         key = rows.tobytes()
         if self._last[0] != key:
@@ -91,21 +89,21 @@ class Scales:
 
     @property
     def far_mean(self) -> Floats | None:
-        """The mean of the last rows where it is far above their deviations, else None."""
+        """The mean of the last rows if it is large compared with their deviations, else None."""
         _, _, variance, mean = self._last
         return mean if mean @ mean > FAR_MEAN * variance else None
 
 
 def most_bytes() -> int:
-    """Return the most memory that products of rows may take: half of the machine's."""
+    """Return the memory limit for products of rows: half of the machine's memory."""
     return system.memory_bytes() // 2
 
 
 class Gram:
     """Rows with their products; support vector machines are fitted on any subset of the rows.
 
-    libsvm spends its time on products of rows. Computed once, they reduce the time of the paper's
-    fits from seconds to milliseconds; the results are the same up to rounding.
+    libsvm spends most of its time on products of rows. Computing them once reduces the time of the
+    paper's fits from seconds to milliseconds; results are equal up to rounding.
     """
 
     def __init__(self, X: NDArray[Any]) -> None:
@@ -116,25 +114,25 @@ class Gram:
 
     @cached_property
     def products(self) -> Floats:
-        """The product of each row with each other, computed at first use."""
+        """The products of all pairs of rows, computed at first use."""
         n_bytes = 8 * len(self.X) ** 2
         if n_bytes > most_bytes():
             raise FixInput(
                 f"the products of {len(self.X):,} clips take {human(n_bytes)} of memory, more than "
                 f"half of this machine",
-                hint="fewer clips (data.where), or models without concept vectors, such as ridge",
+                hint="use fewer clips (data.where), or a model without concept vectors (ridge)",
             )
         with one_thread():
             return np.asarray(self.X @ self.X.T)
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of the rows and of their products, once these are made."""
+        """Bytes of the rows, and of their products if computed."""
         has_products = "products" in vars(self)
         return self.X.nbytes + (self.products.nbytes if has_products else 0)
 
     def prepare(self) -> None:
-        """Compute what all fits share, before processes are forked: the products."""
+        """Compute the products, which all fits share, before processes are forked."""
         self.products  # noqa: B018 - a cached property
 
     def svm(
@@ -148,11 +146,11 @@ class Gram:
     ) -> Plane:
         """Return the normal vector and the bias of the soft-margin classifier on some rows.
 
-        `weight` multiplies the tolerance C of each row. If all decisions lie closer together than
-        the width of the margin, as on features of small length, libsvm stops too early; `exact`
-        then repeats the fit with a smaller stopping tolerance, or has no need of libsvm. A
-        tolerance that rounding does not allow is never reached: after `MAX_STEPS` the plane before
-        it is returned.
+        `weight` multiplies the tolerance C of each row. If all decisions are closer together than
+        the width of the margin, as for features of small length, libsvm stops too early. With
+        `exact`, the fit is then repeated with a smaller stopping tolerance, or computed without
+        libsvm. If rounding prevents convergence within `MAX_STEPS`, the previous plane is
+        returned.
         """
         most_steps = self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
@@ -174,13 +172,13 @@ class Gram:
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
             bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
-            # Where every row has the largest weight allowed, no other solution is left. If one has
-            # less, it may be the wrong one.
+            # If the weight of every row is at its bound, the solution is unique. Else it may be
+            # inexact.
             if not exact or bound.sum() == len(rows):
                 break
             duals = np.zeros(len(rows))
             duals[svm.support_] = dual
-            # Where decisions of a few rows lie apart, the products of all need not be read.
+            # If decisions of a few rows are far apart, skip the products of all rows.
             if np.ptp(products[:FEW_ROWS] @ duals) > FAR_APART:
                 break
             needed = TOLERANCE * min(1.0, float(np.ptp(products @ duals)) / 2)
@@ -205,10 +203,10 @@ class Gram:
     ) -> tuple[Floats, float, float] | None:
         """Return the difference of weighted means, its highest positive and lowest negative row.
 
-        It is the solution where both sides have equal weight (else None), every row has the largest
-        weight allowed, and all decisions fit between the margins, as for small tolerances. Of the
-        biases that are equally good the middle one is taken; libsvm's depends on rounding. The
-        result of the last call is kept.
+        It is the solution if both sides have equal weight (else return None), the weight of every
+        row is at its bound, and all decisions are between the margins, as for small tolerances. Of
+        several optimal biases, the middle one is used; the bias of libsvm depends on rounding. The
+        last result is cached.
         """
         key = b"|".join(part.tobytes() for part in (rows, positive, weights))
         if self._last_means[0] != key:
@@ -227,7 +225,7 @@ class Gram:
         return self._last_means[1]
 
     def _products_of(self, rows: Ints) -> Floats:
-        """Return the products of some rows; those of the last call are kept."""
+        """Return the products of some rows; the last result is cached."""
         key = rows.tobytes()
         if self._last[0] != key:
             self._last = key, self.products[np.ix_(rows, rows)]
@@ -235,7 +233,7 @@ class Gram:
 
 
 class PrimalRows:
-    """Rows on which support vector machines are fitted without their products; see `primal`."""
+    """Support vector machines without products of rows; see `primal`."""
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
@@ -245,11 +243,11 @@ class PrimalRows:
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of the rows."""
+        """Bytes of the rows."""
         return self.X.nbytes
 
     def prepare(self) -> None:
-        """Compute what all fits share: nothing."""
+        """Do nothing: fits share only the rows."""
 
     def svm(
         self,
@@ -262,8 +260,8 @@ class PrimalRows:
     ) -> Plane:
         """Return the normal vector and the bias of the soft-margin classifier on some rows.
 
-        The parameters are those of `Gram.svm`; every plane is exact. The plane of another C begins
-        with the last one on the same rows.
+        The parameters are the same as for `Gram.svm`; every plane is exact. A fit with a different
+        C starts from the last plane on the same rows.
         """
         self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
@@ -298,7 +296,7 @@ def _fit_svm(
     tolerance: float,
     steps: int = -1,
 ) -> Any:
-    """Return the machine of libsvm; `fit_status_` is 1 if it did not end within the steps."""
+    """Return the fit of libsvm; `fit_status_` is 1 if it did not converge within the steps."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import SVC
 
@@ -311,12 +309,12 @@ def _fit_svm(
 def central_bias(
     along: Floats, positive: Bools, weights: Floats | None, bias: float
 ) -> float:
-    """Return the bias of a support vector machine; of several optimal ones the most central.
+    """Return the bias of a support vector machine; of several optimal biases, the most central.
 
-    With a tolerance so small that all rows lie inside the margin, many biases have the same loss,
-    and the choice depends on rounding. Divided by the length of the vector, which is then short,
-    it would be very large and differ between folds, so that no head could be fitted. The centre is
-    the middle between the means of both sides.
+    If all rows are inside the margin, as for small C, many biases have the same loss, and rounding
+    would decide. The vector is then short. The bias divided by its length would be very large and
+    differ between folds, so that no head could be fitted. The centre is the middle between the
+    means of both sides.
     """
     low, high = optimal_biases(
         along, positive, np.ones(len(along)) if weights is None else weights
@@ -348,9 +346,9 @@ def logistic(
 ) -> tuple[Floats, Floats]:
     """Return coefficients, in one row, and the intercept.
 
-    scikit-learn stops where slopes fall below a fixed number. On short features all slopes are
-    below it from the start, and on long ones intercept and weights converge slowly; so it gets rows
-    around 0 with a mean squared length of 1, and C to match: the same problem, solved exactly.
+    scikit-learn stops if gradients are below a fixed number. For features of small scale, this is
+    the case from the start; for features of large scale, convergence is slow. The same problem is
+    solved for rows that are centred and have a mean squared length of 1, with C adapted.
     """
     from sklearn.linear_model import LogisticRegression
 

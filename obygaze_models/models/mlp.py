@@ -1,7 +1,7 @@
-"""Perceptrons; fits that differ in their validation rows only are one training.
+"""Perceptrons. Fits that differ in their validation rows only are trained together.
 
-In the film-by-film protocol these are half of all fits. No fit depends on those that are trained
-with it.
+In the film-by-film protocol, this halves the number of trainings. The result of a fit does not
+depend on the fits that are trained with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,10 +37,10 @@ from obygaze_models.models.mlp_network import (
 class MLPProbe(Classifier):
     """A perceptron that stops early on validation rows.
 
-    The default settings are the paper's. `keep` selects the weights that are kept: those of the
-    best validation loss, or the last, as in the released code. `double_softmax` applies softmax
-    before a cross-entropy that applies it again. `layers_` have their bias as last row; losses are
-    of each epoch.
+    The default settings are the paper's. `keep` selects the weights with the best validation loss,
+    or the last weights, as in the released code. `double_softmax` applies softmax before a
+    cross-entropy that applies it again. The last row of each array in `layers_` is the bias. There
+    is one loss per epoch.
     """
 
     hidden: Sequence[int] = (128,)
@@ -62,9 +62,9 @@ class MLPProbe(Classifier):
     validation_loss_: NDArray[Any] = field(init=False, repr=False)
 
     def fit_folds(self, folds: Sequence[FoldData]) -> list[Any]:
-        """Return a fit of each of some data, which are trained together.
+        """Return one fit per fold, trained together; training rows must be the same.
 
-        It stops early on the validation rows; without any it runs through all epochs.
+        A fit stops early on its validation rows; without validation rows, it runs all epochs.
         """
         data = folds[0]
         X = data.rows.X
@@ -88,18 +88,18 @@ class MLPProbe(Classifier):
         return fitted
 
     def left_out_scores(self, data: FoldData) -> InnerScores:
-        """Return no scores: a fit that needs validation rows has no other ones."""
+        """Return no scores, because fits without a row would need validation rows."""
         return InnerScores()
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The number of epochs, and the one that is kept."""
+        """The number of epochs, and the epoch whose weights are kept."""
         return {"epochs": self.n_epochs, "kept_epoch": self.kept_epoch_}
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class for each row, in float64.
+        """Return the probability of each class for each row.
 
-        In float64 it does not depend on the size of a batch.
+        Computed in float64, so that it does not depend on the batch size.
         """
         rows = self._check(X)
         exact = [weights.astype(np.float64) for weights in self.layers_]
@@ -107,12 +107,12 @@ class MLPProbe(Classifier):
 
     @property
     def n_epochs(self) -> int:
-        """The number of epochs, including those after the one that is kept."""
+        """The number of epochs, including epochs after the kept one."""
         return len(self.train_loss_)
 
 
 class _EarlyStop:
-    """The early stopping of one fit: its loss curves, when it stops, which weights it keeps."""
+    """Early stopping of one fit: loss curves, stopping rule and kept weights."""
 
     def __init__(
         self, rows: Singles, codes: Ints, weights: Floats, probe: MLPProbe
@@ -169,7 +169,7 @@ class _EarlyStop:
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """The rows of all fits with a trailing one, their classes, those that train, and a seed."""
+    """Rows with a trailing one, their classes, the training rows and a seed."""
 
     rows: Singles
     codes: Ints
@@ -177,7 +177,7 @@ class _Training:
     seed: int
 
     def fit(self, probes: Sequence[MLPProbe], validations: Sequence[Ints]) -> None:
-        """Train probes of the same settings together, each of which has validation rows."""
+        """Train probes with the same settings together; each has its own validation rows."""
         probe = probes[0]
         codes = self.codes[self.train]
         n_classes = len(probe.classes_)
@@ -193,12 +193,12 @@ class _Training:
         for fitted, rows in zip(probes, validations, strict=True):
             stop = _EarlyStop(self.rows[rows], self.codes[rows], weights, fitted)
             stops.append(stop)
-        # Kept from epoch to epoch: megabytes of new memory cost more than the copy.
+        # One buffer for all epochs: allocating it again costs more than the copy.
         ordered_rows = np.empty((len(codes), width), dtype=np.float32)
         with one_thread():
             while any(stop.running for stop in stops):
                 order = rng.permutation(len(codes))
-                # With "raise", NumPy would copy once more.
+                # The default mode "raise" would make a further copy.
                 in_order = self.train[order]
                 self.rows.take(in_order, axis=0, out=ordered_rows, mode="clip")
                 data = ordered_rows, target[order], weight[order]

@@ -1,8 +1,8 @@
-"""The arithmetic of one multilayer perceptron: forward, backward and Adam, in place in float32.
+"""Forward pass, backward pass and Adam of one multilayer perceptron, in place in float32.
 
-All weights of a fit lie in one flat array small enough for the processor's cache, and Adam passes
-over it in place. That is why fits are trained one after another on a core and not stacked:
-stacking was measured to be no faster, because a stack of weights no longer fits the cache.
+All weights of a fit are in one flat array that fits into the cache of the processor, and Adam
+updates it in place. Therefore fits are trained one after another and not stacked: stacked weights
+do not fit into the cache, and stacking was measured to be no faster.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def with_ones(X: NDArray[Any]) -> Singles:
 
 def softmax(z: NDArray[Any]) -> NDArray[Any]:
     """Return probabilities of each row of logits."""
-    # Ufuncs by their own names: at 16 rows, the wrappers around them cost more than they do.
+    # Ufunc methods: for 16 rows, the NumPy wrappers cost more than the computation.
     p: NDArray[Any] = z - np.maximum.reduce(z, axis=1, keepdims=True)
     np.exp(p, out=p)
     p /= np.add.reduce(p, axis=1, keepdims=True)
@@ -32,7 +32,7 @@ def softmax(z: NDArray[Any]) -> NDArray[Any]:
 
 
 def logits(layers: Sequence[NDArray[Any]], rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the output of a perceptron whose layers carry their bias as last row."""
+    """Return the output of a perceptron; the last row of each layer is the bias."""
     for weights in layers[:-1]:
         rows = np.maximum(rows @ weights[:-1] + weights[-1], 0)
     return np.asarray(rows @ layers[-1][:-1] + layers[-1][-1])
@@ -41,8 +41,8 @@ def logits(layers: Sequence[NDArray[Any]], rows: NDArray[Any]) -> NDArray[Any]:
 class Loss:
     """Weighted cross-entropy of a batch, and its slope in the logits.
 
-    With `twice` the softmax is applied before a cross-entropy that applies it again, as the
-    released code of the paper does: the loss then never falls below log(1 + exp(-1)).
+    With `twice`, softmax is applied before a cross-entropy that applies it again, as in the
+    released code of the paper. The loss is then at least log(1 + exp(-1)).
     """
 
     def __init__(self, twice: bool) -> None:
@@ -82,7 +82,7 @@ class Network:
         self.slopes = self._carve(self.grad)
         self.n_steps = 0
         for weights in self.layers:
-            # PyTorch's rule, for weights and biases alike.
+            # The initialization of PyTorch, for weights and biases.
             bound = 1 / np.sqrt(len(weights) - 1)
             weights[:] = rng.uniform(-bound, bound, weights.shape)
 
@@ -99,7 +99,7 @@ class Network:
         dropout: float = 0.0,
         rng: np.random.Generator | None = None,
     ) -> list[Singles]:
-        """Return the input of each layer, its trailing one included, and the logits last."""
+        """Return the input of each layer, including the trailing one, and then the logits."""
         inputs = [rows]
         for weights in self.layers[:-1]:
             hidden = np.empty((len(rows), weights.shape[1] + 1), dtype=np.float32)
@@ -120,7 +120,7 @@ class Network:
         for i in range(len(self.layers) - 1, -1, -1):
             np.matmul(inputs[i].T, slope, out=self.slopes[i])
             if i:
-                # A unit that is off, by ReLU or by dropout, is exactly 0.
+                # An inactive unit, by ReLU or dropout, is exactly 0.
                 slope = slope @ self.layers[i][:-1].T
                 slope *= inputs[i][:, :-1] > 0
                 if dropout:
@@ -130,7 +130,7 @@ class Network:
         """Take one step of Adam; the bias corrections are part of the rate and the epsilon."""
         beta = 0.9
         beta2 = 0.999
-        # Who only predicts needs no SciPy, which takes as long to import as all else.
+        # Late: predicting does not need SciPy, whose import doubles the start time.
         from scipy.linalg.blas import saxpy
 
         self.n_steps += 1

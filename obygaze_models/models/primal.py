@@ -1,9 +1,9 @@
-"""The plane of a support vector machine, found by Newton's method and without products of rows.
+"""Fit support vector machines by Newton's method, without products of rows.
 
-libsvm needs the product of each row with each other, so that time and memory grow with the square
-of the rows. Here the loss of a row, max(0, 1 - margin), gets a rounded corner. Newton's method
-minimises the smooth sum, and the corner is then narrowed, until the plane is nearer to the exact
-one than that of libsvm with its default tolerance. Each step reads the rows a few times.
+libsvm needs the products of all pairs of rows, so that time and memory grow with the square of the
+number of rows. Here, the loss of a row, max(0, 1 - margin), gets a rounded corner. Newton's method
+minimises the smooth sum, and the corner is narrowed until the plane is more exact than the plane of
+libsvm with its default tolerance. Each step reads the rows a few times.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,19 +12,19 @@ import numpy as np
 
 from obygaze_models.models.common import Bools, FixTraining, Floats
 
-# The widths of the corner, one after another, in units of the decision.
+# Widths of the corner, in the order of use, in units of the decision.
 WIDTHS = (0.05, 0.005, 0.0005)
-# For a plane whose decisions are exact to .001, also far from the margin.
+# Widths for decisions that are exact to .001 also far from the margin.
 NARROW = (*WIDTHS, 5e-5, 5e-6)
 MAX_STEPS = 100
-# A step that would lower the loss by a smaller share of it is not taken.
+# Stop if a step would lower the loss by a smaller share.
 SMALLEST_GAIN = 1e-9
-# With a wide corner, which is only on the way.
+# The same for a wide corner, whose plane is only a start.
 SMALLEST_EARLY_GAIN = 1e-4
-# How far the slope along a step must fall, as a share of the slope at its start.
+# Largest slope after a line search, as a share of the slope at its start.
 SLOPE_LEFT = 0.02
 MAX_HALVINGS = 40
-# Keeps the equations solvable where no row says anything about the bias.
+# Keep the equations solvable if no row determines the bias.
 LEAST_CURVATURE = 1e-10
 CURVATURE_WITHOUT_CORNER = 1e-3
 
@@ -36,14 +36,14 @@ def hinge_plane(
     start: Floats | None = None,
     widths: Sequence[float] = WIDTHS,
 ) -> Floats:
-    """Return the normal vector of the soft-margin classifier with its bias behind it.
+    """Return the normal vector of the soft-margin classifier, followed by the bias.
 
     Args:
         X: The rows.
         positive: The side of each row.
         limits: The tolerance C of each row, times its weight.
-        start: A plane to begin with, such as that of another tolerance.
-        widths: The widths of the corner, one after another.
+        start: A plane to start from, such as the plane for a different tolerance.
+        widths: The widths of the corner, in the order of use.
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -79,7 +79,7 @@ def hinge_plane(
                 squared: float = float(step[:-1] @ step[:-1]),
                 width: float = width,
             ) -> float:
-                """Return the slope of the loss after the part t of the step."""
+                """Return the slope of the loss after a fraction t of the step."""
                 slopes = _slopes(distances + t * approached, width)
                 return across + t * squared + float((limits * slopes) @ approached)
 
@@ -102,7 +102,7 @@ def _gradient(X: Floats, plane: Floats, duals: Floats) -> Floats:
 
 
 def _curvature(X: Floats, limits: Floats, slopes: Floats, width: float) -> Floats:
-    """Return the second derivatives of the loss: only rows in the corner bend it."""
+    """Return the second derivatives of the loss; only rows in the corner contribute."""
     n_features = X.shape[1]
     in_corner = np.flatnonzero((slopes > 0) & (slopes < 1))
     roots = np.sqrt(limits[in_corner] / width)[:, None]
@@ -115,9 +115,9 @@ def _curvature(X: Floats, limits: Floats, slopes: Floats, width: float) -> Float
 
 
 def _where_flat(slope_at: Callable[[float], float], most_slope: float) -> float:
-    """Return the part of a step after which the loss falls no more: its slope is nearly 0.
+    """Return the fraction of a step at which the slope of the loss is nearly 0.
 
-    The slope rises along the step. Secants and halvings take turns.
+    The slope rises along the step. Secant steps and bisections alternate.
     """
     low = 0.0
     high = 1.0

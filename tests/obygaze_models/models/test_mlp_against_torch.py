@@ -151,3 +151,18 @@ def test_dropout_slope_is_that_of_autograd_with_the_same_mask() -> None:
     network.backward(inputs, slope.astype(np.float32), 0.5)
     for ours, theirs in zip(network.slopes, (first, second), strict=True):
         np.testing.assert_allclose(ours, theirs.grad.numpy(), atol=1e-6)
+
+
+def test_fits_that_share_their_training_rows_are_those_of_each_alone() -> None:
+    X, labels = planted(n=200)
+    # Nothing to learn for the second film: it stops at once.
+    labels[150:] = 1 - labels[150:]
+    train, films = np.arange(100), (np.arange(100, 150), np.arange(150, 200))
+    pair = [Job(train, labels, film) for film in films]
+    settings = MLPProbe(hidden=(8,), max_epochs=60, learning_rate=0.01, patience=2)
+    alone = [one(X, job, settings) for job in pair]
+    assert alone[0].n_epochs != alone[1].n_epochs  # they stop at different times
+    both = settings.fit_folds([fold_data_for(X, job) for job in pair])
+    for ours, single in zip(both, alone, strict=True):
+        np.testing.assert_array_equal(ours.validation_loss_, single.validation_loss_)
+        np.testing.assert_array_equal(ours.layers_[0], single.layers_[0])
