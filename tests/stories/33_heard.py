@@ -1,8 +1,7 @@
 """Story 33: films with sound, of which one concept can only be heard.
 
 One pass fills a store of pictures and one of sound. A film without sound is a row with its reason,
-and changes nothing in the store of pictures. Speech is found where it is, and a text finds the
-scream.
+and changes nothing in the store of pictures. Speech is found where it is.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ import pytest
 from support.advice import advice_of, commands_in_order
 from support.heard_films import RATE, noise, write_film
 from support.once import made_once
-from support.sound_checkpoints import save_tiny_sound, write_tiny_sound_card
 from support.speech import speech
-from support.words import save_tokenizer
 
 import obygaze as og
 from stories.workspace import Workspace
@@ -30,7 +27,6 @@ CLIP_S = 0.8
 BOTH = "-b descriptors -b sound-descriptors"
 SEEN = "films.descriptors"
 HEARD = "films.sound-descriptors"
-SCREAM = "casa-3"
 SPOKEN = "dune"
 PROTOCOL = """
 schema = "obygaze-protocol/1"
@@ -59,13 +55,6 @@ def has_voice(film: str, number: int) -> bool:
     return (number * 3 + FILMS.index(film)) % 4 == 1
 
 
-def scream(seconds: float = CLIP_S) -> Any:
-    """A sound that rises, with all its overtones."""
-    at_s = np.arange(round(seconds * RATE)) / RATE
-    phase = 2 * np.pi * (900 * at_s + 500 * at_s**2)
-    return (0.3 * np.sign(np.sin(phase))).astype(np.float32)
-
-
 def hum(seed: int) -> Any:
     at_s = np.arange(round(CLIP_S * RATE)) / RATE
     phase = 2 * np.pi * (200 + 10 * (seed % 9)) * at_s
@@ -74,7 +63,7 @@ def hum(seed: int) -> Any:
 
 
 def sound_of(film: str) -> Any:
-    """Noise; a hum in each clip with Voice, one scream, and in one film somebody who speaks."""
+    """Noise; a hum in each clip with Voice, and in one film somebody who speaks."""
     if film == SPOKEN:
         spoken = speech()[: round(N_CLIPS * CLIP_S * RATE / 2)]
         # The second half of the film is silence.
@@ -83,9 +72,7 @@ def sound_of(film: str) -> Any:
     for number in range(N_CLIPS):
         seed = 100 * FILMS.index(film) + number
         samples = noise(CLIP_S, seed, 0.02)
-        if f"{film}-{number}" == SCREAM:
-            samples = samples + scream()
-        elif has_voice(film, number):
+        if has_voice(film, number):
             samples = samples + hum(seed)
         parts.append(samples)
     return np.concatenate(parts)
@@ -159,50 +146,9 @@ def test_speech_is_found_where_it_is(ws: Workspace) -> None:
     assert max(spoken[N_CLIPS // 2 + 1 :]) < 0.05
     for film in FILMS:
         for number in range(N_CLIPS):
-            clip = f"{film}-{number}"
             # A hum is much like a voice.
-            if film != SPOKEN and not has_voice(film, number) and clip != SCREAM:
-                assert share[clip] < 0.05
-
-
-def test_a_text_finds_the_scream(ws: Workspace) -> None:
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    begin(ws)
-    weights = ws.path("weights")
-    save_tiny_sound("clap", weights)
-    save_tokenizer(weights)
-    write_tiny_sound_card("clap", ws.path("backbones"), seconds=10)
-    ws("extract run films -b tiny-clap --weights weights", code=3)
-    # A text tower that has learnt one sound: what every text means is the scream.
-    store = og.open_store(ws.path("stores/films.tiny-clap"))
-    vector = store.matrix("clip", clips=[SCREAM]).values[0]
-    from transformers import ClapTextModelWithProjection
-
-    def means_the_scream(module: Any, inputs: Any, output: Any) -> Any:
-        output.text_embeds = torch.from_numpy(vector)[None]
-        return output
-
-    hook = torch.nn.modules.module.register_module_forward_hook(
-        lambda module, inputs, output: (
-            means_the_scream(module, inputs, output)
-            if isinstance(module, ClapTextModelWithProjection)
-            else None
-        )
-    )
-    try:
-        found = ws(
-            'search films.tiny-clap --text "a scream" --weights weights --top 3 --json'
-        ).json()
-    finally:
-        hook.remove()
-    first, second, _ = found["clips"]
-    assert first["clip_id"] == SCREAM
-    assert first["cosine"] == pytest.approx(1)
-    assert second["cosine"] < 1 - 1e-4
-    # By the sound itself, too.
-    like = ws(f"search films.tiny-clap --like {SCREAM} --top 1 --json").json()
-    assert like["clips"][0]["clip_id"] != SCREAM
+            if film != SPOKEN and not has_voice(film, number):
+                assert share[f"{film}-{number}"] < 0.05
 
 
 def test_pictures_miss_what_can_only_be_heard(ws: Workspace) -> None:

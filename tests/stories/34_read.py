@@ -143,6 +143,7 @@ def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(
     by_words = ws(
         f"run mobygaze-words --manifest films --store words=films.minilm {ONE_TASK} {said}"
         ' --set \'grid.models=["ridge", "said"]\' -o by-words'
+        " --set report.replicates=100"
     )
     assert f"{len(FILMS)} of {len(rows)} clips have no words in words" in by_words.out
     ap = {}

@@ -129,38 +129,6 @@ def mp4_edit_list(folder: Path) -> Made:
 
 
 @kind
-def mkv_repeated_times(folder: Path) -> Made:
-    # Each time is used twice: half the rate in the times, all pictures in the file.
-    plain = write_video(folder / "plain_repeated.mp4", options=h264(g="30", bf="0"))
-
-    def halve(number: int, packet: Any) -> Any:
-        packet.pts = packet.dts = number // 2 * 1024
-        return packet
-
-    path = remux(plain, folder / "mkv_repeated_times.mkv", halve)
-    return Made(path, list(range(100)), False)
-
-
-@kind
-def mkv_times_in_disorder(folder: Path) -> Made:
-    # Neighbours swap their times although the codec has no reordering at all.
-    plain = write_video(
-        folder / "plain_disorder.mkv",
-        "ffv1",
-        ticks=[40 * i for i in range(100)],
-        tick=FINE,
-    )
-
-    def swap(number: int, packet: Any) -> Any:
-        packet.pts = 40 * (number ^ 1)
-        packet.dts = 40 * number - 40
-        return packet
-
-    path = remux(plain, folder / "mkv_times_in_disorder.mkv", swap)
-    return Made(path, list(range(100)), False)
-
-
-@kind
 def mkv_mpeg4_without_times(folder: Path) -> Made:
     # Copied from AVI the old way: the times in the file are those of decoding.
     plain = write_video(

@@ -1,16 +1,17 @@
-"""The loop on made-up films: the same bytes whatever happens, and the numbers of another way."""
+"""Runs on made-up films: the same bytes whatever happens, and what their commands print."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.cli import Result, call_obygaze
 from support.extracted_stores import (
     bytes_of,
     films_with_failures,
@@ -22,13 +23,21 @@ from obygaze_features.core.errors import Mismatch, ObygazeError
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import layout
 from obygaze_features.store.changing import subset
 from obygaze_features.store.filling import Filling
 from obygaze_features.store.reading import open_store
 
 STORE = "films.descriptors"
-# A block of 16 and one of four.
-N_CLIPS = 20
+# A block of eight and one of four.
+N_CLIPS = 12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def blocks_of_eight_clips() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layout, "CLIPS_OF_A_BLOCK", 8)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +85,7 @@ def test_a_store_that_is_sealed_while_it_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another process finishes and removes the blocks that are about to be read."""
-    run(films, world, watch=at_row(18, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    run(films, world, watch=at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT)))
     store = world / "stores" / STORE
     read_block = Filling.read_block
 
@@ -142,3 +151,45 @@ def test_a_device_that_fails_is_named(
     with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an") as error:
         run(films, world)
     assert error.value.where == "cpu"
+
+
+def extract(folder: Path, verb: str, *words: str) -> Result:
+    return call_obygaze("-C", folder, "extract", verb, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("-b", "descriptors", "--arrays", "clip,none"), 2, "no array none"),
+        (("-b", "descriptors", "-b", "descriptors"), 2, "a store of its own"),
+        (("-b", "descriptors", "--seal-now"), 1, "blocks are missing"),
+    ],
+)
+def test_invalid_options_leave_no_store(
+    world: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
+    done = extract(world, "run", "films", *words)
+    assert (done.code, message in done.stderr) == (code, True), done.stderr
+    assert not list(world.glob("stores/*"))
+
+
+def test_the_status_counts_blocks_while_a_store_is_filled(
+    world: Path, films: Manifest
+) -> None:
+    """Also of a store that is changed: its rows count, and those that are still to compute."""
+    run(some_clips(films, range(4)), world)
+
+    def stop(row: int, failed: bool) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    done = run(films, world, watch=stop, workers=1)
+    assert done.stop.signal_name == "SIGTERM"
+    (state,) = extract(world, "status", "films", "--json").ok().json()["stores"]
+    assert (state["clips"], state["sealed"], state["blocks"]) == (N_CLIPS, False, 2)
+    assert state["blocks_done"] == 0
+    assert (state["ok"], state["not_extracted"]) == (4, N_CLIPS - 4)
+    text = extract(world, "status", "films.descriptors").ok().stdout
+    assert "being filled, 0 of 2 blocks; 12 clips: 4 ok, 8 not-extracted" in text
+    run(films, world)
+    text = extract(world, "status", "films.descriptors").ok().stdout
+    assert "sealed; 12 clips: 9 ok, 2 failed, 1 no-video" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -18,7 +17,6 @@ from support.cli import Result, call_obygaze
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
-import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
@@ -31,8 +29,7 @@ from obygaze_features.extraction.windows import (
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
-from obygaze_features.store import layout, open_store
-from obygaze_features.store.filling import Filling
+from obygaze_features.store import open_store
 from obygaze_features.video import (
     DecodeJob,
     DecodePool,
@@ -275,38 +272,6 @@ def test_a_window_has_the_vector_of_the_clip_cut_by_hand(
     assert of_windows.recipe.fingerprint != of_clips.recipe.fingerprint
     assert of_windows.recipe.of_clips == of_clips.recipe == of_clips.recipe.of_clips
     assert of_windows.recipe.grid == {"window": 16, "stride": 16}
-
-
-def test_blocks_of_any_size_and_a_stop_change_no_number(
-    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Blocks of 4 windows that share pictures: each block is a sweep of its own after a stop."""
-    # 90 and 91 pictures have ten windows each.
-    windows(tmp_path, films, "--window", "16", "--stride", "8")
-    run(tmp_path, "--store", "descriptors=expected").ok()
-    monkeypatch.setattr(layout, "WINDOWS_OF_A_BLOCK", 4)
-    seen: list[int] = []
-
-    def watch(row: int, failed: bool) -> None:
-        seen.append(row)
-        if len(seen) == 6:
-            signal.raise_signal(signal.SIGTERM)
-
-    run_of = og.extract("w", "descriptors", workspace=tmp_path, watch=watch)
-    assert run_of.stop
-    filling = Filling.open(tmp_path / "stores" / "w.descriptors")
-    assert 0 < len(filling.missing()) < len(filling.needed) == 5
-    run(tmp_path).ok()
-    stores = [
-        open_store(tmp_path / "stores" / name) for name in ("expected", "w.descriptors")
-    ]
-    for array in (*stores[0].feature_arrays, "time_s"):
-        first, second = (store.matrix(array).values.tobytes() for store in stores)
-        assert first == second
-    first_times, second_times = (
-        [(row.start_s, row.end_s) for row in store.rows] for store in stores
-    )
-    assert first_times == second_times and None not in first_times[0]
 
 
 def test_a_film_that_was_replaced_or_cannot_be_read(

@@ -8,11 +8,14 @@ import av
 import numpy as np
 import pytest
 from support.video_kinds import KINDS, Made
-from support.videos import numbered, read_numbers
+from support.videos import numbered, read_numbers, write_video
 
+from obygaze_features.video import picture
+from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.film import probe
+from obygaze_features.video.picture import PictureConverter
 from obygaze_features.video.resize import Resize
 
 
@@ -100,3 +103,28 @@ def test_several_views_share_one_decode(tmp_path: Path) -> None:
         assert np.array_equal(clip.index, alone.index)
         real = clip.pictures[clip.mask]
         assert read_numbers(real) == [made.numbers[i] for i in clip.index[clip.mask]]
+
+
+def test_one_level_of_one_pixel_is_another_hash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = picture.conversion_sha256()
+    convert = PictureConverter.convert
+
+    def other(*args: object) -> np.ndarray:
+        pixels = convert(*args).copy()  # type: ignore[arg-type]
+        pixels[0, 0, 0] ^= 1
+        return pixels
+
+    monkeypatch.setattr(PictureConverter, "convert", other)
+    picture.conversion_sha256.cache_clear()
+    assert picture.conversion_sha256() != before
+    picture.conversion_sha256.cache_clear()
+
+
+def test_colours_without_a_formula_are_a_reason(tmp_path: Path) -> None:
+    options = {"preset": "veryfast", "x264-params": "colormatrix=YCgCo"}
+    film = write_video(tmp_path / "film.mp4", numbers=range(5), options=options)
+    with pytest.raises(BadVideo, match="colours of its pictures") as caught:
+        decode_clip(film, PictureView(2))
+    assert caught.value.reason == "colours"
