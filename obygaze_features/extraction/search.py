@@ -133,9 +133,7 @@ def _array_of_vectors(store: Store, name: str | None) -> str:
         raise FixInput(
             f"the array {name!r} has no vectors of features to compare",
             where=store.location,
-            hint=f"use --array {' or '.join(arrays)}"
-            if arrays
-            else "use a different store",
+            hint=f"use --array {' or '.join(arrays) or 'of a different store'}",
         )
     return name
 

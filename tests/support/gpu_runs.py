@@ -1,4 +1,4 @@
-"""The loop on made-up clips and a simulated GPU with a clock of its own."""
+"""The loop on made-up clips and a simulated GPU."""
 
 from __future__ import annotations
 
@@ -14,27 +14,25 @@ import numpy as np
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction.clips import (
     Decoded,
-    Failure,
     RowJob,
     Source,
     ViewedClip,
 )
-from obygaze_features.extraction.compute import BatchComputer, Uploads
+from obygaze_features.extraction.compute import BatchComputer
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.recipes import (
     arrays_of,
     maker_of,
     recipe_of,
 )
-from obygaze_features.extraction.results import Watch
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Row
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import ManifestMark
 
-# Gives the pictures of a row, or why there are none.
-Decode = Callable[[int], ViewedClip | Failure]
+# Gives the pictures of a row.
+Decode = Callable[[int], ViewedClip]
 
 
 def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> ViewedClip:
@@ -80,23 +78,16 @@ def new_filler(
     filling: Filling,
     inner: Backbone,
     batch: int,
-    uploads: Uploads | None = None,
 ) -> Iterator[StoreFiller]:
     """Return what fills a store on a simulated GPU."""
     arrays = [array for array in filling.arrays if array.name in inner.arrays]
     with ThreadPoolExecutor(1, "write") as writing:
         maker = maker_of(inner, recipe_of(inner))
-        computer = BatchComputer(backbone, arrays, uploads)
+        computer = BatchComputer(backbone, arrays)
         yield StoreFiller(filling, maker, computer, batch, writing)
 
 
-def fill_stores(
-    fillers: Sequence[StoreFiller],
-    decode: Decode,
-    *,
-    stop: StopFlag | None = None,
-    watch: Watch | None = None,
-) -> None:
+def fill_stores(fillers: Sequence[StoreFiller], decode: Decode) -> None:
     """Run the loop on clips that a function makes, from the first block on."""
 
     def decode_rows(rows: Iterable[RowJob]) -> Generator[Decoded, None, None]:
@@ -104,11 +95,9 @@ def fill_stores(
             views = dict.fromkeys(job.views, decode(job.row))
             yield Decoded(job.row, Source(), views)
 
-    flag = StopFlag() if stop is None else stop
     with (
         mock.patch("secrets.randbelow", lambda most: 0),
-        closing(fill(fillers, decode_rows, flag)) as filled,
+        closing(fill(fillers, decode_rows, StopFlag())) as filled,
     ):
-        for row, failed in filled:
-            if watch is not None:
-                watch(row, failed)
+        for _ in filled:
+            continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +38,6 @@ def with_damage(source: Path, target: Path, number: int) -> Path:
             255 - value for value in data[third : 2 * third]
         )
         return packet_of(packet, bytes(data))
-
-    return copy(source, target, change=change)
-
-
-def with_times(
-    source: Path, target: Path, of_sound: Callable[[int, float], float]
-) -> Path:
-    """Copy a film; a function of its number and its time gives each packet of sound its time."""
-    last = 0
-
-    def change(stream: Any, at: int, packet: Any) -> Any:
-        nonlocal last
-        if stream.type == "audio":
-            time_s = of_sound(at, float(packet.pts * packet.time_base))
-            # Writers want times that increase.
-            last = max(round(time_s / packet.time_base), last + 1 if at else 0)
-            packet.pts = packet.dts = last
-        return packet
 
     return copy(source, target, change=change)
 

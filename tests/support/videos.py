@@ -87,12 +87,11 @@ def encode_video(
     options: dict[str, str] | None = None,
     container_options: dict[str, str] | None = None,
     setup: Callable[[Any], None] | None = None,
-    each_packet: Callable[[Any], Any] | None = None,
     cover: bool = False,
     audio: bool = False,
     turn: int = 0,
 ) -> Path:
-    """Write numbered pictures; `ticks` are their times, `each_packet` may change or drop packets.
+    """Write numbered pictures; `ticks` are their times.
 
     `turn` turns the stored pictures counterclockwise, so that they must be turned back.
     """
@@ -118,10 +117,8 @@ def encode_video(
             frame = reformatter.reformat(grey, format=pix_fmt, threads=1)
             frame.pts = ticks[order] if ticks is not None else order
             frame.time_base = tick
-            _mux(out, stream.encode(frame), each_packet)
-        _mux(out, stream.encode(), each_packet)
-        for packet in extras:
-            out.mux(packet)
+            out.mux(stream.encode(frame))
+        out.mux([*stream.encode(), *extras])
     _without_real_time()
     return path
 
@@ -130,15 +127,6 @@ def _without_real_time() -> None:
     """Undo what SVT-AV1 does as root: all later work would be real-time and starve the others."""
     if hasattr(os, "sched_setscheduler"):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-
-
-def _mux(
-    out: Any, packets: list[Any], each_packet: Callable[[Any], Any] | None
-) -> None:
-    for packet in packets:
-        kept = each_packet(packet) if each_packet else packet
-        if kept is not None:
-            out.mux(kept)
 
 
 def _add_extras(out: Any, cover: bool, audio: bool) -> list[Any]:

@@ -19,7 +19,7 @@ from support.simulated_gpu import SimulatedGpu
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.extraction.clips import Failure, ViewedClip
+from obygaze_features.extraction.clips import ViewedClip
 from obygaze_features.extraction.loop import StoreFiller
 from obygaze_features.store import Store, layout, open_store
 from obygaze_features.store.sealing import seal
@@ -46,17 +46,15 @@ class World:
         self.backbone = CountingBackbone(self.inner, **backbone)
         self.path = folder / "store"
         self.filling = new_filling(self.path, self.inner, n_clips)
-        self.failing: dict[int, Failure] = {}
         self.decoded: list[int] = []
 
-    def decode(self, row: int) -> ViewedClip | Failure:
+    def decode(self, row: int) -> ViewedClip:
         self.decoded.append(row)
-        failure = self.failing.get(row)
-        return failure or _as_seen(row)
+        return _as_seen(row)
 
-    def run(self, batch: int = 3, **more: Any) -> None:
+    def run(self, batch: int = 3) -> None:
         with new_filler(self.backbone, self.filling, self.inner, batch) as filler:
-            fill_stores([filler], self.decode, **more)
+            fill_stores([filler], self.decode)
 
     def store(self) -> Store:
         seal(self.path)
