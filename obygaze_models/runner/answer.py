@@ -482,7 +482,8 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
     """Return whether one of two models is better, with their difference."""
     first, second = _sides_of(run, row)
     found = verdict(row, films_above(first, second, row["metric"]).n_films)
-    if found == WORSE:
+    parts = [] if second.store != CHOSEN else parts_of(run, first.store)
+    if found == WORSE and not parts:
         first, second = second, first
         row = {**row, "over_films": -row["over_films"]}
         row |= {"low": -row["high"], "high": -row["low"]}
@@ -494,8 +495,7 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
     if found == LEAKED:
         return f"{text} on {tested_on(LEAKED, run.units)}."
     text += _films_text(run, first, second, row)
-    parts = parts_of(run, first.store)
-    if parts and second.store == CHOSEN:
+    if parts:
         more = f"{listed(parts)} together say more than the best store alone"
         if found != BETTER:
             more = f"This run does not show that {more}"

@@ -32,14 +32,6 @@ def test_the_error_names_the_recipe_and_the_command_that_extracts(
     assert "known reads features of descriptors" in refused.text
     extract = "extract run later -b descriptors"
     assert advice_of(refused.err) == f"obygaze {extract}"
-    # So it is where the manifest, the folder of the films, or another name is typed.
-    for typed, clips in (
-        ("later", "later"),
-        ("./videos", "MANIFEST"),
-        ("other --manifest later", "later"),
-    ):
-        told = advice_of(ws(f"models predict known {typed}", code=1).err)
-        assert told.endswith(f"obygaze extract run {clips} -b descriptors")
     ws(extract)
     ws(predict)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.seeds import amount, least_by_chance, most_by_chance
 
 from stories.workspace import Workspace
 
@@ -106,73 +105,6 @@ def test_counting_predictions_is_refused_with_the_reason(ws: Workspace) -> None:
     text = ws("audit share drawn", code=1).text
     assert "got labels in 0 films" in text
     assert "manifest project MARKS --clips DRAWN" in text
-
-
-def test_predictions_make_the_interval_narrower_and_are_never_counted(
-    ws: Workspace,
-) -> None:
-    write_clips(ws)
-    ws("manifest sample films -n 120 -o drawn")
-    in_s = world({"1980s": 0.3, "2010s": 0.3}, seed=1)
-    mark(ws, in_s)
-    draws = np.random.default_rng(37)
-    for scores, explains in (("good", True), ("useless", False)):
-        rows = []
-        for row in ws.read_table("clips.csv"):
-            signal = 3.0 * (row["clip_id"] in in_s) if explains else 0.0
-            # A model that calls nearly every clip S.
-            score = 5 + signal + draws.normal()
-            ids = {name: row[name] for name in ("clip_id", "movie_id")}
-            rows.append({**ids, "basis": "unseen", "score:S": score})
-        ws.write_table(f"{scores}.csv", rows)
-    alone = audit(ws)["shares"][0]
-    good = audit(ws, "--predictions good.csv")
-    assert good["explained"] > 0.4
-    (share,) = good["shares"]
-    assert share["high"] - share["low"] < alone["high"] - alone["low"]
-    assert share["low"] < len(in_s) / (N_FILMS * PER_FILM) < share["high"]
-    useless = audit(ws, "--predictions useless.csv")
-    assert useless["shares"][0]["share"] == pytest.approx(alone["share"], abs=0.02)
-    # Scores of other clips say nothing of these.
-    others = [{**row, "movie_id": "film01"} for row in rows]
-    ws.write_table("other.csv", others)
-    text = ws("audit share judged --predictions other.csv", code=5).text
-    assert "are not what the manifest judged has under the same ids" in text
-
-
-def test_what_is_missing_is_counted_and_said(ws: Workspace) -> None:
-    write_clips(ws)
-    ws("manifest sample films -n 120 -o drawn")
-    ws("manifest export drawn drawn.csv")
-    drawn = [row["clip_id"] for row in ws.read_table("drawn.csv")]
-    of_last_film = [clip for clip in drawn if clip.startswith("film23-")]
-    left_out = {drawn[0], drawn[7], *of_last_film}
-    mark(ws, world({"1980s": 0.3, "2010s": 0.3}, seed=2), left_out=left_out)
-    document = audit(ws)
-    text = ws("audit share judged --by decade").text
-    assert "120 clips drawn: 113 judged, 7 not judged." in text
-    assert "No label in 1 film (film23): the share is that of the others" in text
-    assert document["shares"][0]["n_films"] == N_FILMS - 1
-    assert document["shares"][0]["n_judged"] == 113
-
-
-@pytest.mark.check("audits many made-up worlds")
-def test_a_difference_is_found_where_there_is_one_and_seldom_claimed_elsewhere(
-    ws: Workspace,
-) -> None:
-    write_clips(ws)
-    n_worlds = amount(5, 40)
-    n_found = {}
-    for name, of_late_films in (("planted", 0.65), ("none", 0.2)):
-        n_found[name] = 0
-        for seed in range(n_worlds):
-            ws(f"manifest sample films -n 120 --seed {seed} -o drawn --force")
-            mark(ws, world({"1980s": 0.2, "2010s": of_late_films}, seed=seed))
-            (pair,) = audit(ws)["differences"]
-            n_found[name] += pair["p"] < 0.05
-    # Of 40, where each finds it in 99 of 100 cases, and claims it in 5 of 100 without one.
-    assert n_found["planted"] >= least_by_chance(n_worlds, 0.99, 0.01)
-    assert n_found["none"] <= most_by_chance(n_worlds, 0.05, 0.33)
 
 
 # ---- a tier to fill in, in ELAN ------------------------------------------------------------------

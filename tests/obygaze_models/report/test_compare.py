@@ -14,7 +14,6 @@ from support.experiments import films, quick, without_models
 from support.run_tables import (
     FILMS,
     MANIFEST,
-    STORE,
     MadeCell,
     clips_of,
     made_run,
@@ -125,24 +124,6 @@ def test_each_pair_of_runs_is_asked_whether_its_clips_are_the_same(
         compare_runs(runs)
 
 
-def test_clips_of_a_run_without_films_are_met_by_their_ids_alone(
-    tmp_path: Path,
-) -> None:
-    films = ("",) * len(CLIPS.ids)
-    without = replace(CLIPS, films=films)
-    scores = scores_for(CLIPS, 1.0, 2)
-    other = MadeCell("ridge", without, scores, facts={"seen": "unknown"})
-    manifest = {**MANIFEST, "sha256": "of another manifest", "n_films": 0}
-    runs = [
-        made_run(tmp_path / "a", [cell()]),
-        made_run(tmp_path / "b", [other], manifest=manifest),
-    ]
-    compared = compare_runs(runs)
-    side = the_row(compared)
-    assert side["n_clips"] == len(films) and side["difference"] is not None
-    assert side["difference_low"] is None and side["difference_p"] is None
-
-
 def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
     tmp_path: Path,
 ) -> None:
@@ -203,44 +184,6 @@ def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
         runs.append(Run(run.folder, {**run.about, "protocol": protocol}))
     (warning,) = compare_runs(runs).warnings
     assert warning == "b: its task EN_S has other classes than that of a."
-
-
-def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
-    """A run of some tasks, models and stores, each store of a recipe of its own."""
-    cells = []
-    stores = {}
-    for task, model, store in names:
-        cells.append(cell(model, test=task, train=task, store=store))
-        stores[store] = {**STORE, "fingerprint": store * 64}
-    return made_run(folder, cells, stores=stores)
-
-
-def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
-    ours = [("EN_S", "ridge", "x"), ("EN_S", "mlp", "y")]
-    theirs = [("EN_S", "ridge", "p"), ("HN_S", "mlp", "q")]
-    runs = [run_of_cells(tmp_path / "a", ours), run_of_cells(tmp_path / "b", theirs)]
-    compared = compare_runs(runs)
-    (warning,) = compared.warnings
-    assert warning.startswith(
-        "no model is in two of these runs, so nothing is compared"
-    )
-    assert "--store NAME=STORE" in warning
-    # What each run has stands below, and no table without rows.
-    text = str(compared)
-    assert "better?" not in text
-    assert "The numbers of a line" not in text
-    for run, names in {"a": ours, "b": theirs}.items():
-        for task, model, store in names:
-            assert f"{model} ({store}) for {task} ({run})" in text
-
-
-def test_a_comparison_needs_two_runs_and_a_known_metric(tmp_path: Path) -> None:
-    run = made_run(tmp_path / "a", [cell()])
-    with pytest.raises(FixUsage, match="two runs or more"):
-        compare_runs([run])
-    with pytest.raises(FixUsage, match="unknown metric 'acc'") as raised:
-        compare_runs([run, run], "acc")
-    assert "accuracy" in str(raised.value.hint)
 
 
 def test_a_model_of_each_run_is_named_where_runs_have_several(tmp_path: Path) -> None:

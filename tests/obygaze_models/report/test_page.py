@@ -22,7 +22,7 @@ from support.run_tables import (
     write_run_json,
 )
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeError
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
 from obygaze_features.core.figures import COLORS
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.files import Run
@@ -181,17 +181,6 @@ def table_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def test_the_table_of_films_has_the_value_of_each(
-    run: Run, written: list[Path]
-) -> None:
-    path = run.folder / "tables" / "films.csv"
-    assert path in written
-    rows = table_of(path)
-    assert [row["id"] for row in rows] == list(FILMS)
-    for row in rows:
-        assert float(row["ridge"]) == pytest.approx(RIDGE.ap_of(row["id"]))
-
-
 def test_page_is_well_formed_and_loads_nothing(written: list[Path]) -> None:
     page = page_of(written[0])
     assert not {"script", "iframe", "object", "form", "img"} & set(page.tags)
@@ -307,16 +296,6 @@ def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
     (made.folder / "results.csv").write_text("nothing\n", encoding="utf-8")
     with pytest.raises(Corrupt, match="not the file that this run wrote"):
         write_report([made.folder])
-
-
-def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(FixUsage, match="-o is the file of the page, HTML") as raised:
-        write_report([run.folder], tmp_path / "page.pdf")
-    assert "a name with .html" in str(raised.value.hint)
-    for name in (Path(), Path("..")):
-        with pytest.raises(ObygazeError):
-            write_report([run.folder], name)
-    assert write_report([run.folder], tmp_path / "page")[0] == tmp_path / "page.html"
 
 
 def test_a_page_replaces_an_earlier_page_and_no_other_file(

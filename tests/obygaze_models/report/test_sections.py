@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from support.run_tables import (
     FILMS,
     MANIFEST,
     STORE,
-    Clips,
     MadeCell,
     clips_of,
     difference_row,
@@ -30,20 +28,16 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 from obygaze_models.report.figures import (
     figure_of_pair,
-    figure_of_success,
     figures_of_tasks,
 )
 from obygaze_models.report.sections import (
     Section,
     errors,
-    section_of_films,
-    section_of_results,
     sections_of,
     sentence_of_concepts,
 )
 from obygaze_models.report.tables import ResultTable
 from obygaze_models.runner.labels import labels_since
-from obygaze_models.runner.text import result_text
 
 CLIPS = clips_of()
 RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))
@@ -218,19 +212,6 @@ def test_errors_are_of_each_store(tmp_path: Path) -> None:
     assert titles == [f"Surest errors of ridge ({store}), EN_S" for store in "ba"]
 
 
-@pytest.mark.parametrize("where", ["", 'light != "none" and level in {EN, S}'])
-def test_errors_have_the_own_columns_that_a_run_asks_for(
-    tmp_path: Path, where: str
-) -> None:
-    made = made_run(tmp_path / "run", [RIDGE], manifest=manifest_of(tmp_path))
-    made.protocol["data"]["where"] = where
-    (table,) = sections_by_key(made)["errors"].tables
-    own = {"light", "shot"}.intersection(table.headers)
-    assert own == ({"light"} if where else set())
-    for row in records_of(table) if where else ():
-        assert row["light"] == f"light {CLIPS.ids.index(row['clip_id'])}"
-
-
 def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
     def with_error(
         of_films: Mapping[str, float], of_others: float
@@ -282,27 +263,6 @@ def factor(film: str, name: str, odds: float, **values: Any) -> dict[str, Any]:
     row |= {"film": film, "factor": name, "log_odds": odds, "clips": 30, "note": ""}
     ends = {"low": math.nan, "high": math.nan, "p": math.nan}
     return {**row, **ends, "all_clips": 96, "successes": 60, **values}
-
-
-def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> None:
-    rows = [
-        factor("all films", "Look", -0.5, low=-1.0, high=0.1, p=0.06),
-        factor("all films", "Body", math.nan, note="left out: it never varies"),
-        factor(FILMS[0], "Look", 1.0),
-        factor(FILMS[1], "Look", 50.0),
-    ]
-    run = made_run(tmp_path / "run", [RIDGE])
-    figure = figure_of_success(run, "ridge", rows)
-    assert figure is not None
-    dots = figure.markup(1).count("<title>")
-    assert dots == 2, "a dot beyond the axis is in the table alone"
-    run = made_run(tmp_path / "run", [RIDGE], tables={"success.csv": rows})
-    (table,) = sections_by_key(run)["success"].tables
-    assert rows_of(table) == [
-        ["Look", "30", "-.50 [-1.00, .10]", ".060", ""],
-        ["Body", "30", "–", "–", "left out: it never varies"],
-    ]
-    assert "60 of 96 decisions are correct" in table.note
 
 
 def test_levels_are_compared_with_each_other_and_not_alone(tmp_path: Path) -> None:
@@ -374,50 +334,3 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
         ["Pulp Fiction", films[1], f"{second:.2f} (.25)"[1:], ".29 (.09)"],
         ["mean of these films", "", f"{(first + second) / 2:.2f}"[1:], ".42"],
     ]
-
-
-def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
-    tmp_path: Path,
-) -> None:
-    clips = clips_of()
-    first, second = np.flatnonzero(clips.y)[:2]
-    cells = []
-    for store, left_out in {"a": first, "b": second}.items():
-        kept = np.arange(len(clips.ids)) != left_out
-        films = tuple(np.array(clips.films)[kept].tolist())
-        part = Clips(tuple(np.array(clips.ids)[kept].tolist()), films, clips.y[kept])
-        scores = scores_for(clips, 1.0, 3)[kept]
-        facts = {"tested": store}
-        cells.append(MadeCell("ridge", part, scores, store=store, facts=facts))
-        prior = {"is_model": False, "store": store, "facts": facts}
-        cells.append(MadeCell("neighbour", part, np.zeros(len(scores)), **prior))
-    run = made_run(tmp_path / "run", cells, stores={"a": STORE, "b": STORE})
-    n_clips = len(clips.ids) - 1
-    rows = [
-        line.split()
-        for line in result_text(run).splitlines()
-        if line.split()[:2] == ["EN_S", "ridge"]
-    ]
-    # Each model has its clips.
-    assert [int(row[-2]) for row in rows] == [n_clips, n_clips]
-    (beside,) = section_of_results(run, {}).tables
-    assert sum(isinstance(row, str) for row in beside.rows) == 2
-    (of_films,) = section_of_films(run, {}).tables
-    common = (
-        f"All values are of the {n_clips - 1} clips that each of them was tested on"
-    )
-    assert common in of_films.note
-    (figure,) = [figure_of_pair(run, ("EN_S", "EN_S"), {})]
-    assert figure.markup(1).count(f"{n_clips} clips") == 3
-
-
-def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
-    tmp_path: Path,
-) -> None:
-    cells = []
-    for train in ("EN_S", "HN_S"):
-        cells.append(replace(RIDGE, train=train))
-        cells.append(replace(GUESS, train=train))
-    run = made_run(tmp_path / "run", cells)
-    (figure,) = figures_of_tasks(run, {})
-    assert "without video, trained on EN_S" in figure.markup(1)

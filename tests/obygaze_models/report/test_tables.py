@@ -12,7 +12,6 @@ from obygaze_models.report.tables import (
     ResultTable,
     latex_text,
     render_template,
-    slug,
 )
 
 TABLE = ResultTable(
@@ -75,13 +74,6 @@ def test_latex_is_a_booktabs_table() -> None:
     assert r"ridge & .12 {[}.10, .20] & 12 & \textless{}.001 \\" in text
     assert r"{[}x] & .50 (.25) & 3 & -- \\" in text
     assert r"A note\_with marks." in text
-
-
-def test_names_of_files_are_plain() -> None:
-    assert slug("a/b", "..", "c d") == "a-b-c-d"
-    assert slug("/..") == "none"
-    assert slug("réponse=oui", "Sœur") == "reponse-oui-Soeur"
-    assert latex_text("a_b") == r"a\_b"
 
 
 def test_quotes_in_latex_are_text_in_every_language() -> None:

@@ -21,7 +21,6 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
 from obygaze_models.runner.limits import (
-    ON_FIRST_SCREEN,
     limits_of,
 )
 
@@ -411,32 +410,6 @@ def test_few_films_are_those_of_the_metric_that_is_compared(
     assert bool(said) == is_warned
 
 
-def test_other_limits_are_said(tmp_path: Path) -> None:
-    missing = {"a-1": "decode_error", "a-2": "decode_error"}
-    run = run_of(
-        tmp_path,
-        cell("ridge", GOOD, seen="film"),
-        ends(),
-        *("splits.kind=fixed", "splits.column=part", 'splits.test=["x"]'),
-        stores={"s": {**STORE, "missing": missing}},
-        remarks={"annotators differ": "3 of {48} clips have no class in T."},
-        fits=[fit({"fold 3": "no clip is left to train on"})],
-    )
-    found = limits(run)
-    assert (
-        "All 48 test clips of EN_S (s) are from films that also train"
-        in found["films on both sides"]
-    )
-    assert "the column part divides films" in found["films on both sides"]
-    assert found["skipped folds"] == (
-        "1 fold left out: no clip is left to train on (fold 3)."
-    )
-    assert found["missing features"] == (
-        "2 of 48 clips have no features in s and are left out (2 decode_error): a-1, a-2."
-    )
-    assert found["annotators differ"] == "3 of {48} clips have no class in T."
-
-
 @pytest.mark.parametrize(
     ("kind", "seen", "is_said"),
     [
@@ -497,23 +470,3 @@ def test_a_metric_that_was_asked_for_has_a_column(tmp_path: Path) -> None:
     of_decisions = run_of(tmp_path / "f1", tests, [], "report.primary=f1_weighted")
     lines = text.result_text(of_decisions).splitlines()
     assert any(line.split()[2:5] == ["AP", "F1", "weighted"] for line in lines)
-
-
-def test_all_that_protects_a_number_is_shown_and_three_other_lines(
-    tmp_path: Path,
-) -> None:
-    remarks = {f"r{number}": f"Remark {number}." for number in range(5)}
-    tests = cell("ridge", GOOD[:4], seen="film")
-    run = run_of(tmp_path, tests, remarks=remarks)
-    lines = text.result_text(run).splitlines()
-    protecting = [limit for limit in limits_of(run) if limit.name in ON_FIRST_SCREEN]
-    assert [limit.name for limit in protecting] == [
-        "films on both sides",
-        "few films",
-        "no interval",
-    ]
-    shown = [f"! {limit.text}" for limit in protecting]
-    shown += [f"! {remark}" for remark in remarks.values()][:3]
-    assert [line for line in lines if line.startswith("!")] == shown
-    more = [line for line in lines if "more in the report" in line]
-    assert more == ["2 more in the report"]

@@ -142,27 +142,6 @@ def test_a_film_without_clips_that_can_validate_makes_no_fit(tmp_path: Path) -> 
         assert f"has features and a class: {missing}." in remark
 
 
-def test_films_that_choose_are_apart_or_train(tmp_path: Path) -> None:
-    manifest = clips({})
-    first = folds(manifest, "splits.kind=nested")[0]
-    apart = first.apart()
-    assert names(manifest, apart.train) == "c0 c1 d0 d1"
-    held = "a0 a1 a2 a3 b0 b1 b2 b3"
-    assert names(manifest, np.flatnonzero(~apart.may_learn)) == held
-    joined = first.joined()
-    assert names(manifest, joined.train) == "b0 b1 c0 c1 d0 d1"
-    assert not len(joined.validation)
-    # Of a fit inside that is tested on b0, the other clips of its film find no concept vector.
-    rows = joined.train
-    protocol = quick("honest", *ONE_PAIR, "data.view=raw")
-    store = store_of(tmp_path / "store", manifest, planted(manifest))
-    (run,) = store_runs(gather(protocol, manifest, "", {"x": store}))
-    whole = run.fold_data("EN_S", joined)
-    inside = whole.inside(rows[1:], rows[:1])
-    assert names(manifest, np.flatnonzero(~inside.may_learn)) == held
-    assert names(manifest, np.flatnonzero(~whole.may_learn)) == "a0 a1 a2 a3"
-
-
 def test_each_film_is_tested_once_or_by_a_fold_for_each_other_film() -> None:
     manifest = clips({})
     once = folds(manifest, "splits.kind=nested")

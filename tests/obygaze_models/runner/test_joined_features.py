@@ -44,7 +44,6 @@ FEW_FITS = (
     "models.pcbm-lr.tolerance=0.1",
     "models.pcbm-lr.cross_fit=2",
 )
-ONLY_RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["random"]')
 
 
 def senses(manifest: Manifest = MANIFEST) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +29,6 @@ from support.held_out_fits import (
 from support.seeds import amount
 
 from obygaze_features.core.parts import trust
-from obygaze_models.models import fitting, fold_data
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.runner.heldout import HeldOut
@@ -208,29 +206,14 @@ def all_learn_nothing(way: Way, splits: str) -> int:
     return n_fitted
 
 
-@pytest.mark.parametrize("splits", amount(("by clip",), ("nested", "by clip")))
-def test_no_chosen_tolerance_learns_from_what_is_held_out(
-    tmp_path: Path, splits: str
-) -> None:
-    way = case(tmp_path, splits, inner=True)
-    held = folds_to_try(way)[0].joined()
-    rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
-    assert learns(way, "pcbm-lr", held, rows) == []
-
-
 @pytest.mark.parametrize("splits", amount(("nested", "by clip"), tuple(SPLITS)))
-def test_no_model_of_frames_learns_from_what_is_held_out(
+def test_no_model_of_frames_or_sentences_learns_from_it(
     tmp_path: Path, splits: str
 ) -> None:
-    way = way_of(tmp_path, *MODELS_OF_FRAMES, *of_vectors(splits), frames=4)
+    changes = of_vectors(splits)
+    way = way_of(tmp_path / "frames", *MODELS_OF_FRAMES, *changes, frames=4)
     assert all_learn_nothing(way, splits) >= 4
-
-
-@pytest.mark.parametrize("splits", amount(("nested", "by clip"), tuple(SPLITS)))
-def test_no_model_of_sentences_learns_from_what_is_held_out(
-    tmp_path: Path, splits: str
-) -> None:
-    way = way_of_sentences(tmp_path, *of_vectors(splits))
+    way = way_of_sentences(tmp_path / "sentences", *changes)
     assert all_learn_nothing(way, splits) >= 2
 
 
@@ -274,45 +257,9 @@ def test_fits_inside_learn_nothing_from_the_clips_that_choose(
         assert learns(way, name, held, rows, inside) == [], name
 
 
-@pytest.mark.parametrize("splits", ["nested", "by clip"])
-def test_every_fit_that_chooses_is_inside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: str
-) -> None:
-    """Settings and stores are chosen by fits without the clips that they score."""
-    way = case(tmp_path, splits, "chosen settings")
-    whole = folds_to_try(way)[0].joined()
-    taught: list[fold_data.FoldData] = []
-    own = fitting.fit_each
-
-    def recorded(estimator: Any, folds: Sequence[fold_data.FoldData]) -> list[Any]:
-        taught.extend(folds)
-        return own(estimator, folds)
-
-    monkeypatch.setattr(fitting, "fit_each", recorded)
-    for name in ("logistic", "own", "pcbm-h", "pcbm-dt"):
-        taught.clear()
-        answers(fit(way.run, name, whole, way.pair[0]), way.run.of_store.X)
-        whole_train = max((each.train for each in taught), key=len)
-        inside = [each for each in taught if len(each.train) < len(whole_train)]
-        # Two settings on three inner folds, and the last fit of all training clips.
-        assert len(inside) >= 6 and len(taught) > len(inside)
-        for each in inside:
-            scored = np.setdiff1d(whole_train, each.train)
-            assert len(scored) and not each.may_learn[scored].any()
-            assert not np.isin(each.units[each.train], each.units[scored]).any()
-
-
 @pytest.mark.parametrize("splits", amount(("nested",), SOME_SPLITS))
 def test_what_fits_share_is_that_of_the_fold(tmp_path: Path, splits: str) -> None:
     assert not of_another_fold(case(tmp_path, splits))
-
-
-@pytest.mark.check("many fits")
-@pytest.mark.parametrize("learning", OTHER_WAYS)
-def test_what_other_ways_of_learning_share_is_that_of_the_fold(
-    tmp_path: Path, learning: str
-) -> None:
-    assert not of_another_fold(case(tmp_path, "nested", learning))
 
 
 def of_another_fold(way: Way) -> list[tuple[str, str]]:
@@ -335,40 +282,13 @@ def of_another_fold(way: Way) -> list[tuple[str, str]]:
     return others
 
 
-@pytest.mark.parametrize(
-    ("splits", "reads"),
-    [("nested", "vectors"), ("by clip", "frames"), ("nested", "sentences")],
-)
-def test_the_test_sees_one_held_out_row_that_trains(
-    tmp_path: Path, splits: str, reads: str
-) -> None:
-    if reads == "vectors":
-        way = case(tmp_path, splits)
-    elif reads == "frames":
-        changes = of_vectors(splits)
-        way = way_of(tmp_path, *MODELS_OF_FRAMES, *changes, frames=4)
-    else:
-        way = way_of_sentences(tmp_path, *of_vectors(splits))
+def test_the_test_sees_one_held_out_row_that_trains(tmp_path: Path) -> None:
+    way = case(tmp_path, "nested")
     whole = folds_to_try(way)[0]
     for name, model in way.run.models.items():
         held = way.run.for_model(model, whole)
-        rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
+        rows = must_not_be_learned(way, held, by_film=True)
         labels = way.run.labels[way.pair[0]]
         one = held.test[labels[held.test] >= 0][0]
         leaking = replace(held, train=np.union1d(held.train, [one]))
-        assert learns(way, name, leaking, rows), name
-
-
-def test_the_test_sees_one_held_out_clip_that_finds_concept_vectors(
-    tmp_path: Path,
-) -> None:
-    way = case(tmp_path, "by clip")
-    held = folds_to_try(way)[0].joined()
-    rows = must_not_be_learned(way, held, by_film=False)
-    one = held.test[np.isin(way.run.table.levels[held.test], ("EN", "S"))][0]
-    may_learn = held.may_learn
-    may_learn[one] = True
-    not_learned = np.flatnonzero(~may_learn)
-    leaking = replace(held, hidden=held.hidden[:0], excluded=not_learned)
-    for name in BOTTLENECKS:
         assert learns(way, name, leaking, rows), name

@@ -32,7 +32,6 @@ from obygaze_models.models.registry import build
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
-from obygaze_models.runner.training import training_protocol
 
 WIDTH = 14
 ONE_PAIR = (
@@ -151,10 +150,6 @@ def test_what_is_refused(tmp_path: Path, world: World) -> None:
 
     refused(NotFound, "no attribute 'suer'", "models.said.positive=suer")
     refused(FixUsage, "must not be scaled", "data.scale=standard")
-    bottleneck = (f"models.pcbm-lr.texts={texts}", 'grid.models=["pcbm-lr"]')
-    scaled = (*bottleneck, "data.scale=standard")
-    refused(FixUsage, "pcbm-lr compares the features with texts", *scaled)
-    refused(NotFound, "no-such", f"models.said.texts={tmp_path / 'no-such.npz'}")
     other = write_sentences(
         tmp_path / "o.npz", {"sure": X[0], "plain": X[1]}, "cd" * 32
     )
@@ -163,15 +158,6 @@ def test_what_is_refused(tmp_path: Path, world: World) -> None:
     with pytest.raises(FixInput) as caught:
         quick("honest", *zero_shot(texts), grid)
     assert "must be one value, not a grid" in str(caught.value.details)
-    with pytest.raises(FixInput) as caught:
-        quick("honest", "models.said.kind=zero-shot", "models.said.texts=t.npz")
-    assert len(caught.value.details) == 2
-    with pytest.raises(FixInput) as caught:
-        quick("honest", f"models.pcbm-lr.texts={texts}", "models.pcbm-lr.cross_fit=3")
-    (problem,) = caught.value.details
-    assert "cross_fit: has no effect: texts are the concept vectors" in problem
-    with pytest.raises(FixUsage, match="unknown model 'zero-shot'"):
-        training_protocol("zero-shot", "EN_S", manifest)
 
 
 def test_the_hash_of_the_texts_is_part_of_the_run(tmp_path: Path, world: World) -> None:

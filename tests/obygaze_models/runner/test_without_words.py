@@ -18,6 +18,7 @@ from obygaze_models.runner.limits import limits_of
 ONE_PAIR = (
     *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
     *('grid.models=["ridge"]', "report.concepts=false", "report.questions=[]"),
+    *("grid.baselines=[]", "report.compare=false"),
 )
 
 
