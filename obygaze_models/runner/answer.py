@@ -261,24 +261,6 @@ def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
     return max(guesses, key=rounded_goodness, default=None)
 
 
-def higher_than_asked(run: Run) -> Cell | None:
-    """Return the model with the highest value on the clips of an answer, if it is another one.
-
-    It was trained for the same task, and none of its clips leaked.
-    """
-    asked = asked_cells(run)
-    if not asked:
-        return None
-    metric = compared_metric(run)
-    best = asked[0]
-    for cell in _on_clips_of(asked[0], run):
-        is_higher = cell.value(metric) > best.value(metric)
-        if cell.is_model and cell.basis != LEAKED and is_higher:
-            best = cell
-    names = {cell.name for cell in asked}
-    return None if best.name in names else best
-
-
 def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
     """Yield the cells of the same tasks that tested all clips of a cell, on these clips."""
     for other in run.cells:

@@ -24,6 +24,7 @@ from obygaze_models.evaluation.results import (
     film_differences,
     film_factor,
 )
+from obygaze_models.evaluation.tables import CHOSEN
 from obygaze_models.protocols.schedule import LEAVES_OUT_GROUPS, SPLIT_KINDS
 from obygaze_models.runner.answer import (
     NOT_SHOWN,
@@ -33,7 +34,6 @@ from obygaze_models.runner.answer import (
     compared_metric,
     difference_to_guess,
     films_with_value,
-    higher_than_asked,
     model_name,
     number_range,
     short,
@@ -234,22 +234,18 @@ def why_no_interval(cell: Cell, run: Run) -> str:
 def _picked(run: Run) -> Iterator[str]:
     """Yield the best of several stores or models of a task, picked by its own test films."""
     metric = compared_metric(run)
-    can_be_picked = []
+    asked = asked_cells(run)
+    values = []
     for cell in run.models:
-        if cell.is_ranked(metric) and cell.basis != LEAKED:
-            can_be_picked.append(cell)
-    asked = {cell.name for cell in asked_cells(run)}
-    values = [cell for cell in can_be_picked if cell.name in asked]
-    values = [cell for cell in values if cell.pair == values[0].pair]
-    n_values = len(values)
-    chooses = run.protocol["fit"]["choose_store"]
-    other = higher_than_asked(run)
-    if other is not None:
-        values.append(other)
-        n_values = sum(cell.pair == other.pair for cell in can_be_picked)
-    if len(values) < 2 or (other is None and chooses):
+        is_of_task = cell.pair == asked[0].pair and cell.store != CHOSEN
+        if is_of_task and cell.is_ranked(metric) and cell.basis != LEAKED:
+            values.append(cell)
+    if len(values) < 2:
         return
     best = max(values, key=lambda cell: cell.value(metric))
+    chooses = run.protocol["fit"]["choose_store"]
+    if chooses and best.name in {cell.name for cell in asked}:
+        return
     hint = ""
     if len({cell.store for cell in values}) > 1 and not chooses:
         hint = (
@@ -258,7 +254,7 @@ def _picked(run: Run) -> Iterator[str]:
         )
     yield (
         f"{model_name(run, best)} has {metric_name(metric)} {short(best.value(metric))}, the"
-        f" highest of {n_values} in {best.tasks}: the best of several, picked on the same test"
+        f" highest of {len(values)} in {best.tasks}: the best of several, picked on the same test"
         f" {run.units}, is too high{hint}."
     )
 

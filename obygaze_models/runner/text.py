@@ -142,7 +142,7 @@ def _table(run: Run, cells: Sequence[Cell], metrics: Sequence[str]) -> str:
 
 def _about_values(run: Run, cells: Sequence[Cell]) -> str:
     """Return the line on how the values of the table are computed, and on their intervals."""
-    metric = run.settings.primary
+    metric = compared_metric(run)
     text = f"{metric_name(metric)} is computed over all folds together"
     if run.is_of_saved_model:
         text = f"{metric_name(metric)} is computed over all test clips together"
