@@ -35,7 +35,7 @@ from stories.workspace import Answer, Workspace
 
 PAGE = ROOT / "docs" / "papers.md"
 PRINTED = ROOT / "tests" / "data" / "papers" / "printed.csv"
-LEFT_OUT = "left out, because "
+LEFT_OUT = "left out: "
 # Rows whose values are computed from what the papers print: no command is typed.
 FROM_PRINTED = "from the printed values"
 # A row that is deleted, or its check, fails a test.
