@@ -1,4 +1,4 @@
-"""The program of docs/files.md: a pickle of the graphs of MovieGraphs becomes columns."""
+"""The program docs/graphs.py: a pickle of the graphs of MovieGraphs becomes columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import ROOT
-from support.pages import blocks
 
 # Film, scenes of the graph (several where they were merged), emotion.
 GRAPHS = [
@@ -80,13 +79,9 @@ def films(classes: ModuleType) -> dict[str, Any]:
 
 
 def run_program(folder: Path, data: bytes) -> list[dict[str, str]]:
-    """The rows of the table that the page's program makes of a pickle."""
-    page = blocks(ROOT / "docs" / "files.md")
-    (program,) = [
-        block.text for block in page if block.marks.get("file") == "graphs.py"
-    ]
+    """The rows of the table that the program makes of a pickle."""
     (folder / "graphs.pkl").write_bytes(data)
-    words = [sys.executable, "-c", program, "graphs.pkl"]
+    words = [sys.executable, ROOT / "docs" / "graphs.py", "graphs.pkl"]
     subprocess.run(words, cwd=folder, check=True, timeout=60)
     with (folder / "graphs.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
