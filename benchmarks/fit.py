@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.formats import CLIP_ID, FORMATS, MOVIE_ID
 from benchmarks.timing import OBYGAZE, Contestant, compare
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
@@ -81,7 +81,7 @@ def write_workspace(root: Path) -> None:
 
 def measure(quick: bool) -> str:
     """Time `obygaze run` from process start to table, and the loop."""
-    need("torch", "mlp", "the plain PyTorch loop")
+    import_optional("torch", "mlp", "the plain PyTorch loop")
     with TemporaryDirectory(prefix="obygaze-bench-") as name:
         workspace = Path(name)
         write_workspace(workspace)
@@ -139,7 +139,7 @@ def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[PerceptronJob]]:
 
 def loop(workspace: Path, every_nth: int) -> dict[str, int]:
     """Train every n-th fit by the plain loop; return how many, and their steps."""
-    torch = need("torch", "mlp", "the plain PyTorch loop")
+    torch = import_optional("torch", "mlp", "the plain PyTorch loop")
     torch.set_num_threads(1)
     X, jobs = fits_of(workspace)
     steps = []

@@ -1,6 +1,6 @@
 """How long a device waits for its clips: a stub with the fixed time a clip of a real GPU.
 
-The stub is own code that sleeps. It stands for three backbones in one pass (`benchmarks.night`),
+The stub is user code that sleeps. It stands for three backbones in one pass (`benchmarks.night`),
 and sees the pictures that X-CLIP sees.
 """
 

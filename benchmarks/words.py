@@ -18,7 +18,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.backbones.weights import find_weights
 from obygaze_features.core.console import Quiet, table
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.machine import this_machine
 from obygaze_features.extraction.compute import clip_threads
 
@@ -84,7 +84,7 @@ def measure(quick: bool) -> str:
 
 
 def _sentence_transformer(folder: Path) -> Any:
-    package = need("sentence_transformers", "captions", "this comparison")
+    package = import_optional("sentence_transformers", "captions", "this comparison")
     return package.SentenceTransformer(str(folder), device="cpu")
 
 

@@ -14,9 +14,9 @@ from obygaze_features import __version__
 from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import first_line
-from obygaze_features.core.leftovers import find_leftovers
 from obygaze_features.core.machine import package_version, this_machine
-from obygaze_features.core.outside import one_line, visible
+from obygaze_features.core.temporary_names import find_leftovers
+from obygaze_features.core.untrusted_text import one_line, visible
 from obygaze_features.core.workspace import PathLike, Workspace
 
 FOR_DEVELOPERS = {"docs", "test"}  # extras that no command names

@@ -18,7 +18,7 @@ from obygaze_models.runner.text import read_run
 
 
 def test_changed_inputs_are_read_or_refused(tmp_path: Path) -> None:
-    n_inputs = 200
+    n_inputs = 120
     found = campaign(all_targets(tmp_path), n_inputs, seed=13)
     assert {what: lines for what, (_, _, lines) in found.first.items()} == {}
     assert sum(found.counts.values()) == n_inputs

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import grimp
-from support.cli import ROOT, environment
+from support.cli import ROOT
 from support.statements import imports_of
-from support.stores import sealed_store
 
 PACKAGES = ("obygaze", "obygaze_features", "obygaze_models")
 
@@ -70,25 +66,3 @@ def test_no_module_imports_what_is_private_in_another_package(tmp_path: Path) ->
             if modules:
                 private[str(path.relative_to(ROOT))] = modules
     assert private == {}
-
-
-def test_a_store_is_read_without_h5py_and_matplotlib(tmp_path: Path) -> None:
-    store = tmp_path / "s"
-    sealed_store(store)
-    use = (
-        "import sys, obygaze\n"
-        "obygaze.open_store(sys.argv[1]).matrix('clip', missing='nan')"
-    )
-    report = (
-        "import json, sys\n"
-        "loaded = {'h5py', 'matplotlib'}.intersection(sys.modules)\n"
-        "print(json.dumps(sorted(loaded)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", f"{use}\n{report}", str(store)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == []

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import os
 import re
 import subprocess
 import sys
 import tarfile
 import tomllib
-import zipfile
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
-from support.cli import ROOT, environment
+from support.cli import ROOT
 from support.statements import imports_of
 
 from obygaze_features import __version__
@@ -83,18 +81,6 @@ def test_one_version_everywhere():
     )
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## (\S+)", changes, flags=re.MULTILINE)[1] == __version__
-
-
-def test_extras_bring_what_is_promised():
-    extras = PROJECT["project"]["optional-dependencies"]
-    assert set(extras) == {*EXTRAS, "all", "test"}
-    for name, packages in EXTRAS.items():
-        assert {bare(requirement) for requirement in extras[name]} == packages
-    assert extras["all"] == [
-        "obygaze[mlp,extract,captions,elan,fast,remote,speech,tables,parquet,xarray]"
-    ]
-    assert "obygaze[video]" in extras["extract"]
-    assert "obygaze[extract]" in extras["captions"]
 
 
 @pytest.mark.parametrize("extra", [set(), {"av"}], ids=["laptop", "demo"])
@@ -244,52 +230,3 @@ def test_the_sdist_is_the_checkout(tmp_path):
     made = {"PKG-INFO", "setup.cfg"}
     added = {name for name in packed if not name.startswith("obygaze.egg-info/")}
     assert added - made == names
-
-
-@pytest.mark.check("a clean installation")
-def test_a_wheel_runs_its_own_command_beside_a_foreign_cli_module(tmp_path):
-    pytest.importorskip("setuptools", minversion="77")
-    source, foreign, wheels = (
-        tmp_path / "source",
-        tmp_path / "foreign",
-        tmp_path / "wheels",
-    )
-    for path in tracked():
-        if path.is_relative_to(ROOT / "tests") or path.is_relative_to(ROOT / "docs"):
-            continue
-        copy = source / path.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(path.read_bytes())
-    wheels.mkdir()
-    build = (
-        f"from setuptools.build_meta import build_wheel; build_wheel({str(wheels)!r})"
-    )
-    subprocess.run(
-        [sys.executable, "-c", build], cwd=source, capture_output=True, check=True
-    )
-    (wheel,) = wheels.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        tops = {name.split("/")[0] for name in archive.namelist()}
-        (entry,) = [
-            name for name in archive.namelist() if name.endswith("entry_points.txt")
-        ]
-        script = archive.read(entry).decode("utf-8").split("obygaze = ")[1].split()[0]
-        archive.extractall(tmp_path / "site")
-    assert {name for name in tops if not name.endswith(".dist-info")} == set(PACKAGES)
-    module, _, function = script.partition(":")
-    foreign.mkdir()
-    (foreign / "cli.py").write_text(
-        "raise SystemExit('a foreign cli')\n", encoding="utf-8"
-    )
-    program = f"from {module} import {function} as main; main()"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program, "--version"],
-        cwd=foreign,
-        env=environment({"PYTHONPATH": f"{foreign}{os.pathsep}{tmp_path / 'site'}"}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, f"obygaze {__version__}\n"), (
-        done.stderr
-    )

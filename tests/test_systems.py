@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from support.windows import ABSENT, MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,46 +77,3 @@ def test_only_one_package_knows_the_operating_system() -> None:
                 found[str(path.relative_to(ROOT))] = uses
     assert found == {}
     assert len(sources()) > 250
-
-
-@pytest.mark.parametrize(
-    ("source", "use"),
-    [
-        ("import fcntl", "import fcntl"),
-        ("from os import getuid", "from os import getuid"),
-        ("os.open(p, os.O_RDONLY | os.O_DIRECTORY)", "os.O_DIRECTORY"),
-        ("getattr(os, 'fork', None)", "os.fork"),
-        ("if sys.platform == 'win32': pass", "sys.platform"),
-        ("path.stat().st_uid == 0", "st_uid"),
-    ],
-)
-def test_each_way_to_use_one_system_is_seen(source: str, use: str) -> None:
-    assert list(uses_of_one_system(source)) == [use]
-
-
-def test_what_windows_lacks_is_asked_for_by_decode_workers_and_forks_alone() -> None:
-    """What one system lacks would be missed only where it runs."""
-    signatures = []
-    for name in ("posix.py", "windows.py"):
-        tree = ast.parse((SYSTEM / name).read_text(encoding="utf-8"))
-        signatures.append(
-            {
-                node.name: (ast.unparse(node.args), ast.unparse(node.returns or node))
-                for node in tree.body
-                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-            }
-        )
-    posix, windows = signatures
-    assert {name: posix[name] for name in windows} == windows
-    assert len(windows) > 12
-    missing = re.compile(rf"\bsystem\.({'|'.join(posix.keys() - windows.keys())})\b")
-    users = {
-        str(path.relative_to(ROOT))
-        for path in sources()
-        if missing.search(path.read_text(encoding="utf-8"))
-    }
-    assert users == {
-        "obygaze_features/video/pool.py",
-        "obygaze_features/video/worker.py",
-        "obygaze_models/runner/processes.py",
-    }

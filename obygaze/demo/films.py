@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.files import csv_bytes, write_atomic
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 
 SEGMENT_COLUMNS = (
     *("movie_id", "annotator", "start_frame", "end_frame"),
@@ -130,7 +130,7 @@ def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]
 
 def render_films(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
     """Write one video a scene, named `<film>/<film>_scene_<number>.mp4` as in MovieGraphs."""
-    av = need("av", "video", "making the demo's films")
+    av = import_optional("av", "video", "making the demo's films")
     paths = []
     for scene in scenes:
         path = folder / scene.movie_id / f"{scene.movie_id}_scene_{scene.number}.mp4"

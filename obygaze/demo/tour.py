@@ -16,7 +16,7 @@ from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.files import write_atomic
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike
 
@@ -62,7 +62,9 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
     """
     from obygaze.demo.films import make_films, render_films, write_tables
 
-    need("av", "video", "making the demo's films")  # before the first file is written
+    import_optional(
+        "av", "video", "making the demo's films"
+    )  # before the first file is written
     folder = folder or session.workspace.root / "demo"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AlreadyThere(

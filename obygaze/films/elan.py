@@ -16,7 +16,7 @@ from xml.parsers import expat
 from obygaze.films.marks import COMMENT, UNKNOWN, Mark
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.file_names import printable_line
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.tables import open_file
 
 # Values of AUTHOR that name no person.
@@ -305,7 +305,7 @@ def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
 
 def _read(path: Path, data: bytes) -> Any:
     """Read a file with pympi; raise an error if it is not an ELAN file."""
-    elan = need("pympi.Elan", "elan", "reading files of ELAN")
+    elan = import_optional("pympi.Elan", "elan", "reading files of ELAN")
     try:
         _Outline(data)
         return elan.Eaf(str(path), suppress_version_warning=True)

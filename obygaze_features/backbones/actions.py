@@ -345,7 +345,7 @@ def _settings_of(card: Card) -> dict[str, Any]:
 
 def _weights_state(card: Card) -> str:
     if not card.family.needs_weights:
-        return "own code" if card.code else "none needed"
+        return "user code" if card.code else "none needed"
     if not card.checkpoint:
         return "needs a file"
     return "cached" if is_cached(card) else "not cached"

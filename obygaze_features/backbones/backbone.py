@@ -1,7 +1,7 @@
 """Backbones: frames to pixels, pixels to arrays, and the recipe of the numbers.
 
-Pictures are resized in integers (`video.resize`), by the processes that decode them, and values are
-looked up, since floating point differs by device.
+Processes that decode pictures resize them with integers (`video.resize`). Pixel values are looked
+up in a table, because floating point results differ between devices.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from obygaze_features.video.worker import ClipView
 
-# What a recipe has beside the settings of the pixels.
+# Settings of a preset that do not change pixels.
 _NOT_OF_PIXELS = ("sampling", "attention", "edge_from_checkpoint")
 Outputs = Callable[[Any, "Tensor", "Tensor", Geometry], dict[str, "Tensor"]]
-"""Module, pixels [B, T, 3, S, S], mask [B, T] and geometry to every output of the family."""
+"""Maps module, pixels [B, T, 3, S, S], mask [B, T] and geometry to all outputs of the family."""
 
 
 class Backbone(ABC):
@@ -53,17 +53,17 @@ class Backbone(ABC):
 
     Args:
         card: The card of the backbone.
-        card_of_weights: The card with the geometry and the arrays of its weights. The default is
-            the card.
+        card_of_weights: The card with the geometry and arrays of the weights. The default is the
+            card.
         placement: The device, the precision and the attention.
 
-    `view` is what the model sees or hears of a clip.
+    `view` is the part of a clip that is the input of the model.
     """
 
-    # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
+    # Whether the weights are verified as the card's checkpoint, and the sha256 of each file.
     verified = True
     hashes: FileHashes = MappingProxyType({})
-    # The precision of one that computes in the same everywhere.
+    # The precision, if it is the same for every placement.
     computes_in = ""
     view: ClipView
 
@@ -100,7 +100,7 @@ class Backbone(ABC):
     def named_arrays(
         self, outputs: Mapping[str, Any], n_clips: int, only: Collection[str] | None
     ) -> dict[str, Any]:
-        """Return the arrays of outputs, each [n_clips, ...] of the shape of its card."""
+        """Return the arrays of outputs, each [n_clips, ...] with the shape of the card."""
         arrays = {}
         for name, array in self.arrays.items():
             if only is not None and name not in only:
@@ -111,7 +111,9 @@ class Backbone(ABC):
             if got != expected:
                 hint = "compare [tokens] of the card with the checkpoint"
                 if self.card.code:
-                    hint = f"arrays= of the card: {name} is the shape of one clip, {got[1:]}?"
+                    hint = (
+                        f"correct arrays= of the card: is {name} of one clip {got[1:]}?"
+                    )
                 raise FixInput(
                     f"{name}: expected shape {expected}, the model returned {got}",
                     hint=hint,
@@ -133,10 +135,10 @@ class Backbone(ABC):
 
 
 class PictureBackbone(Backbone):
-    """A model that sees pictures of a clip.
+    """A model whose input is pictures of a clip.
 
-    It has the arguments of `Backbone`, and `resize`: how pictures are resized when they are
-    decoded. The default is the family's.
+    It has the arguments of `Backbone`, and `resize`, the resizing of decoded pictures. The default
+    is the resizing of the family.
     """
 
     view: PictureView
@@ -155,11 +157,11 @@ class PictureBackbone(Backbone):
 
     @abstractmethod
     def normalise(self, pictures: Any) -> Any:
-        """Return pictures [t, h, w, 3] uint8, resized as `resize` says, as pixels [t, 3, S, S]."""
+        """Return pictures [t, h, w, 3] uint8, resized by `resize`, as pixels [t, 3, S, S]."""
 
     @abstractmethod
     def outputs(self, pixels: Any, mask: npt.NDArray[np.float32]) -> Mapping[str, Any]:
-        """Return the outputs that the family names, for checked pixels and a checked mask."""
+        """Return the outputs of the family for checked pixels and a checked mask."""
 
     def preprocess(self, pictures: Any) -> Any:
         """Return pictures of any size, [t, H, W, 3] uint8, as pixels [t, 3, S, S]."""
@@ -168,9 +170,9 @@ class PictureBackbone(Backbone):
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Return the arrays of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them.
+        """Return the arrays of pixels [B, T, 3, S, S], each [B, ...]; `only` selects arrays.
 
-        A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
+        A mask [B, T] is 1 for real frames and 0 for padding, if the family takes a mask.
         """
         check_pixels(pixels, self.geometry, self.card.label)
         outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
@@ -195,16 +197,16 @@ class PictureBackbone(Backbone):
 
 
 def of_pictures(backbone: Backbone, purpose: str) -> PictureBackbone:
-    """Return a backbone that sees pictures; raise an error for another one."""
+    """Return a backbone of pictures, or raise an error for another medium."""
     require_pictures(backbone.card, purpose)
     return cast(PictureBackbone, backbone)
 
 
 class Preprocessor:
-    """The preprocessing of one preset for one input: frames in, pixels out.
+    """The preprocessing of a preset: frames in, pixels out.
 
-    `table` is the float32 value of each of the 256 levels of each channel: looking values up is
-    exact where arithmetic on a device may differ in the last bit.
+    `table` contains the float32 value of each of the 256 levels of each channel. Looking values up
+    is exact, while arithmetic on a device may differ in the last bit.
     """
 
     def __init__(self, preset: Preset, resize: Resize) -> None:
@@ -265,7 +267,7 @@ class TorchModel(Backbone):
     def set_module(
         self, module: torch.nn.Module, files: WeightFiles, hashes: FileHashes
     ) -> None:
-        """Move the module to the device, and record whether its weights are the card's."""
+        """Move the module to the device, and record whether its weights are verified."""
         import torch
 
         self.hashes = hashes
@@ -276,13 +278,13 @@ class TorchModel(Backbone):
 
 
 class TorchBackbone(PictureBackbone, TorchModel):
-    """A backbone made of a torch module, of a function that runs it, and of the card's preset.
+    """A backbone of a torch module, a function that runs it, and the preset of the card.
 
     Args:
-        card: The card, whose sizes the weights have.
+        card: The card with the sizes of the weights.
         card_of_weights: The card with the geometry and the arrays of the weights.
         module: The module with its weights.
-        run: Returns the tensors that the family's `outputs` name.
+        run: Returns the tensors of the family's `outputs`.
         files: The files of the weights.
         hashes: The hashes of the weights, of `read_weights`.
         placement: The device, the precision and the attention.
@@ -315,7 +317,7 @@ class TorchBackbone(PictureBackbone, TorchModel):
     def outputs(
         self, pixels: Any, mask: npt.NDArray[np.float32]
     ) -> Mapping[str, Tensor]:
-        """Return the tensors that the family names."""
+        """Return the tensors of the family's outputs."""
         import torch
 
         device = self.placement.device
@@ -326,16 +328,16 @@ class TorchBackbone(PictureBackbone, TorchModel):
             return self.run(self.module, x, on_device(mask, device), self.geometry)
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return the settings of the preset, and a hash of what it makes of a test picture."""
+        """Return the settings of the preset, and a hash of the pixels of a test picture."""
         return self.pixels.recipe()
 
 
 def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
-    """Raise an error for pixels of another shape: some models would return wrong values."""
+    """Raise an error for pixels of a wrong shape, for which some models return wrong values."""
     shape = list(getattr(pixels, "shape", ()))
     height, width = geometry.frame_shape
     if not geometry.size and shape:
-        # Any size will do.
+        # Any size is valid.
         height = shape[-1]
         width = shape[-1]
     expected = [geometry.frames, 3, height, width]
@@ -360,7 +362,7 @@ def check_pictures(pictures: Any) -> Any:
 
 
 def as_arrays(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
-    """Return arrays of any kind and place as float32 arrays of NumPy in main memory."""
+    """Return arrays of NumPy or torch on any device as float32 arrays of NumPy."""
     return {
         name: value if isinstance(value, np.ndarray) else value.float().cpu().numpy()
         for name, value in arrays.items()
@@ -368,7 +370,7 @@ def as_arrays(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
 
 
 def as_tensor(array: npt.NDArray[Any]) -> Tensor:
-    """Return an array as a tensor on the CPU, without a copy where its memory is writable."""
+    """Return an array as a tensor on the CPU, without a copy if its memory is writable."""
     import torch
 
     array = np.ascontiguousarray(array)
@@ -376,12 +378,12 @@ def as_tensor(array: npt.NDArray[Any]) -> Tensor:
 
 
 def on_device(values: Any, device: str) -> Tensor:
-    """Return an array or tensor on a device; the copy to a GPU runs while the host goes on."""
+    """Return an array or tensor on a device; a copy to a GPU is asynchronous."""
     import torch
 
     tensor: Tensor = as_tensor(values) if isinstance(values, np.ndarray) else values
     if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        # From other memory the host waits. Torch pins the same memory again for later copies.
+        # Copies from memory that is not pinned block the host. torch reuses pinned memory.
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
 
@@ -389,7 +391,7 @@ def on_device(values: Any, device: str) -> Tensor:
 def blank_padding(pixels: Any, mask: Any) -> Any:
     """Return pixels [..., T, 3, S, S] with zeros where the mask [..., T] is 0.
 
-    Checkpoints that take a mask were trained with zeros for the missing frames of a short clip.
+    Checkpoints that take a mask were trained with zeros for missing frames of short clips.
     """
     is_real = np.asarray(mask, dtype=np.float32)[..., None, None, None]
     if isinstance(pixels, np.ndarray):
@@ -402,11 +404,11 @@ def move_module(
 ) -> torch.nn.Module:
     """Move a module to a device, and its weights to a precision.
 
-    Buffers that no checkpoint stores keep theirs, as in transformers: rotary frequencies are
-    float32 in every precision.
+    Buffers that checkpoints do not store keep their precision, as in transformers: rotary
+    frequencies are float32 in every precision.
     """
     for tensor in module.state_dict(keep_vars=True).values():
-        # A tensor with two names is converted once: the second time it has the precision.
+        # A tensor with two names is converted once: the second conversion does nothing.
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(dtype)
     return module.to(device=device)
@@ -417,7 +419,7 @@ def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
     if card.family.needs_torch and placement.device.startswith("cuda"):
         import torch
 
-        # Convolutions use TF32 by default, whose numbers depend on the device.
+        # By default convolutions use TF32, with results that depend on the device.
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
     backbone: Backbone = card.family.load(card, files, placement)

@@ -1,4 +1,4 @@
-"""Models that score captions: the probability of a sentence, and how alike two texts are."""
+"""Models that score captions: the probability of a sentence, and the similarity of two texts."""
 
 import json
 from collections.abc import Sequence
@@ -22,20 +22,20 @@ from obygaze_features.backbones.weights import (
 )
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.machine import cache_folder, offline
 
 SENTENCES = 32
 
 
 class LanguageModel:
-    """A causal language model: the mean probability it gives to the tokens of a text.
+    """A causal language model, which gives a mean probability over the tokens of a text.
 
-    Code in its files is never run.
+    Code in the files of the model is never run.
     """
 
     def __init__(self, name: str) -> None:
-        torch = need("torch", "extract", "scoring captions")
+        torch = import_optional("torch", "extract", "scoring captions")
         models = library("models.auto.modeling_auto")
         words = library("models.auto.tokenization_auto")
         source, is_local, error = _source(name)
@@ -45,7 +45,7 @@ class LanguageModel:
             "trust_remote_code": False,
         }
         kind = models.AutoModelForCausalLM
-        # By default the precision of the files, or not, by the version of the library.
+        # The default precision depends on the version of the library.
         self.model = from_pretrained(
             kind, source, error, dtype=torch.float32, **options
         ).eval()
@@ -62,20 +62,20 @@ class LanguageModel:
         self.label = _label(name, self.model, self.model.config, self.tokenizer)
 
     def prior(self, text: str) -> float:
-        """Return the arithmetic mean of the probabilities of all tokens, the end included.
+        """Return the arithmetic mean of the probabilities of all tokens and the end token.
 
-        The text begins with the model's start token, so that its first word has a probability too.
+        The text begins with the start token of the model, so that its first word has a probability.
         """
         import torch
 
         words = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
         n_tokens = len(words) + 2
         most = getattr(self.model.config, "max_position_embeddings", None)
-        # Some models do not say for how many tokens they have positions.
+        # Some models do not state their number of positions.
         if isinstance(most, int) and 0 < most < n_tokens:
             raise FixInput(
                 f"{n_tokens} tokens, the language model takes {most}: {text[:60]!r}",
-                hint="shorten this caption, or use another --lm",
+                hint="shorten this caption, or use a different --lm",
             )
         ids = torch.tensor([[self.begin, *words, self.end]])
         with torch.inference_mode():
@@ -85,14 +85,16 @@ class LanguageModel:
 
 
 class SentenceEncoder:
-    """Computes a vector of each text, by the library sentence-transformers.
+    """An encoder of texts, computed by the library sentence-transformers.
 
-    The files of a model say how the vectors of its tokens become one. Code in them is never run.
+    The files of a model define the pooling of its tokens. Code in the files is never run.
     """
 
     def __init__(self, name: str) -> None:
-        package = need("sentence_transformers", "captions", "comparing captions")
-        torch = need("torch", "captions", "comparing captions")
+        package = import_optional(
+            "sentence_transformers", "captions", "comparing captions"
+        )
+        torch = import_optional("torch", "captions", "comparing captions")
         source, is_local, error = _source(name)
         options: dict[str, Any] = {
             "device": "cpu",
@@ -107,13 +109,13 @@ class SentenceEncoder:
                     source, local_files_only=is_local or offline(), **options
                 )
             except Exception as reason:
-                # Every exception here means that the files are wrong or cannot be reached.
+                # Each exception here means that files are invalid or cannot be reached.
                 raise with_reason(error, reason) from reason
         transformer = self.model[0].auto_model
         self.label = _label(name, self.model, transformer.config, self.model.tokenizer)
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Return vectors of length one."""
+        """Return vectors of length 1."""
         vectors = self.model.encode(
             list(texts), batch_size=SENTENCES, show_progress_bar=False
         ).astype(np.float64)
@@ -123,7 +125,7 @@ class SentenceEncoder:
         return unit
 
     def similarity(self, texts: Sequence[str], others: Sequence[str]) -> list[float]:
-        """Return the cosine of each text with the other text of its pair."""
+        """Return the cosine of each text with its partner in `others`."""
         unique = list(dict.fromkeys([*texts, *others]))
         row = dict(zip(unique, self.embed(unique), strict=True))
         pairs = zip(texts, others, strict=True)
@@ -131,11 +133,11 @@ class SentenceEncoder:
 
 
 def _label(name: str, model: Any, config: Any, tokenizer: Any) -> str:
-    """Return the name of a model, with the start of the hash of what decides its numbers."""
+    """Return the name of a model, with the start of a hash of its weights and settings."""
     settings = json.loads(config.to_json_string())
     backend = getattr(tokenizer, "backend_tokenizer", None)
     texts = tokenizer.get_vocab() if backend is None else backend.to_str()
-    # Its text names the modules, such as the pooling, with their settings.
+    # str(model) lists its modules, such as the pooling, with their settings.
     parts = [
         tensors_sha256(model.state_dict()),
         without_names(settings),
@@ -146,7 +148,7 @@ def _label(name: str, model: Any, config: Any, tokenizer: Any) -> str:
 
 
 def _source(name: str) -> tuple[str, bool, NotFound]:
-    """Return the folder or the name of a model, whether it is a folder, and what to raise."""
+    """Return the folder or the name of a model, whether it is a folder, and the error to raise."""
     folder = Path(name).expanduser()
     is_local = folder.is_dir()
     is_name = "\\" not in name and name.count("/") <= 1

@@ -1,4 +1,4 @@
-"""Cards: a checkpoint as data, the presets of its pixels, and the family of its architecture."""
+"""Cards: a checkpoint as data, its input presets, and the family of its architecture."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET = "default"
 ClipMedium = Literal["pictures", "sound", "words"]
-# The equal parts of a clip that have a vector each in a store of sound.
+# In a store of sound, a clip has this many equal parts with one vector each.
 PARTS = 16
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 _Above0 = Annotated[float, Meta(gt=0, le=1e30)]
@@ -37,13 +37,14 @@ _Window = Annotated[int, Meta(ge=16, le=100_000, multiple_of=2)]
 
 
 class Preset(Record, frozen=True):
-    """How frames are chosen, and how they become a model's pixels.
+    """The choice of frames, and their preprocessing to the pixels of a model.
 
-    `squash_first` first resizes every frame to that square as OpenCV does, like the released
-    extractor. `edge` is the shortest edge before the crop, 0 for the model's own
-    size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights decides. The
-    rescaling "1/127.5-1" is ViViT's own: values in -1..1 before mean and deviation. Sampling "even"
-    takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked.
+    `squash_first` first resizes every frame to a square of this size as OpenCV does, like the
+    released extractor. `edge` is the shortest edge before the crop, or 0 for the input size of the
+    model; with `edge_from_checkpoint`, preprocessor_config.json next to the weights decides. The
+    rescaling "1/127.5-1" is that of ViViT: values in -1..1 before mean and deviation. Sampling
+    "even" takes frame int(i * total / T); "fps" takes one frame a second, at most T, and masks the
+    rest.
     """
 
     mean: tuple[_Number, _Number, _Number] = (0.5, 0.5, 0.5)
@@ -61,7 +62,7 @@ class Preset(Record, frozen=True):
     def resize_to(
         self, geometry: Geometry, checkpoint_edge: int | None = None
     ) -> Resize:
-        """Return how pictures are resized for a model; some presets use the checkpoint's edge."""
+        """Return the resizing of pictures for a model; some presets use the checkpoint's edge."""
         # Imported late: the help of commands imports this module, and resizing needs NumPy.
         from obygaze_features.video.resize import Resize
 
@@ -103,10 +104,10 @@ class Preset(Record, frozen=True):
 
 
 class Mel(Record, frozen=True):
-    """The mel spectrogram that a model takes: the table `[sound.mel]` of a card.
+    """The mel spectrogram of a model: the table `[sound.mel]` of a card.
 
-    It has `bands` from `low_hz` to `high_hz`, of windows of `window` samples that begin `hop`
-    samples apart.
+    It has `bands` bands from `low_hz` to `high_hz`. A window has `window` samples, and windows
+    start `hop` samples apart.
     """
 
     bands: _Size
@@ -117,11 +118,11 @@ class Mel(Record, frozen=True):
 
 
 class Sound(Record, frozen=True):
-    """How the sound of a clip becomes the input of a model: the table `[sound]` of a card.
+    """The sound input of a model: the table `[sound]` of a card.
 
-    The model takes `rate` samples a second. A clip of more than `seconds` goes through it in equal
-    pieces, with 0 as a whole. `normalise` gives each piece the mean 0 and the variance 1. The model
-    hears the `before` seconds before a clip, too. A model without `mel` takes the samples.
+    The model takes `rate` samples a second. A clip longer than `seconds` is split into equal
+    pieces; 0 means never. `normalise` gives each piece mean 0 and variance 1. The input also
+    contains the `before` seconds before the clip. Without `mel`, the input is the samples.
     """
 
     rate: Annotated[int, Meta(ge=1000, le=1_000_000)]
@@ -131,7 +132,7 @@ class Sound(Record, frozen=True):
     mel: Mel | None = None
 
     def view(self) -> SoundView:
-        """Return what a model hears of a clip."""
+        """Return the sound that a model gets of a clip."""
         # Imported late, as in `Preset.resize_to`.
         from obygaze_features.video.sound import SoundView
 
@@ -139,10 +140,10 @@ class Sound(Record, frozen=True):
 
 
 class Words(Record, frozen=True):
-    """What a model of words takes at once: the table `[words]` of a card.
+    """The text input of a model of words: the table `[words]` of a card.
 
-    A text of more than `tokens` goes through the model in pieces. `normalise` gives the vector of
-    each piece the length 1.
+    A text with more than `tokens` tokens is split into pieces. `normalise` gives the vector of each
+    piece length 1.
     """
 
     tokens: Annotated[int, Meta(ge=8, le=100_000)]
@@ -151,24 +152,24 @@ class Words(Record, frozen=True):
 
 @dataclass(frozen=True, repr=False)
 class Family:
-    """An architecture: how its checkpoints are loaded, and which tensors they return.
+    """An architecture: the loading of its checkpoints, and the tensors that they return.
 
     Args:
-        name: The name that cards use.
-        class_name: The name of the class that is loaded.
-        outputs: The tensors that an array can be, each with its dimensions: words of
+        name: Name of the family in cards.
+        class_name: Name of the class that is loaded.
+        outputs: Tensors that an array can be, with their dimensions: words of
             `Geometry.dimensions`, as in {"tokens": "step token width", "cls": "width"}.
-        needs_weights: Whether there are weights at all.
+        needs_weights: Whether the family has weights.
         needs_torch: Whether it computes with torch, so that a GPU can be used.
-        takes_mask: Whether a mask can mark the padding of short clips. Without one, every clip
+        takes_mask: Whether a mask can mark the padding of short clips. Without a mask, every clip
             needs all its frames.
-        live: How many tensors of the size of all tokens exist at once while it computes.
-        medium: What of a clip its models take.
-        rate: How many samples of sound a second its models take; 0 for any.
-        most_s: How many seconds of sound they take at once; 0 for any.
-        sound_keys: The keys of the table `[sound]` of a card that change their numbers.
-        stacks: Whether inputs of sound of a shape may go through a module at once, since that
-            changes no bit; None for models that hear one by one.
+        live: Number of tensors of the size of all tokens in memory at once.
+        medium: The part of a clip that is the input.
+        rate: Sampling rate of its sound, in samples a second; 0 for any.
+        most_s: Longest sound input, in seconds; 0 for any.
+        sound_keys: Keys of the table `[sound]` of a card that change its numbers.
+        stacks: Returns whether sound inputs of a shape may be computed in one batch, because this
+            changes no bit. None for models that compute one input at a time.
     """
 
     name: str
@@ -206,12 +207,12 @@ class Family:
         return card.input.resize_to(card.geometry)
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return the device memory of one clip without the weights, exact to about 20 %."""
+        """Return the device memory of one clip without the weights, within about 20 %."""
         itemsize = 4 if dtype == "float32" else 2
         tokens = g.steps * g.patches + g.prefix * (g.frames if g.unit == "frame" else 1)
         scores = 0
         if attention == "eager" and g.depth is not None:
-            # Of a clip at once: too much for networks that divide time and space.
+            # Scores of a whole clip: an upper bound for divided space-time attention.
             in_frames = g.unit == "frame"
             pairs = g.frames * (g.patches + g.prefix) ** 2 if in_frames else tokens**2
             scores = 2 * g.depth.heads * pairs * max(itemsize, 4)
@@ -221,12 +222,12 @@ class Family:
 
 @dataclass(frozen=True, repr=False)
 class ComputedFamily(Family):
-    """A family that is code of obygaze: its backbone needs no files of weights, and no torch.
+    """A family implemented in obygaze: its backbone needs neither files of weights nor torch.
 
     Args:
         make: Returns the backbone of a card, which computes on the CPU.
-        frame_bytes: The memory for a frame, or for a part of a sound, while a clip is computed.
-        resized: How pictures are resized, if it sees pictures.
+        frame_bytes: Memory for a frame, or for a part of a sound, while a clip is computed.
+        resized: Resizing of pictures, if the input is pictures.
     """
 
     _: KW_ONLY
@@ -251,14 +252,14 @@ class ComputedFamily(Family):
 
 @dataclass(frozen=True, repr=False)
 class Card:
-    """One checkpoint as data: its name and source, its input, and the output behind each array.
+    """A checkpoint as data: its name and source, its input, and the output of each array.
 
-    Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
-    of the tensors), if it gives them. `download_mb` is the size of the weights on the hub, which
-    asks for an account if they are `gated`. `language` is the only one whose texts it reads, if it
-    was made for one. None of these changes a number, so no hash has them.
-    `package` is the folder of an installed Python package that has the weights, too.
-    `code` has the sha256 of the files and the versions of the packages of a user's own backbone.
+    Weights must match `depth` (layers, hidden, heads) and `weights_sha256` (of files, or of
+    tensors) if the card states them. `download_mb` is the size of the weights on the hub, which
+    requires an account if they are `gated`. `language` is the language of the texts, if there is
+    only one. These fields change no number, so no hash contains them. `package` is a folder of an
+    installed Python package with the same weights. `code` contains the sha256 of the files and the
+    package versions of user code.
     """
 
     name: str
@@ -290,7 +291,7 @@ class Card:
 
     @property
     def label(self) -> str:
-        """The name for commands: that of the card, with the preset unless it is the default."""
+        """The name for commands: NAME, or NAME@PRESET if the preset is not the default."""
         if self.preset == DEFAULT_PRESET:
             return self.name
         return f"{self.name}@{self.preset}"
@@ -301,7 +302,7 @@ class Card:
         return self.presets[self.preset]
 
     def input_size(self, geometry: Geometry) -> str:
-        """Return what a model of this card and this geometry takes of a clip, in words."""
+        """Return a description of the input that a model of this geometry takes of a clip."""
         if self.words is not None:
             return f"words, {self.words.tokens} tokens at once"
         if self.sound is None:
@@ -312,26 +313,26 @@ class Card:
 
     @property
     def arrays(self) -> dict[str, FeatureArray]:
-        """The arrays of a clip as this card declares them."""
+        """The arrays of a clip."""
         return self.family.arrays(self)
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of what the card declares; it does not depend on the file."""
+        """The hash of the content of the card; it does not depend on the file format."""
         return sha256_bytes(canonical_json(self.to_json()))
 
     def with_preset(self, preset: str) -> Card:
-        """Return the same card with another preset."""
+        """Return the card with a different preset."""
         if preset not in self.presets:
             raise FixUsage(
                 f"the card {self.name} has no preset {preset!r}",
                 where=self.origin,
-                hint=f"one of {', '.join(sorted(self.presets))}",
+                hint=f"use one of {', '.join(sorted(self.presets))}",
             )
         return replace(self, preset=preset)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything the card declares as plain values, without the chosen preset."""
+        """Return the content of the card as plain values, without the chosen preset."""
         presets = {name: preset.to_json() for name, preset in self.presets.items()}
         inputs: dict[str, Any] = {"presets": presets}
         if self.family.medium != "pictures":
@@ -353,19 +354,19 @@ class Card:
 
 
 def require_pictures(card: Card, purpose: str) -> None:
-    """Raise an error for a model that does not see pictures."""
+    """Raise an error for a model whose input is not pictures."""
     if card.family.medium != "pictures":
         raise FixUsage(
-            f"{purpose} for pictures alone, and {card.label} is a model of"
+            f"{purpose} for pictures only, and {card.label} is a model of"
             f" {card.family.medium}",
             hint="use a backbone of pictures; obygaze backbones ls",
         )
 
 
 def reads_words(card: Card) -> FixUsage:
-    """Return the error for a model of words that is asked for the video of a clip."""
+    """Return the error for a model of words that is applied to videos."""
     return FixUsage(
-        f"{card.label} reads words, not videos",
+        f"{card.label} is a model of words, not of videos",
         hint=f"obygaze extract words MANIFEST -b {shell_word(card.label)} --subtitles FOLDER",
     )
 
@@ -376,9 +377,9 @@ def card_recipe(
     arrays: Mapping[str, FeatureArray],
     verified: bool = True,
 ) -> dict[str, Any]:
-    """Return the section of a recipe that names the backbone and its arrays.
+    """Return the section of a recipe with the backbone and its arrays.
 
-    Weights that are not known to be the card's checkpoint are recorded as unverified.
+    Weights that cannot be verified as the card's checkpoint are recorded as unverified.
     """
     claim = {"checkpoint": card.checkpoint, "revision": card.revision}
     if not verified:

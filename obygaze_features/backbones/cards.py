@@ -1,4 +1,4 @@
-"""Card files: found in the package and the workspace, read and checked."""
+"""Find, read and check the card files of the package and of the workspace."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,6 @@ from obygaze_features.backbones.card import (
 )
 from obygaze_features.backbones.geometry import Geometry, Order, Unit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, near
-from obygaze_features.core.parts import is_own_code
 from obygaze_features.core.schema_check import (
     Count,
     Document,
@@ -25,23 +24,24 @@ from obygaze_features.core.schema_check import (
     read_toml,
     record_of,
 )
+from obygaze_features.core.user_code import is_user_code
 from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"
-# Before a name: the pictures that the model of that card sees.
+# The prefix for cards of the pictures that are the input of another card.
 FRAMES_OF = "frames:"
 SHIPPED = Path(__file__).with_name("cards")
 _NOT_INHERITED = (
     *("name", "title", "checkpoint", "revision", "gflop"),
     *("download_mb", "gated", "depth", "weights_sha256", "package", "language"),
 )
-"""The keys that `like` does not copy as they are, because they belong to one checkpoint."""
+"""Keys that `like` does not copy unchanged, because they belong to one checkpoint."""
 
 LIKE = "like "
-"""Before the title of another card, where a card has none of its own."""
+"""The prefix of a title that is copied from another card."""
 
 Sources = Mapping[str, Path]
-"""The file of each card by its name."""
+"""The file of each card, by name."""
 
 
 _NOT_VALID = "this card is not valid"
@@ -50,7 +50,7 @@ _NEEDED_ARRAYS = {
     "sound": ("clip", "pooled", "frames"),
     "words": ("clip",),
 }
-# The keys that each medium has, and the others have not.
+# Keys that only one medium has.
 _KEYS = {
     "pictures": ("frames", "size", "preset"),
     "sound": ("sound",),
@@ -59,7 +59,7 @@ _KEYS = {
 
 
 class Tokens(Record, frozen=True):
-    """The shape of what a model sees and returns; `out` is the width where nothing is said."""
+    """The shape of inputs and outputs of a model; the default of `out` is the width."""
 
     unit: Unit = "frame"
     prefix: Count = 0
@@ -70,7 +70,7 @@ class Tokens(Record, frozen=True):
 
 
 class CardFile(Record, frozen=True, kw_only=True):
-    """The file of a card; `Card` says what its keys are."""
+    """The file of a card; `Card` describes the keys."""
 
     name: str
     family: str
@@ -129,17 +129,17 @@ def card_from(document: Document) -> Card:
     for other, keys in _KEYS.items():
         for key in keys:
             if other != medium and key in document.tree:
-                document.add(key, f"only models of {other} have it, not {family.name}")
+                document.add(key, f"only for models of {other}, not {family.name}")
     if medium != "pictures":
         for key in sorted(document.tree["tokens"].keys() - {"width", "out"}):
-            message = f"only models of pictures have it, not {family.name}"
+            message = f"only for models of pictures, not {family.name}"
             document.add(f"tokens.{key}", message)
     if file.sound is not None:
         rate = file.sound.rate
         seconds = file.sound.seconds
         for key in document.tree["sound"]:
             if key not in family.sound_keys:
-                message = f"models of {family.name} do nothing with it"
+                message = f"models of {family.name} do not use this key"
                 document.add(f"sound.{key}", message)
         mel = file.sound.mel
         if mel is None and "mel" in family.sound_keys:
@@ -167,7 +167,7 @@ def card_from(document: Document) -> Card:
         presets[DEFAULT_PRESET] = Preset()
     for name, preset in file.preset.items():
         stated = {key: getattr(preset, key) for key in document.tree["preset"][name]}
-        # What is not stated is as in the default preset.
+        # Other keys have the values of the default preset.
         presets[name] = structs.replace(file.preset[DEFAULT_PRESET], **stated)
     return Card(
         name=file.name,
@@ -175,7 +175,7 @@ def card_from(document: Document) -> Card:
         title=file.title,
         licence=file.licence,
         geometry=Geometry(n_frames, file.size, **tokens),
-        # A store has its arrays in this order, and its first vector is its default array.
+        # Stores keep this order, and the first vector is the default array of a store.
         sources={file.default_array: file.arrays[file.default_array], **file.arrays},
         presets=presets,
         sound=file.sound,
@@ -195,20 +195,20 @@ def card_from(document: Document) -> Card:
 
 
 def find_card(name: str, workspace: Workspace | None = None) -> Card:
-    """Return the card called `name`, `name@preset`, by the path of its file, or of your own code.
+    """Return the card called `name`, `name@preset`, by the path of its file, or of user code.
 
     Args:
         name: A name that `obygaze backbones ls` lists, a path that ends in .toml, or a function
-            that returns a card, as FILE.py:NAME or package.module:NAME. The last runs that
-            code, so never pass a name from a file of somebody else. frames:NAME is the card of the
-            pictures that the model of another card sees.
-        workspace: The workspace whose own cards are found too.
+            that returns a card, as FILE.py:NAME or package.module:NAME. Such a name runs the code:
+            never pass a name from an untrusted file. frames:NAME is the card of the pictures that
+            are the input of another card.
+        workspace: The workspace, whose cards are found too.
     """
     if name.startswith(FRAMES_OF):
         from obygaze_features.backbones.frames import frames_card
 
         return frames_card(find_card(name.removeprefix(FRAMES_OF), workspace))
-    if is_own_code(name):
+    if is_user_code(name):
         from obygaze_features.backbones.own import card_of_code
 
         return card_of_code(name)
@@ -217,7 +217,9 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
         if plain.endswith(".py"):
-            raise NotFound("expected FILE.py:NAME", where=plain, hint=f"{plain}:NAME")
+            raise NotFound(
+                "expected FILE.py:NAME", where=plain, hint=f"use {plain}:NAME"
+            )
         raise NotFound(
             f"no backbone called {plain!r}{near(plain, sources)}",
             hint="obygaze backbones ls",
@@ -226,19 +228,19 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
 
 
 def refuse_code_of_store(name: str) -> None:
-    """Raise an error where the name of a backbone in a store is a name of code."""
+    """Raise an error if a store names user code as its backbone."""
     if ":" in name:
         raise FixInput(f"code named by a store is never run: {name!r}")
 
 
 def split_preset(name: str) -> tuple[str, str]:
-    """Return the name or the path of a card, and its preset: "" for the default.
+    """Return the name or path of a card, and the preset, or "" for the default.
 
     >>> split_preset("clip-l14@paper"), split_preset("me@lab/mine.toml")
     (('clip-l14', 'paper'), ('me@lab/mine.toml', ''))
     """
     if "@" not in name or name.endswith(".toml"):
-        return name, ""  # the folders of a path may have an @ of their own
+        return name, ""  # folders of a path may contain an @
     plain, _, preset = name.rpartition("@")
     return plain, preset
 
@@ -246,10 +248,10 @@ def split_preset(name: str) -> tuple[str, str]:
 def find_cards(
     workspace: Workspace | None = None,
 ) -> tuple[list[Card], list[ObygazeError]]:
-    """Return all cards, and the errors of those that are not valid.
+    """Return all valid cards, and the errors of the others.
 
     Args:
-        workspace: The workspace whose own cards are found too.
+        workspace: The workspace, whose cards are found too.
     """
     sources = _sources(workspace)
     cards: list[Card] = []
@@ -263,7 +265,7 @@ def find_cards(
 
 
 def _sources(workspace: Workspace | None) -> Sources:
-    """Return the file of each card; a name twice is an error."""
+    """Return the file of each card; a repeated name is an error."""
     files = sorted(SHIPPED.glob("*.toml"))
     if workspace is not None:
         files += sorted(workspace.folder("backbones").glob("*.toml"))
@@ -281,7 +283,7 @@ def _card(source: Path, sources: Sources) -> Card:
     card = card_from(_document(source, sources, ()))
     if card.name != source.stem:
         where = str(source)
-        hint = f"name = {source.stem!r}, or rename the file to {card.name}.toml"
+        hint = f"use name = {source.stem!r}, or rename the file to {card.name}.toml"
         raise FixInput(
             f"the card in {source.name} is called {card.name!r}", where=where, hint=hint
         )
@@ -289,7 +291,7 @@ def _card(source: Path, sources: Sources) -> Card:
 
 
 def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
-    """Return the document of a file, with the values of the card that `like` names."""
+    """Return the document of a file, with the values of its `like` card."""
     if not path.is_file():
         raise NotFound("no such card", where=str(path), hint="obygaze backbones ls")
     document = read_toml(path.read_bytes(), str(path))
@@ -314,7 +316,7 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
 
 
 def _merged(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge a tree into another: tables are merged, `arrays` and other values replaced."""
+    """Return a tree merged into `base`: tables are merged, `arrays` and other values replaced."""
     merged = {**base, **tree}
     for key, value in tree.items():
         if (

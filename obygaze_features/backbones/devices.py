@@ -1,4 +1,4 @@
-"""Devices: the CPU, or a GPU by its number; `auto` chooses."""
+"""Devices: the CPU, a GPU by number, or `auto` for an idle GPU."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 
 from obygaze_features.backbones.card import Card
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 
 AUTO_DEVICE = "auto"
-# A GPU with more memory in use is not idle; a screen takes less.
+# A GPU with more memory in use is not idle; a display needs less.
 _IDLE_MB = 2000
 _NVIDIA_SMI_S = 30
 
 
 def check_device_name(device: str) -> None:
-    """Raise an error unless a text names one device."""
+    """Raise an error unless a text is the name of one device."""
     if not re.fullmatch("cpu|cuda(:[0-9]+)?", device):
-        raise FixUsage(f"unknown device {device!r}", hint="cpu, cuda, or cuda:1")
+        raise FixUsage(f"unknown device {device!r}", hint="use cpu, cuda, or cuda:1")
 
 
 def check_device(card: Card, device: str) -> None:
-    """Raise an error unless this machine has torch and the device, where a card needs them."""
+    """Raise an error if a card needs torch or a device that this machine does not have."""
     check_device_name(device)
     if device == "cpu" and not card.family.needs_torch:
         return
@@ -35,19 +35,19 @@ def check_device(card: Card, device: str) -> None:
     known = torch.device(device)
     if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
         raise FixUsage(
-            f"this machine has no CUDA device {device!r}", hint="--device cpu"
+            f"this machine has no CUDA device {device!r}", hint="use --device cpu"
         )
 
 
 def may_use_gpu(card: Card) -> bool:
-    """Return whether a backbone can compute on a GPU: with torch, or if it is the user's own."""
+    """Return whether a backbone can compute on a GPU: it uses torch or is user code."""
     return card.family.needs_torch or bool(card.code)
 
 
 def chosen_device(device: str, cards: Iterable[Card]) -> str:
-    """Return the device of an option; for `auto`, an idle GPU that CUDA sees, else the CPU.
+    """Return the device of an option; for `auto`, an idle visible GPU, or the CPU without GPUs.
 
-    Raise an error if CUDA sees GPUs, and none is idle.
+    Raise an error if there are visible GPUs, and all are in use.
     """
     if device != AUTO_DEVICE:
         return device
@@ -60,24 +60,24 @@ def chosen_device(device: str, cards: Iterable[Card]) -> str:
     for number, name in enumerate(_visible(cuda.device_count())):
         # An earlier run of this process may have left memory in torch's cache.
         own_mb = cuda.memory_reserved(number) / 2**20
-        # Of a GPU that nvidia-smi does not name so, such as a part of one, nothing is known.
+        # nvidia-smi does not list parts of a GPU: their memory in use is unknown.
         if used_mb.get(name, 0) - own_mb <= _IDLE_MB:
             return f"cuda:{number}"
     raise FixUsage(
         f"no GPU is idle: each has more than {_IDLE_MB:,} MB of memory in use",
-        hint="--device cuda:0, or --device cpu",
+        hint="use --device cuda:0, or --device cpu",
     )
 
 
 def _torch(device: str) -> Any:
-    """Import torch; CUDA then counts GPUs as nvidia-smi does, and not the fastest first."""
-    # CUDA reads it at its first use.
+    """Import torch, with GPUs numbered by CUDA in the order of nvidia-smi."""
+    # CUDA reads this variable at its first use.
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    return need("torch", "extract", f"running a backbone on {device}")
+    return import_optional("torch", "extract", f"running a backbone on {device}")
 
 
 def _visible(n_gpus: int) -> list[str]:
-    """Return the number or the UUID of each GPU that CUDA sees."""
+    """Return the number or the UUID of each visible GPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return [str(number) for number in range(n_gpus)]
@@ -85,7 +85,7 @@ def _visible(n_gpus: int) -> list[str]:
 
 
 def _used_mb() -> dict[str, int]:
-    """Return the MB in use of each GPU, by its number and by its UUID; {} without nvidia-smi."""
+    """Return the MB in use on each GPU, by number and by UUID; empty without nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return {}
@@ -98,7 +98,7 @@ def _used_mb() -> dict[str, int]:
         return {}
     used_mb = {}
     for line in printed.splitlines():
-        # Warnings, as of a damaged GPU, stand between the lines of the GPUs.
+        # Warnings, such as for a damaged GPU, may be between the lines of GPUs.
         match [part.strip() for part in line.split(",")]:
             case [number, uuid, mb] if mb.isdigit():
                 used_mb[number] = int(mb)

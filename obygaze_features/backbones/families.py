@@ -1,4 +1,4 @@
-"""The families: for each its class, its geometry, and the tensors behind its arrays."""
+"""The families: the class, the geometry and the output tensors of each."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         WeightFiles,
     )
 
-# `tokens` contains all tokens of a frame (with the prefix) for models of frames, and only the
-# patches for models of clips.
+# For models of frames, `tokens` contains all tokens of a frame with the prefix; for models of
+# clips, the patches only.
 _OF_FRAMES = {
     "tokens": "step token width",
     "token-max": "width",
@@ -67,7 +67,7 @@ _VIDEO = {
 
 
 def _one(value: Any) -> int:
-    """Return a size that a configuration gives as one number, or as equal height and width."""
+    """Return a size of a configuration: one number, or equal height and width."""
     if isinstance(value, int):
         return value
     if len(set(value)) != 1:
@@ -94,12 +94,12 @@ def _image_geometry(
     any_size: bool = False,
 ) -> Geometry:
     if not getattr(config, "vision_use_head", True):
-        problem = "this SigLIP checkpoint has no pooling head, which gives the vector of a frame"
+        problem = "this SigLIP checkpoint has no pooling head for the vectors of frames"
         raise FixInput(problem)
     size = _one(config.image_size)
     patch = _one(config.patch_size)
     if any_size:
-        # The positions can be of any size up to the checkpoint's own; the card declares it.
+        # Positions are interpolated to any size up to the checkpoint's; the card states the size.
         size = min(card.size, size)
     prefix += getattr(config, "num_register_tokens", 0)
     grid = (card.frames, size // patch, size // patch)
@@ -121,7 +121,7 @@ def _xclip_geometry(config: Any, card: Geometry) -> Geometry:
 
 
 def _xclip_keep(model: Any) -> torch.nn.Module:
-    """Return the model without the text model, which would occupy memory of the device."""
+    """Return the model without the text model, to save memory of the device."""
     import torch
 
     parts = {
@@ -136,7 +136,7 @@ def _xclip_run(
     module: Any, pixels: Tensor, mask: Tensor, g: Geometry
 ) -> dict[str, Tensor]:
     b, t = pixels.shape[:2]
-    # By position: the outputs of these modules have names only in some releases.
+    # By index: outputs of these modules have names in some releases only.
     seen = module["vision"](pixel_values=pixels.flatten(0, 1))
     tokens = seen[0].unflatten(0, (b, t))
     vectors = module["projection"](seen[1]).unflatten(0, (b, t))
@@ -178,8 +178,8 @@ def _video_geometry(
     config: Any, card: Geometry, *, prefix: int = 0, order: Order = "thw"
 ) -> Geometry:
     if getattr(config, "attention_type", _DIVIDED) != _DIVIDED:
-        problem = f"TimeSformer with {config.attention_type} attention orders tokens in another way"
-        raise FixInput(problem, hint=f"use a checkpoint with attention_type {_DIVIDED}")
+        problem = f"expected attention_type {_DIVIDED}, got {config.attention_type}"
+        raise FixInput(problem, hint="use a TimeSformer checkpoint with this attention")
     tubelet: Any = getattr(config, "tubelet_size", 1)
     patch = getattr(config, "patch_size", None)
     if patch is None:
@@ -187,7 +187,7 @@ def _video_geometry(
     size = _one(getattr(config, "crop_size", None) or config.image_size)
     patch = _one(patch)
     frames = getattr(config, "num_frames", None)
-    # V-JEPA 2 takes any even number of frames up to its own; the card declares it.
+    # V-JEPA 2 takes any even number of frames up to its maximum; the card states the number.
     frames = frames or min(card.frames, config.frames_per_clip)
     grid = (frames // tubelet, size // patch, size // patch)
     width = config.hidden_size
@@ -227,11 +227,11 @@ def _video_run(
 
 
 class LsmdcFamily(Family):
-    """Checkpoints of any size, as training wrote them; their tensors give the sizes."""
+    """Training checkpoints of any size, which is computed from the tensors."""
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Return a card's model; every tensor of its towers is from the files, and all are used."""
-        # Imported late: its modules are classes of torch.
+        """Return the model of a card, with all tensors of the files and no others."""
+        # Imported late: the module defines classes of torch.
         from obygaze_features.backbones.lsmdc import load_lsmdc
 
         return load_lsmdc(card, files, placement)
@@ -274,9 +274,9 @@ def _as_they_are(samples: Samples, sound: Sound) -> Samples:
 
 
 def _waves_stack(module: Any, shape: tuple[int, ...]) -> bool:
-    """Return whether the last convolution has a large input, of the shape of a piece.
+    """Return whether the input of the last convolution is large, for a piece of this shape.
 
-    Of a small one, torch computes the convolution of one clip in another way than that of several.
+    For a small input, torch computes convolutions of one clip and of several clips differently.
     """
     length = shape[0]
     config = module.config
@@ -293,7 +293,7 @@ def _mels_stack(module: Any, shape: tuple[int, ...]) -> bool:
 
 
 def _wave_steps(module: Any, inputs: Tensor, sound: Sound) -> Steps:
-    """Return the steps of wav2vec 2.0 and its kin: step k stands for sample 320 k + 200."""
+    """Return the steps of wav2vec 2.0 and similar models: step k is at sample 320 k + 200."""
     vectors = module(inputs).last_hidden_state
     apart = int(np.prod(module.config.conv_stride))
     seen = 1
@@ -307,14 +307,14 @@ def _wave_steps(module: Any, inputs: Tensor, sound: Sound) -> Steps:
 
 
 _MEL_SAMPLES = 480_000
-"""What the mel spectrogram is made of: 30 s for Whisper, 10 s for CLAP."""
+"""Samples of a mel spectrogram: 30 s for Whisper, 10 s for CLAP."""
 _LEAST_POWER = 1e-10
 
 
 def _log_mel(samples: Samples, mel: Mel, rate: int) -> Any:
-    """Return the spectrogram [bands, frames] of samples with zeros behind them, as log10.
+    """Return the log10 spectrogram [bands, frames] of samples, padded with zeros at the end.
 
-    The library takes the frames one by one, and a GPU would wait for them. A BLAS would take the
+    transformers computes one frame at a time, and a GPU would wait for it. A BLAS would use the
     cores of the decoders.
     """
     from scipy.sparse import csr_array
@@ -333,7 +333,7 @@ def _log_mel(samples: Samples, mel: Mel, rate: int) -> Any:
     window = np.hanning(length + 1)[:-1]
     spectra = np.fft.rfft(frames[heard] * window).astype(np.complex64)
     power = np.abs(spectra, dtype=np.float64) ** 2
-    # A band has few of the frequencies.
+    # Each band covers few frequencies.
     of_bands = csr_array(bands.T) @ power.T
     powers = np.full((mel.bands, len(frames)), _LEAST_POWER)
     powers[:, heard] = np.maximum(_LEAST_POWER, of_bands)
@@ -341,7 +341,7 @@ def _log_mel(samples: Samples, mel: Mel, rate: int) -> Any:
 
 
 def _whisper_input(samples: Samples, sound: Sound) -> npt.NDArray[np.float32]:
-    """Return 3,000 mel frames, which Whisper's encoder takes: those of 30 s."""
+    """Return the input of Whisper's encoder: 3,000 mel frames of 30 s."""
     mel = cast(Mel, sound.mel)
     levels = _log_mel(samples, mel, sound.rate).astype(np.float32)[:, :-1]
     scaled: npt.NDArray[np.float32] = np.maximum(levels, levels.max() - 8.0) + 4.0
@@ -352,12 +352,12 @@ def _whisper_steps(module: Any, inputs: Tensor, sound: Sound) -> Steps:
     """Return the steps of Whisper's encoder."""
     mel = cast(Mel, sound.mel)
     vectors = module(inputs).last_hidden_state
-    # Frame t of the mel spectrogram is centred at its beginning, and a step has two frames.
+    # A mel frame is centred at its start, and a step covers two frames.
     return Steps(vectors, np.arange(vectors.shape[1]) * 2.0 * mel.hop)
 
 
 def _clap_input(samples: Samples, sound: Sound) -> npt.NDArray[np.float32]:
-    """Return the mel frames of 10 s, which CLAP takes: a shorter sound is repeated as it fits."""
+    """Return the input of CLAP: mel frames of 10 s, in which shorter sound is repeated."""
     repeated = np.tile(samples, _MEL_SAMPLES // len(samples))
     mel = cast(Mel, sound.mel)
     decibels = 10 * _log_mel(repeated, mel, sound.rate)
@@ -366,17 +366,17 @@ def _clap_input(samples: Samples, sound: Sound) -> npt.NDArray[np.float32]:
 
 
 def _clap_steps(module: Any, inputs: Tensor, sound: Sound) -> Steps:
-    """Return the steps of CLAP, and its own vectors."""
+    """Return the steps and the vectors of CLAP."""
     import torch
 
     mel = cast(Mel, sound.mel)
     seen = module.audio_model(inputs)
-    # One by one: the bits of a product of so few rows depend on their number.
+    # Row by row: the bits of a product of few rows depend on the number of rows.
     rows = seen.pooler_output.split(1)
     vectors_of_pieces = torch.cat([module.audio_projection(row) for row in rows])
     # [pieces, width, bands of frequency, steps]
     vectors = seen.last_hidden_state.float().mean(dim=2).transpose(1, 2)
-    # The model stretches the frames to this many columns, the first and the last onto each other.
+    # The model interpolates the frames to this number of columns; first and last frame stay.
     config = module.config
     n_columns = config.spec_size * (config.spec_size // config.num_mel_bins)
     n_steps = vectors.shape[1]
@@ -404,7 +404,7 @@ class WordsFamily(PretrainedFamily):
         )
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Raise an error: `backbones.text` loads these models, which see no clip."""
+        """Raise an error: `backbones.text` loads these models, whose input is text."""
         raise reads_words(card)
 
 
@@ -420,7 +420,7 @@ def _words_run(*_: Any) -> dict[str, Tensor]:
 
 
 def _mean_of_tokens(model: Any, tokens: Any) -> Tensor:
-    """Return the mean over the tokens of each text; padding does not count."""
+    """Return the mean over the tokens of each text, without padding."""
     mask = tokens["attention_mask"][:, :, None]
     vectors: Tensor = model(**tokens).last_hidden_state * mask
     mean: Tensor = vectors.sum(dim=1) / mask.sum(dim=1)
@@ -463,7 +463,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         geometry=_xclip_geometry,
         run=_xclip_run,
         keep=_xclip_keep,
-        # Before the video prompts change it; the model's own logits use the changed text.
+        # Before the video prompts change the text; the logits of the model use the changed text.
         text=Text(
             "XCLIPModel", lambda m, tokens: m.text_projection(m.text_model(**tokens)[1])
         ),
@@ -504,7 +504,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
     _video_family(
         "vivit",
         "VivitModel",
-        # Its GELU, written out, keeps several temporaries of four times the width.
+        # Its GELU keeps several temporaries of four times the width.
         live=22.0,
         geometry=partial(_video_geometry, prefix=1),
         options={"add_pooling_layer": False},
@@ -528,7 +528,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
     WordsFamily("bert", "BertModel"),
     WordsFamily("roberta", "RobertaModel", unused_positions=2),
     _wave_family("wav2vec2", "Wav2Vec2Model"),
-    # At many lengths, a batch has other bits (docs/design/0004-recipes.md).
+    # For many lengths, a batch has different bits (docs/design/0004-recipes.md).
     _wave_family("wavlm", "WavLMModel", stacks=None),
     _wave_family("hubert", "HubertModel"),
     _sound_family(

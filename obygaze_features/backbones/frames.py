@@ -1,4 +1,4 @@
-"""The pictures of clips, kept in a store: other backbones get the same bytes without the films."""
+"""The pictures of clips as features, from which other backbones compute without the films."""
 
 from collections.abc import Collection
 from typing import Any
@@ -19,7 +19,7 @@ _DIMS = ("frame", "height", "width", "colour")
 
 
 class FramesFamily(ComputedFamily):
-    """The family of one card, whose only array is the pictures that another model sees."""
+    """The family of a card whose only array is the pictures of another card."""
 
     def arrays(self, card: Card) -> dict[str, FeatureArray]:
         """Return the array of the pictures."""
@@ -47,17 +47,17 @@ class Frames(PictureBackbone):
         return {PICTURES: pixels}
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return how the pictures are resized."""
+        """Return the resizing of the pictures."""
         return self.resize.recipe()
 
     def recipe(self) -> dict[str, Any]:
-        """Return what changes the pictures: nothing of the model does."""
+        """Return the settings that change the pictures; the model does not change them."""
         changed = {"backbone": {"name": self.card.name}, "compute": {"dtype": "uint8"}}
         return {**changed, "weights": {}, "preprocessing": self.preprocessing()}
 
 
 def frames_card(card: Card) -> Card:
-    """Return the card of the pictures that another card's model sees, such as frames-32x224."""
+    """Return the card of the input pictures of a card, such as frames-32x224."""
     require_pictures(card, "frames: is")
     resize = card.family.resize(card)
     height, width = resize.shape(1, 1)
@@ -79,10 +79,10 @@ def frames_card(card: Card) -> Card:
         "uint8",
         outputs={},
         make=Frames,
-        # The pictures, twice.
+        # Two copies of the pictures.
         frame_bytes=2 * 3 * height * width,
         resized=resize,
-        # Of frames at a rate, a short clip has fewer.
+        # With a frame rate, short clips have fewer frames.
         takes_mask=card.input.sampling == "fps",
     )
     return Card(

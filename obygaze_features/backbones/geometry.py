@@ -1,4 +1,4 @@
-"""The shapes of a backbone's input and of its outputs."""
+"""The shapes of the input and of the outputs of a backbone."""
 
 from dataclasses import dataclass
 from math import prod
@@ -11,7 +11,7 @@ _ITEM_BYTES = {"uint8": 1, "float16": 2, "float32": 4}
 
 @dataclass(frozen=True)
 class Depth:
-    """How deep and wide a loaded transformer is; its cost follows from this."""
+    """The depth and width of a loaded transformer, from which its cost is computed."""
 
     layers: int
     hidden: int
@@ -22,19 +22,19 @@ class Depth:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of the input, and how the tokens are ordered; a card declares all but the depth.
+    """The shape of the input, and the order of tokens; a card states all but the depth.
 
     Args:
         frames: Frames of a clip.
-        size: Height and width of a frame; 0 where any size will do.
-        unit: What the model sees at once: a "frame" or a whole "clip".
+        size: Height and width of a frame; 0 for any size.
+        unit: Input of one computation of the model: a "frame" or a whole "clip".
         prefix: Tokens before the patches, such as CLS and registers.
         order: The order of the tokens: "hw" in a frame, "thw" or "hwt" in a clip.
         grid: The number of steps in time, of rows and of columns of patches.
         width: Values of a token.
-        out: Values of the model's own vector of a frame or clip.
-        depth: Known once the weights are.
-        shape: Height and width of a frame that is no square, whose shorter edge is `size` then.
+        out: Values of the vector of a frame or clip.
+        depth: Depth of the loaded weights, or None before.
+        shape: Height and width of a frame that is not square; `size` is its shorter edge.
     """
 
     frames: int
@@ -50,14 +50,14 @@ class Geometry:
 
     @property
     def input_size(self) -> str:
-        """The number and the size of the frames, in words."""
+        """The number and the size of the frames, as text."""
         height, width = self.frame_shape
         size = f"{height} x {width}" if self.size else "any size"
         return f"{self.frames} frames of {size}"
 
     @property
     def frame_shape(self) -> tuple[int, int]:
-        """The height and width of a frame; 0 where any size will do."""
+        """The height and width of a frame; 0 for any size."""
         return self.shape if any(self.shape) else (self.size, self.size)
 
     @property
@@ -72,9 +72,9 @@ class Geometry:
 
     @property
     def dimensions(self) -> dict[str, tuple[str, int]]:
-        """The dimensions that a family can give an array: the name in a store, and the length.
+        """The dimensions of arrays by the words of families: the name in stores, and the length.
 
-        One length has one name, because a dimension of a store has one length.
+        Names contain the length, because a dimension of a store has one length.
         """
         tokens = self.patches + (self.prefix if self.unit == "frame" else 0)
         return {
@@ -91,17 +91,17 @@ class Geometry:
         plain = {**vars(self), "grid": list(self.grid), "shape": list(self.shape)}
         del plain["depth"]
         if not any(self.shape):
-            # Hashes of cards with square frames stay the same.
+            # Hashes of cards with square frames do not contain the key.
             del plain["shape"]
         return plain
 
 
 @dataclass(frozen=True)
 class FeatureArray:
-    """One array of features of a clip: names and lengths of its dimensions, and how it is stored.
+    """An array of features of a clip: the names and lengths of its dimensions, and its type.
 
-    Vectors of whole clips are stored exactly, the others in half precision unless `kept_as` says
-    otherwise.
+    Vectors of whole clips are stored in single precision, other arrays in half precision unless
+    `kept_as` states a type.
     """
 
     name: str

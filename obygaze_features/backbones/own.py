@@ -1,4 +1,4 @@
-"""Backbones of the user's own code: any torch module, from a file, a module or a package."""
+"""Backbones of user code: any torch module, from a file, a module or a package."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from obygaze_features.backbones.weights import (
 )
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound, first_line
+from obygaze_features.core.external_calls import short_value
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
-from obygaze_features.core.foreign import short_value
-from obygaze_features.core.parts import (
-    Part,
-    find_part,
+from obygaze_features.core.user_code import (
+    UserCode,
+    find_user_code,
     imported_roots,
     packages_of_modules,
     trust,
@@ -69,9 +69,9 @@ _DEFAULT = Preset()
 NORMALISED = "normalised"
 LEVELS = "levels"
 VALUES = (NORMALISED, LEVELS)
-# The arrays of a store beside those of features.
+# Arrays of a store that are not features.
 _OTHER_ARRAYS = (*TIMES, MASK, PICTURES, CLEAN, N_WORDS)
-# The ends of the names under which torch keeps the hooks of a module, and an address in memory.
+# The ends of attribute names under which torch stores hooks of a module, and a memory address.
 _HOOKS = (
     "_hooks",
     "_hooks_with_kwargs",
@@ -100,27 +100,27 @@ def module_card(
     preset: Preset = _DEFAULT,
     files: Sequence[str | Path] | None = None,
 ) -> Card:
-    """Return the card of any torch module: what a function for `-b FILE.py:NAME` returns.
+    """Return the card of a torch module, for functions of `-b FILE.py:NAME`.
 
     Args:
         name: The name in stores and in the names of stores.
         load: Returns the module with its weights.
         run: Returns the arrays of the module for pixels [B, T, 3, height, width], each [B, ...]: a
-            mapping of their names to tensors or NumPy arrays of any number format.
+            mapping of names to tensors or NumPy arrays of any number format.
         arrays: The shape of each array of one clip, such as {"clip": [512], "frames": [16, 512]}.
-            The first with one vector a clip is the one that experiments read.
+            Experiments read the first array with one vector per clip.
         frames: Frames of a clip.
-        size: Height and width of the pixels, where they are the same.
-        height: Height of the pixels, where it is not the width.
+        size: Height and width of the pixels, if they are equal.
+        height: Height of the pixels, if it differs from the width.
         width: Width of the pixels.
         licence: The licence of the weights.
-        values: What the pixels are: "normalised" by the preset, or "levels", 0 to 255 as uint8.
+        values: "normalised" for pixels normalised by the preset, or "levels" for 0 to 255 as uint8.
         title: A few words for lists. The default is the name.
         citation: The publication to cite.
-        preset: How frames become pixels.
-        files: Files that `load` and `run` read for anything but tensors, arrays and numbers of the
-            module, such as an ONNX model or settings: their hashes are part of recipes. An empty
-            list says that there are none, for a module without weights.
+        preset: The preprocessing of frames to pixels.
+        files: Files that `load` and `run` read, other than tensors, arrays and numbers of the
+            module, such as an ONNX model or settings: recipes contain their hashes. Pass an empty
+            list for a module without weights and files.
     """
     texts = {"name": name, "licence": licence, "title": title, "citation": citation}
     for argument, text in texts.items():
@@ -128,7 +128,7 @@ def module_card(
             raise FixInput(f"module_card: {argument} must be a string, got {text!r}")
     if not re.fullmatch(r"[\w.-]*[^\W_][\w.-]*", name):
         raise FixInput(
-            f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}"
+            f"the name of a backbone is letters, digits, '-', '_' and '.', got {name!r}"
         )
     if not callable(load) or not callable(run) or not isinstance(preset, Preset):
         raise FixInput(
@@ -165,7 +165,7 @@ def module_card(
 
 
 def _geometry(frames: Any, size: Any, height: Any, width: Any) -> Geometry:
-    """Return the shape of the frames; the lengths must be whole numbers from 1."""
+    """Return the geometry of the frames; raise an error for lengths below 1."""
     is_square = height == width == 0
     if not is_square and size:
         raise FixInput("module_card: expected size, or height and width")
@@ -185,7 +185,7 @@ def _geometry(frames: Any, size: Any, height: Any, width: Any) -> Geometry:
 def _shapes(
     name: str, arrays: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays; raise an error for names and shapes no store can have."""
+    """Return the shapes of the arrays; raise an error for names and shapes invalid in stores."""
     shapes = {array: tuple(map(int, shape)) for array, shape in arrays.items()}
     if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
         raise FixInput(
@@ -195,7 +195,7 @@ def _shapes(
         check_arrays([Array.of(array, "float32", shape)], name)
         if array in _OTHER_ARRAYS:
             raise FixInput(
-                f"an array cannot be called {array!r}: stores have another array of this name",
+                f"an array cannot be called {array!r}: this name is reserved in stores",
                 where=name,
             )
     return shapes
@@ -203,15 +203,15 @@ def _shapes(
 
 @dataclass(frozen=True, repr=False)
 class ModuleFamily(Family):
-    """The family of one torch module, which brings its own weights.
+    """The family of a torch module with its weights.
 
     Args:
         shapes: The shape of each array of a clip.
         make: Returns the module.
         run: Returns the arrays of the module for pixels.
-        values: What the pixels are: "normalised" or "levels".
-        files: Files of the model whose hashes are in recipes; None if nothing was said of them.
-        part: The function that returned the card, whose code the other functions are.
+        values: "normalised" or "levels", for the pixels.
+        files: Files of the model whose hashes are in recipes, or None if they are not stated.
+        user_code: The function that returned the card; the other functions are in the same code.
     """
 
     _: KW_ONLY
@@ -220,7 +220,7 @@ class ModuleFamily(Family):
     run: RunModule
     values: str = NORMALISED
     files: tuple[Path, ...] | None = None
-    part: Part | None = None
+    user_code: UserCode | None = None
     needs_weights: bool = False
 
     def load(
@@ -248,19 +248,19 @@ class ModuleFamily(Family):
         return arrays
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return a rough memory of one clip; a batch that does not fit is halved."""
+        """Return a rough estimate of the memory of one clip; too large batches are halved."""
         return int(self.live * g.frames * 3 * prod(g.frame_shape) * 4)
 
     def _call(self, function: Callable[[], T], failure: str) -> T:
-        """Return the result of the own code; errors name it, and `failure`."""
-        if self.part is None:
+        """Call user code and return its result; errors start with its name and `failure`."""
+        if self.user_code is None:
             return function()
-        return self.part.call(function, failure)
+        return self.user_code.call(function, failure)
 
     def _outputs(
         self, card: str, module: Any, pixels: Tensor, mask: Tensor, g: Geometry
     ) -> dict[str, Tensor]:
-        """Return the arrays of pixels, as floating point numbers, by their names."""
+        """Return the arrays of pixels as floating point numbers, by name."""
         import torch
 
         returned = self._call(lambda: self.run(module, pixels), "failed in run()")
@@ -279,7 +279,7 @@ class ModuleFamily(Family):
         return outputs
 
     def _hashes(self, card: Card, module: Any) -> dict[str, str]:
-        """Return the sha256 of what a module holds, and of each file of the model."""
+        """Return the sha256 of the content of a module, and of each file of the model."""
         import torch
 
         if not isinstance(module, torch.nn.Module):
@@ -294,8 +294,8 @@ class ModuleFamily(Family):
         for key, value in module.state_dict().items():
             if value is not None and not isinstance(value, torch.Tensor):
                 raise FixInput(
-                    f"{card.name}: {key} of the module is a {type(value).__name__}, which no hash"
-                    " of tensors has",
+                    f"{card.name}: {key} of the module is a {type(value).__name__}, which cannot be"
+                    " hashed",
                     where=card.origin,
                 )
         seen: dict[int, Any] = {}
@@ -305,16 +305,16 @@ class ModuleFamily(Family):
             if _holds_array(value, seen):
                 raise FixInput(
                     f"{card.name}: {place} of the module is of the class {type(value).__name__}"
-                    " and holds an array, of which a recipe has no hash",
+                    " and holds an array that cannot be hashed",
                     where=card.origin,
-                    hint="keep it in an attribute, a list or a dictionary of the module",
+                    hint="keep the array in an attribute, a list or a dictionary of the module",
                 )
         has_weights = any(not isinstance(value, Number) for value in contents.values())
         if not has_weights and self.files is None:
             raise FixInput(
                 f"{card.name}: the module has no weights",
                 where=card.origin,
-                hint="module_card(files=[PATH]) names the files of the model, files=[] says none",
+                hint="use module_card(files=[PATH]) with the files of the model, or files=[]",
             )
         for path in self.files or ():
             if not path.is_file():
@@ -324,7 +324,7 @@ class ModuleFamily(Family):
                     hint="correct module_card(files=[...])",
                 )
         hashes = hashes_of_files(self.files or ())
-        # Models in files alone are different ones where their files are.
+        # Modules without weights differ by their files.
         parts = {"files": hashes, "module": _hashes_of_contents(card.name, contents)}
         return {TENSORS: sha256_bytes(canonical_json(parts)), **hashes}
 
@@ -332,10 +332,10 @@ class ModuleFamily(Family):
 def _contents(
     value: Any, name: str, seen: dict[int, Any], objects: dict[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors, arrays and numbers in a module, its parts, its lists and dictionaries.
+    """Yield the tensors, arrays and numbers of a module, its submodules, lists and dictionaries.
 
-    A state_dict leaves out attributes, and the buffers that are not saved. What is none of these
-    comes into `objects`.
+    A state_dict does not contain attributes and buffers that are not saved. Other objects are added
+    to `objects`.
     """
     import torch
 
@@ -356,14 +356,14 @@ def _contents(
     else:
         objects[name] = value
         return
-    # Kept: another object would get the id of one that a mapping has just made.
+    # Keep a reference, so that a new object cannot get the same id.
     seen[id(value)] = value
     for key, part in parts.items():
-        # A module that was used before is not in training any more; its hooks are numbered by torch
-        # as they are made in the process.
+        # Use changes these: a used module is not in training mode, and torch numbers hooks in the
+        # order in which the process creates them.
         is_of_use = key == "training" or str(key).endswith(_HOOKS)
         if not (isinstance(value, torch.nn.Module) and is_of_use):
-            # The words of two keys may be equal, such as those of 1 and "1".
+            # With repr, the keys 1 and "1" differ.
             yield from _contents(part, f"{name}[{key!r}]", seen, objects)
 
 
@@ -374,14 +374,14 @@ def _holds_array(value: Any, seen: dict[int, Any]) -> bool:
     waiting = [value]
     while waiting:
         part = waiting.pop()
-        # A logger leads to everything that the process prints with.
+        # A logger references everything that handles output of the process.
         if id(part) in seen or isinstance(part, type | ModuleType | Logger):
             continue
         if isinstance(part, np.ndarray | torch.Tensor):
             return True
         seen[id(part)] = part
         if isinstance(part, FunctionType):
-            # Not its globals, which are those of a file.
+            # Not the globals, which belong to the file.
             waiting += [part.__closure__, part.__defaults__, part.__kwdefaults__]
         else:
             waiting += gc.get_referents(part)
@@ -410,7 +410,7 @@ def _hashes_of_contents(card: str, contents: Mapping[str, Any]) -> dict[str, str
 
 
 def _dimensions(shape: Sequence[int], n_frames: int) -> tuple[str, ...]:
-    """Return the names of the dimensions of an array; a name stands for one length in a store."""
+    """Return the dimension names of an array; in a store, each name has one length."""
     *others, last = shape
     names = []
     for place, length in enumerate(others):
@@ -425,51 +425,51 @@ def _dimensions(shape: Sequence[int], n_frames: int) -> tuple[str, ...]:
 
 
 class LevelsBackbone(TorchBackbone):
-    """A torch module that takes the levels of pictures, 0 to 255."""
+    """A torch module whose input is the levels of pictures, 0 to 255."""
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return resized pictures [t, h, w, 3] as pixels [t, 3, h, w] uint8 on the device."""
         import torch
 
         levels = on_device(check_pictures(pictures), self.placement.device)
-        # A copy: the module may change its pixels, and the pictures are those of all backbones.
+        # A copy, because the module may change its pixels, and all backbones share the pictures.
         return levels.permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format)
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return what changes the pixels."""
+        """Return the settings that change the pixels."""
         return {**self.resize.recipe(), "values": LEVELS}
 
 
 def card_of_code(name: str) -> Card:
     """Return the card that the function `FILE.py:NAME` or `package.module:NAME` returns."""
     trust([name])
-    part = find_part(name)
-    function = part.load_function()
-    card = part.call(function, "failed")
+    code_of_card = find_user_code(name)
+    function = code_of_card.load_function()
+    card = code_of_card.call(function, "failed")
     if not isinstance(card, Card):
-        raise part.refuse(
-            f"must return a card, as module_card(...) makes it, got {short_value(card)}"
+        raise code_of_card.refuse(
+            f"must return a card of module_card(...), got {short_value(card)}"
         )
-    require_pictures(card, "own code is")
+    require_pictures(card, "user code is")
     if isinstance(card.family, ModuleFamily):
-        card = replace(card, family=replace(card.family, part=part))
-    origin = str(part.file or part.package)
-    code = {"function": part.attribute, **recorded_code(part)}
+        card = replace(card, family=replace(card.family, user_code=code_of_card))
+    origin = str(code_of_card.file or code_of_card.package)
+    code = {"function": code_of_card.attribute, **recorded_code(code_of_card)}
     return replace(card, origin=origin, code=code)
 
 
-def recorded_code(part: Part) -> dict[str, dict[str, str]]:
-    """Return what recipes record of own code: the sha256 of its file, and the packages it imports.
-
-    Packages have their versions.
-    """
+def recorded_code(user_code: UserCode) -> dict[str, dict[str, str]]:
+    """Return the record of user code in recipes: file hashes, and versions of imported packages."""
     packages = {"torch": metadata.version("torch")}
-    if part.file is None:
-        name, _, version = part.package.rpartition(" ")
+    if user_code.file is None:
+        name, _, version = user_code.package.rpartition(" ")
         return {"files": {}, "packages": {**packages, name: version}}
-    for root in imported_roots(part.file):
+    for root in imported_roots(user_code.file):
         if root.startswith("obygaze"):
             continue
         for package in packages_of_modules().get(root, ()):
             packages[package] = metadata.version(package)
-    return {"files": {part.file.name: sha256_file(part.file)}, "packages": packages}
+    return {
+        "files": {user_code.file.name: sha256_file(user_code.file)},
+        "packages": packages,
+    }

@@ -1,4 +1,4 @@
-"""Where and in which precision a backbone computes."""
+"""The device, the precision and the attention of a backbone."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -28,7 +28,9 @@ class Placement:
 
 def _require_known(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise FixUsage(f"unknown {name} {value!r}", hint=f"one of {', '.join(known)}")
+        raise FixUsage(
+            f"unknown {name} {value!r}", hint=f"use one of {', '.join(known)}"
+        )
 
 
 ON_CPU = Placement()

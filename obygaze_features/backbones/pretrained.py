@@ -34,7 +34,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
     first_line,
 )
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.store.recipe import CONFIGURATION
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 def library(module: str) -> Any:
     """Return a module of transformers, or raise an error that names what to install."""
     try:
-        return need(f"transformers.{module}", "extract", "running this backbone")
+        return import_optional(
+            f"transformers.{module}", "extract", "running this backbone"
+        )
     except ObygazeError:
         raise
     except Exception as error:
@@ -235,7 +237,7 @@ def save_random(
     family: PretrainedFamily, sizes: Mapping[str, Any], folder: Path
 ) -> Path:
     """Write a checkpoint with random weights; `sizes` are its configuration."""
-    torch = need("torch", "extract", "making random weights")
+    torch = import_optional("torch", "extract", "making random weights")
     kind = family.model()
     folder.mkdir(parents=True, exist_ok=True)
     with silenced(), torch.random.fork_rng(devices=[]):

@@ -1,7 +1,7 @@
-"""The checkpoint's own processor: what its files say of the input, compared with the card.
+"""Compare the card with the processor files of the checkpoint.
 
-The card decides. A file beside the weights that says something else is of another checkpoint, or
-the card is wrong: the model was not trained on the input that it would get.
+The card decides. If a file next to the weights states a different input, the file is from a
+different checkpoint or the card is wrong: the model was trained on a different input.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,13 @@ from obygaze_features.backbones.weight_files import (
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
 
-# How Pillow numbers its filters.
+# The numbers of the filters in Pillow.
 _FILTERS = {"bilinear": 2, "bicubic": 3}
 Settings = Mapping[str, Any]
 
 
 def shortest_edge(files: WeightFiles) -> int | None:
-    """Return the shortest edge to which a checkpoint's processor resizes, if its files say one."""
+    """Return the shortest edge in the processor files of a checkpoint, or None."""
     for _, settings in files.processors:
         size = settings.get("size")
         edge = size.get("shortest_edge") if isinstance(size, dict) else size
@@ -33,9 +33,9 @@ def shortest_edge(files: WeightFiles) -> int | None:
 
 
 def check_pixels_of(card: Card, geometry: Geometry, files: WeightFiles) -> None:
-    """Raise an error unless one preset of a card makes the pixels of the checkpoint's processor.
+    """Raise an error unless one preset of a card gives the pixels of the checkpoint's processor.
 
-    The others may depart from it, as those of a paper do.
+    Other presets may differ from it, such as presets of a paper.
     """
     edge = shortest_edge(files)
     others = [preset for preset in card.presets.values() if preset != card.input]
@@ -50,7 +50,7 @@ def check_pixels_of(card: Card, geometry: Geometry, files: WeightFiles) -> None:
 
 
 def check_sound_of(card: Card, sound: Sound, files: WeightFiles) -> None:
-    """Raise an error unless a card makes of a sound what the checkpoint's processor makes of it."""
+    """Raise an error unless a card gives the sound input of the checkpoint's processor."""
     expected = _of_sound(card, sound)
     for path, settings in files.processors:
         for difference in _differences(expected, settings):
@@ -58,7 +58,7 @@ def check_sound_of(card: Card, sound: Sound, files: WeightFiles) -> None:
 
 
 def _of_pixels(preset: Preset, resize: Resize) -> dict[str, Any]:
-    """Return how frames become pixels, as the file of a processor says it."""
+    """Return the preprocessing of frames in the keys of a processor file."""
     height, width = resize.target or (resize.crop, resize.crop)
     crop = {"height": height, "width": width}
     is_offset = preset.rescale == "1/127.5-1"
@@ -81,7 +81,7 @@ def _of_pixels(preset: Preset, resize: Resize) -> dict[str, Any]:
 
 
 def _of_sound(card: Card, sound: Sound) -> dict[str, Any]:
-    """Return how a sound becomes the input, as the files of processors say it."""
+    """Return the preprocessing of sound in the keys of processor files."""
     mel = sound.mel
     if mel is None:
         return {"sampling_rate": sound.rate, "do_normalize": sound.normalise}
@@ -107,16 +107,16 @@ def _of_sound(card: Card, sound: Sound) -> dict[str, Any]:
 def _differences(
     expected: Settings, settings: Settings
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each key that a file has with another value, with both values."""
+    """Yield each key with a different value in the file, with both values."""
     for key, value in expected.items():
-        # Without a value, the class of the processor decides; it is not known here.
+        # A missing key has the default of the processor class, which is not known here.
         got = settings.get(key)
         if got is not None and not _is_same(value, got):
             yield key, value, got
 
 
 def _is_same(value: Any, got: Any) -> bool:
-    """Return whether a value of a file is that of the card; a size may be one number or two."""
+    """Return whether a value of a file equals that of the card; sizes may be one number or two."""
     if isinstance(value, dict):
         if not isinstance(got, dict):
             return _is_same(list(value.values()), got)
@@ -125,7 +125,7 @@ def _is_same(value: Any, got: Any) -> bool:
         values = got if isinstance(got, list) else [got] * len(value)
         return len(values) == len(value) and all(map(_is_same, value, values))
     if isinstance(value, float) and isinstance(got, int | float):
-        # Files may have the digits of single precision.
+        # Files may contain numbers in single precision.
         return isclose(value, got, rel_tol=1e-6)
     return bool(value == got)
 
@@ -134,5 +134,5 @@ def _refuse(card: Card, path: Path, key: str, value: Any, got: Any) -> None:
     raise FixInput(
         f"{key} of the checkpoint's processor is {got}, the card {card.label} has {value}",
         where=str(path),
-        hint=f'a card of your own with this value: like = "{card.name}"',
+        hint=f'write a card with this value: like = "{card.name}"',
     )

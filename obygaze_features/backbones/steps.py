@@ -1,4 +1,4 @@
-"""The steps of a model of sound, and the two functions that make them of the samples of a piece."""
+"""The steps of a model of sound, and the types of the two functions that compute them."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,12 +16,12 @@ Floats = npt.NDArray[np.floating[Any]]
 
 
 class Steps(NamedTuple):
-    """What a model returns for a piece, or for pieces: then `vectors` and `whole` are stacked.
+    """The output of a model for a piece of sound, or for several: then arrays are stacked.
 
     Args:
         vectors: A vector for each step.
-        moments: The sample of the piece that is the centre of each step.
-        whole: The model's own vector of the piece, if it has one.
+        moments: The centre of each step, as a sample of the piece.
+        whole: The vector of the whole piece, if the model returns one.
     """
 
     vectors: Any
@@ -29,7 +29,7 @@ class Steps(NamedTuple):
     whole: Any = None
 
 
-# The input of a model for the samples of a piece: the samples themselves, or a spectrogram.
+# Returns the input of a model for the samples of a piece: the samples, or a spectrogram.
 Prepare = Callable[[Samples, Sound], npt.NDArray[np.float32]]
-# The module, the stacked inputs of pieces, and the table of its card.
+# Returns the steps for a module, the stacked inputs of pieces, and the table of the card.
 Listen = Callable[[Any, "Tensor", Sound], Steps]

@@ -1,4 +1,4 @@
-"""Text towers, whose vectors share a space with clips, and the prompts that they embed."""
+"""Text towers, whose vectors share a space with vectors of clips, and their prompts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -51,8 +51,8 @@ SHIPPED = {
     for path in sorted(Path(__file__).with_name("prompts").glob("*.toml"))
 }
 BATCH = 32
-# Texts are padded to a multiple of it. Where a product has fewer rows, MKL adds in another order on
-# processors with AVX-512, and a text alone would have other bits than among others.
+# Texts are padded to a multiple of this length. For products with fewer rows, MKL adds in another
+# order on processors with AVX-512, and the bits of a vector would depend on the batch.
 LENGTH_STEP = 16
 TokenIds = Sequence[int]
 _NOT_VALID = "this prompt set is not valid"
@@ -80,7 +80,7 @@ class PromptFile(Record, frozen=True):
 
 
 class Prompt(NamedTuple):
-    """One text, with the template it was made of and the attribute it stands for."""
+    """A text, with its template and its attribute."""
 
     text: str
     template: str
@@ -89,24 +89,24 @@ class Prompt(NamedTuple):
 
 @dataclass(frozen=True)
 class PromptSet:
-    """Every prompt of a file, attribute by attribute."""
+    """All prompts of a file, by attribute."""
 
     name: str
     prompts: tuple[Prompt, ...]
 
 
 def read_prompts(name: str) -> PromptSet:
-    """Return a prompt set by the name of a shipped one, or by the path of a TOML file.
+    """Return a shipped prompt set by name, or a prompt set from a TOML file.
 
-    Its prompts are each word of each attribute in each template, or in those of `templates_of`
-    where it has the attribute ("an" before angry).
+    The prompts are each word of each attribute in each template. `templates_of` replaces the
+    templates of an attribute ("an" before angry).
 
     Args:
         name: The name of a shipped set, such as emotion or wolfe2023-emotion, or a path.
     """
     path = SHIPPED.get(name, Path(name))
     if not path.is_file():
-        hint = f"one of {', '.join(SHIPPED)}, or the path of a TOML file"
+        hint = f"use one of {', '.join(SHIPPED)}, or the path of a TOML file"
         raise NotFound(f"no prompt set called {name!r}", where=str(path), hint=hint)
     document = read_toml(path.read_bytes(), str(path))
     document.require_schema(SCHEMA, "prompt set")
@@ -139,11 +139,11 @@ def read_prompts(name: str) -> PromptSet:
 
 @dataclass(frozen=True, repr=False)
 class TextTower:
-    """A text model with its tokenizer, both from one checkpoint.
+    """A text model and its tokenizer, from the same checkpoint.
 
-    `space_id` names the space of its vectors, which an array of a backbone shares. `hashes` are
-    those of the weights, the configuration and the tokenizer; `verified` says whether they are
-    those of the checkpoint that the card names.
+    `space_id` identifies the space of its vectors, which an array of a backbone shares. `hashes`
+    are hashes of the weights, the configuration and the tokenizer; `verified` is true if they match
+    the checkpoint of the card.
     """
 
     card: Card
@@ -170,13 +170,13 @@ class TextTower:
     ) -> npt.NDArray[np.float32]:
         """Return one vector for each text of any length.
 
-        A text that is too long for the model is divided into pieces. Its vector is the mean of
-        those of the pieces, weighted by their tokens. Equal texts have equal vectors.
+        A text that is too long for the model is split into pieces. Its vector is the mean over the
+        vectors of its pieces, weighted by their numbers of tokens. Equal texts have equal vectors.
 
         Args:
             texts: The texts.
             progress: Counts the pieces.
-            threads: They compute batches, each with one thread of torch.
+            threads: Threads that compute batches, each with one thread of torch.
         """
         unique = list(dict.fromkeys(texts))
         pieces: list[TokenIds] = []
@@ -213,17 +213,17 @@ class TextTower:
         return self.card.words is not None and self.card.words.normalise
 
     def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
-        """Return the numbers of the tokens of each text."""
+        """Return the token ids of each text."""
         cased = [each.lower() for each in texts] if self.text.lower else list(texts)
         with silenced():
             ids: list[TokenIds] = self.tokenizer(cased)["input_ids"]
         return ids
 
     def _pieces(self, text: str, token_ids: TokenIds) -> list[TokenIds]:
-        """Return the tokens of the pieces of a text that the model takes.
+        """Return the token ids of the pieces of a text.
 
-        A text that is too long is halved between words, or between letters where it has no blanks,
-        and so is each half that is still too long.
+        A text that is too long is halved between words, or between letters if it has no blanks.
+        Halves that are still too long are halved again.
         """
         if len(token_ids) <= self.max_length:
             return [token_ids]
@@ -240,10 +240,10 @@ class TextTower:
     def _vectors(
         self, token_ids: Sequence[TokenIds], progress: Progress, run: Callable[..., Any]
     ) -> npt.NDArray[np.float32]:
-        """Return one vector for each text; `run` is `map`, or that of threads.
+        """Return one vector for each text; `run` is `map`, or the `map` of threads.
 
-        Texts of one padded length are computed together. Where torch computes with one thread, the
-        bits of a vector then do not depend on the other texts.
+        Texts of equal padded length are computed together. If torch computes with one thread, the
+        bits of a vector do not depend on the other texts.
         """
         lengths = [self._padded_length(len(ids)) for ids in token_ids]
         order = sorted(range(len(lengths)), key=lengths.__getitem__)
@@ -268,11 +268,11 @@ class TextTower:
             progress.advance(len(batch))
         rows = np.array([vectors[number] for number in range(len(lengths))], np.float32)
         # CLIP returns the vector of the end token, or of the first token if there is no end token.
-        # Texts that differ in capitals only have the same tokens, and so the same vector.
+        # Texts that differ in case only may have the same tokens, and therefore the same vector.
         n_different = len(set(map(tuple, token_ids)))
         if n_different > 1 and (rows == rows[0]).all():
             raise FixInput(
-                "every text gets the same vector: the tokenizer does not mark the end of texts",
+                "every text gets the same vector: the tokenizer does not add an end token",
             )
         return rows
 
@@ -308,9 +308,9 @@ def load_text_tower(
 
     Args:
         card: A card, or its name.
-        weights: A file or folder of weights; the tokenizer is beside them. The default
-            is the card's own checkpoint.
-        workspace: The workspace whose own cards are found too.
+        weights: A file or folder of weights, with the tokenizer in the same folder. The default
+            is the checkpoint of the card.
+        workspace: The workspace, whose cards are found too.
     """
     if isinstance(card, str):
         card = find_card(card, workspace)
@@ -341,7 +341,7 @@ def load_text_tower(
     if len(tokenizer) > int(config.vocab_size):
         raise FixInput(
             f"the tokenizer has {len(tokenizer)} tokens, the tower {config.vocab_size}:"
-            " they are of different checkpoints",
+            " expected files of one checkpoint",
             where=files.origin,
         )
     verified = is_verified(card, files, hashes)
@@ -356,24 +356,24 @@ def load_text_tower(
 
 
 def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
-    """Return the texts of a prompt set with their raw vectors, as a store keeps them.
+    """Return the texts of a prompt set with their raw vectors, in the form of stores.
 
     Args:
-        tower: What `load_text_tower` returned.
-        prompts: What `read_prompts` returned.
+        tower: The text tower.
+        prompts: The prompt set.
     """
     texts, templates, attributes = zip(*prompts.prompts, strict=True)
     return TextTable(tower.embed(texts), texts, templates, attributes, tower.space_id)
 
 
 def _tokenizer(card: Card, files: WeightFiles) -> Any:
-    """Return the tokenizer beside the weights."""
+    """Return the tokenizer in the folder of the weights."""
     auto = library("models.auto.tokenization_auto").AutoTokenizer
     folder = files.folder
     if not any((folder / name).is_file() for name in TOKENIZERS):
-        hint = "put tokenizer.json of the checkpoint there, as on the hub"
+        hint = "copy tokenizer.json of the checkpoint into this folder"
         if files.is_from_hub:
             hint = f"obygaze backbones fetch {shell_word(card.name)}"
-        raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
+        raise NotFound("no tokenizer next to the weights", where=str(folder), hint=hint)
     error = FixInput("this tokenizer cannot be read", where=str(folder))
     return from_pretrained(auto, str(folder), error, local_files_only=True)

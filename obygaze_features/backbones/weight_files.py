@@ -1,4 +1,4 @@
-"""The files of one checkpoint: where they are, what is beside them, and their hashes."""
+"""The files of a checkpoint: weights, configuration, tokenizer and processors, and their hashes."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.schema_check import read_json
 
-# A text tower has a tokenizer, in one of these.
+# File names of tokenizers; a text tower has at least one of them.
 TOKENIZERS = (
     "tokenizer.json",
     "vocab.json",
@@ -20,7 +20,7 @@ TOKENIZERS = (
     "vocab.txt",
 )
 CONFIG = "config.json"
-# Since version 5, transformers writes only the last one, with a processor in each of its parts.
+# Since version 5, transformers writes the last one only, with one processor in each part.
 PROCESSORS = (
     "preprocessor_config.json",
     "video_preprocessor_config.json",
@@ -30,15 +30,15 @@ _PARTS_OF_PROCESSORS = ("image_processor", "video_processor", "feature_extractor
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (
     *TOKENIZERS,
-    # For other versions of the library.
+    # For specific versions of the library.
     "tokenizer.*.json",
     _TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
 )
-# Keys of configurations that name something, and decide no number. The type of the numbers is that
-# of the computation, which a recipe has, too.
+# Keys of configurations that change no number: names, and the number type, because the recipe
+# contains the type of the computation.
 _NAMES = frozenset(
     {
         "_commit_hash",
@@ -56,15 +56,15 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT_SHA1 = re.compile(r"[0-9a-f]{40}")
 
 FileHashes = Mapping[str, str]
-"""The sha256 of each file of weights by its name, and of the tensors, which is the same in every
-form; of the configuration and of the tokenizer, where a model has them."""
+"""The sha256 of each file of weights by name, of the tensors, which is equal in every file format,
+and of the configuration and the tokenizer, if a model has them."""
 
 
 @dataclass(frozen=True)
 class WeightFiles:
-    """The files of one checkpoint, and the folder its configuration is in.
+    """The files of a checkpoint, and the folder of its configuration.
 
-    `is_from_hub` where they are in the hub's cache, under the name of the card's own checkpoint.
+    `is_from_hub` is true for files in the hub cache under the name of the card's checkpoint.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ class WeightFiles:
         return sum(path.stat().st_size for path in self.files)
 
     def json_file(self, name: str) -> dict[str, Any] | None:
-        """Return a JSON file beside the weights, or None where there is none."""
+        """Return a JSON file in the folder of the weights, or None."""
         path = self.folder / name
         if not path.is_file():
             return None
@@ -86,28 +86,26 @@ class WeightFiles:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """The configuration beside the weights."""
+        """The configuration in the folder of the weights."""
         tree = self.json_file(CONFIG)
         if tree is None:
-            raise NotFound(
-                f"there is no {CONFIG} beside the weights", where=str(self.folder)
-            )
+            raise NotFound(f"no {CONFIG} next to the weights", where=str(self.folder))
         return tree
 
     @property
     def configuration_sha256(self) -> str:
-        """The hash of the configuration, without what only names something."""
+        """The hash of the configuration, without keys that change no number."""
         return sha256_bytes(canonical_json(without_names(self.configuration)))
 
     @property
     def tokenizer_sha256(self) -> str:
-        """The hash of all files of the tokenizer, without what only names something."""
+        """The hash of all files of the tokenizer, without keys that change no number."""
         hashes = {}
         for pattern in TOKENIZER_FILES:
             for path in self.folder.glob(pattern):
                 data = _bytes_of(path)
                 if path.name == _TOKENIZER_CONFIG:
-                    # The keys of the other files are words.
+                    # In other files, keys are tokens.
                     tree = read_json(data, str(path)).tree
                     data = canonical_json(without_names(tree))
                 hashes[path.name] = sha256_bytes(data)
@@ -115,7 +113,7 @@ class WeightFiles:
 
     @property
     def processors(self) -> list[tuple[Path, dict[str, Any]]]:
-        """The settings of the checkpoint's own processors, each with its file."""
+        """The settings of the processors of the checkpoint, each with its file."""
         processors: list[tuple[Path, dict[str, Any]]] = []
         if not self.files:
             return processors
@@ -132,17 +130,17 @@ NO_WEIGHTS = WeightFiles(Path(), (), "no weights needed")
 
 
 def is_blob(path: Path) -> bool:
-    """Return whether a file is one that the hub's cache names by its sha256."""
+    """Return whether the hub cache names a file by its sha256."""
     return _SHA256.fullmatch(path.resolve().name) is not None
 
 
 def is_small_blob(path: Path) -> bool:
-    """Return whether a file is one that the hub's cache names by the hash that git gives to it."""
+    """Return whether the hub cache names a file by its git hash."""
     return _GIT_SHA1.fullmatch(path.resolve().name) is not None
 
 
 def without_names(value: Any) -> Any:
-    """Return a value of a JSON file without the keys that only name something."""
+    """Return a value of a JSON file without keys that change no number."""
     if isinstance(value, dict):
         return {
             key: without_names(inner)
@@ -155,15 +153,15 @@ def without_names(value: Any) -> Any:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """Return the bytes of a file; in the hub's cache they must have the hash that is its name."""
+    """Return the bytes of a file; raise an error if its name in the hub cache is another hash."""
     data = path.read_bytes()
     of_git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
     hashes = (sha256_bytes(data), of_git.hexdigest())
     is_named_by_hash = is_blob(path) or is_small_blob(path)
     if is_named_by_hash and path.resolve().name not in hashes:
         raise Corrupt(
-            f"the checksum of {path.name} is not the hub's: the file was changed",
+            f"checksum mismatch with the hub: {path.name} was changed",
             where=str(path),
-            hint="remove it from the cache, then: obygaze backbones fetch NAME",
+            hint="remove the file from the cache, then: obygaze backbones fetch NAME",
         )
     return data

@@ -1,6 +1,6 @@
-"""Weights: found in a file, a folder or the hub's cache, read as tensors, compared with their card.
+"""Find weights in a file, a folder or the hub cache, read them as tensors, compare with the card.
 
-Only tensors are read, and never code.
+Only tensors are read, never code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from obygaze_features.core.errors import (
     first_line,
 )
 from obygaze_features.core.files import sha256_file
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.geometry import Geometry
 
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
-# The end of the name of a list of files.
+# The end of the name of an index of several files.
 _INDEX = ".index.json"
-# pytorch_model.bin.3 of an epoch.
+# With the number of an epoch, as in pytorch_model.bin.3.
 _FORMS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")
 _NO_FILES = (TENSORS, CONFIGURATION, TOKENIZER)
 _CONNECT_S = 5.0
@@ -60,10 +60,10 @@ _SHOWN = 5
 def find_weights(
     card: Card, weights: PathLike | None = None, *, download: bool = False
 ) -> WeightFiles:
-    """Return the given weights, or the card's own from the cache.
+    """Return the given weights, or the weights of the card from the cache or a package.
 
-    The card's own are those of the cache, or of an installed package. With `download` they are
-    downloaded first if they are in neither. Given weights may be NAME=PATH with the card's name.
+    With `download`, missing weights are downloaded first. Given weights may be NAME=PATH with the
+    name of the card.
     """
     if not card.family.needs_weights:
         if weights is not None:
@@ -77,7 +77,7 @@ def find_weights(
             raise NotFound(
                 f"no weights for {card.name}",
                 where=str(path),
-                hint="--weights FILE or FOLDER",
+                hint="use --weights with a file or a folder of weights",
             )
         return WeightFiles(path, _files_in(path), str(path))
     if download and card.checkpoint and not is_cached(card):
@@ -88,7 +88,7 @@ def find_weights(
         return WeightFiles(installed, _files_in(installed), str(installed))
     if snapshot is None:
         where = card.origin
-        hint = "--weights PATH of your copy of the checkpoint"
+        hint = "use --weights with the path of your copy of the checkpoint"
         if card.checkpoint:
             where = str(cache_folder())
             hint = _how_to_fetch(card)
@@ -98,7 +98,7 @@ def find_weights(
 
 
 def _path_of(card: Card, weights: str) -> Path:
-    """Return the path of weights, which may be given as those of several backbones are."""
+    """Return the path of weights, given as PATH or NAME=PATH."""
     name, _, path = weights.partition("=")
     is_named = path and not Path(weights).exists()
     if is_named and Path(name).stem in (card.name, card.label):
@@ -107,7 +107,7 @@ def _path_of(card: Card, weights: str) -> Path:
 
 
 def is_cached(card: Card) -> bool:
-    """Return whether all weights of a card are in the cache or a package, by the names of files."""
+    """Return whether the files of the weights of a card are in the cache or a package."""
     snapshot = cached_snapshot(card) or _installed_folder(card)
     try:
         return snapshot is not None and bool(_files_in(snapshot))
@@ -116,7 +116,7 @@ def is_cached(card: Card) -> bool:
 
 
 def repository_folder(checkpoint: str) -> Path:
-    """Return the folder of a checkpoint in the hub cache, whether it exists or not."""
+    """Return the folder of a checkpoint in the hub cache; it may be missing."""
     return cache_folder() / ("models--" + checkpoint.replace("/", "--"))
 
 
@@ -134,7 +134,7 @@ def cached_snapshot(card: Card) -> Path | None:
 
 
 def _installed_folder(card: Card) -> Path | None:
-    """Return the folder of an installed package that has a card's weights; its code is not run."""
+    """Return the folder of an installed package with the weights of a card; no code is run."""
     name, _, inside = card.package.partition("/")
     package = importlib.util.find_spec(name) if name else None
     if package is None or not package.submodule_search_locations:
@@ -145,7 +145,7 @@ def _installed_folder(card: Card) -> Path | None:
 
 def _how_to_fetch(card: Card) -> str:
     name = shell_word(card.name)
-    hint = f"--weights FOLDER, or with a network: obygaze backbones fetch {name}"
+    hint = f"use --weights FOLDER, or with a network: obygaze backbones fetch {name}"
     if not card.package:
         return hint
     package = card.package.partition("/")[0].replace("_", "-")
@@ -157,9 +157,13 @@ def download_files(card: Card) -> None:
     where = str(cache_folder())
     hint = _how_to_fetch(card)
     if offline():
-        problem = f"no weights for {card.name}, and the environment forbids the network"
+        problem = (
+            f"no weights for {card.name}, and the environment disables the network"
+        )
         raise NotFound(problem, where=where, hint=hint)
-    hub = need("huggingface_hub", "extract", f"downloading {card.checkpoint}")
+    hub = import_optional(
+        "huggingface_hub", "extract", f"downloading {card.checkpoint}"
+    )
     api = hub.HfApi()
     reference = {"revision": card.revision}
     try:
@@ -167,7 +171,7 @@ def download_files(card: Card) -> None:
         repository = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
         name = _preferred([file.rfilename for file in repository.siblings])
         if not name:
-            raise NotFound("the repository holds no weights in a supported form")
+            raise NotFound("the repository contains no weights in a supported format")
         files = [CONFIG, *PROCESSORS, *TOKENIZER_FILES, name]
         hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
     except Exception as error:
@@ -182,7 +186,7 @@ def download_files(card: Card) -> None:
 
 
 def _preferred(names: Collection[str]) -> str:
-    """Return the file that holds the weights, or ''."""
+    """Return the file name of the weights, or ''."""
     for name in _PREFERRED:
         if name in names:
             return name
@@ -190,7 +194,7 @@ def _preferred(names: Collection[str]) -> str:
 
 
 def _files_in(folder: Path) -> tuple[Path, ...]:
-    """Return the weights of a folder: those with a name of the hub, or the only file of tensors."""
+    """Return the weights of a folder: the file with the hub's name, or the only file of tensors."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     name = _preferred([path.name for path in files])
     if name:
@@ -198,23 +202,23 @@ def _files_in(folder: Path) -> tuple[Path, ...]:
     index = [path.name for path in files if path.name.endswith(_INDEX)]
     if index:
         raise FixInput(
-            f"these weights are divided into several files ({index[0]}); one file is needed",
+            f"expected one file of weights, got an index of several files ({index[0]})",
             where=str(folder),
-            hint="in transformers: model.save_pretrained(FOLDER, max_shard_size='1TB')",
+            hint="save one file: model.save_pretrained(FOLDER, max_shard_size='1TB')",
         )
     checkpoints = [path for path in files if _FORMS.search(path.name)]
     if not checkpoints:
         raise NotFound(
-            "this folder holds no weights",
+            "this folder contains no weights",
             where=str(folder),
-            hint="a folder with model.safetensors or pytorch_model.bin",
+            hint="use a folder with model.safetensors or pytorch_model.bin",
         )
     if len(checkpoints) > 1:
         names = ", ".join(path.name for path in checkpoints)
         raise FixInput(
-            f"this folder holds several checkpoints: {names}",
+            f"expected one checkpoint, got {names}",
             where=str(folder),
-            hint=f"--weights {shell_word(checkpoints[-1])}",
+            hint=f"use --weights {shell_word(checkpoints[-1])}",
         )
     return tuple(checkpoints)
 
@@ -225,7 +229,7 @@ def _files_in(folder: Path) -> tuple[Path, ...]:
 def read_weights(
     card: Card, files: WeightFiles
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors of a checkpoint and its hashes, which must be the card's and the hub's."""
+    """Return the tensors and hashes of a checkpoint; raise an error if a hash does not match."""
     tensors = read_tensors(files.files)
     hashes = hashes_of_files(sorted(files.files))
     # The hub's cache names each large file by its sha256.
@@ -236,7 +240,7 @@ def read_weights(
     ]
     if damaged:
         raise Corrupt(
-            f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged",
+            f"checksum mismatch with the hub: {', '.join(damaged)}",
             where=files.origin,
         )
     hashes[TENSORS] = tensors_sha256(tensors)
@@ -249,7 +253,7 @@ def read_weights(
 
 
 def hashes_of_files(files: Iterable[Path]) -> dict[str, str]:
-    """Return the sha256 of each file by its name, with its folder where the name is taken."""
+    """Return the sha256 of each file by name, with the folder if two names are equal."""
     hashes: dict[str, str] = {}
     for path in files:
         name = path.name
@@ -270,7 +274,7 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     # Imported late: the help of commands imports this module, and that one needs NumPy.
     from obygaze_features.store.files import check_memory
 
-    torch = need("torch", "extract", "reading weights")
+    torch = import_optional("torch", "extract", "reading weights")
     tensors: dict[str, Tensor] = {}
     for path in files:
         check_memory(
@@ -281,7 +285,7 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
         except MemoryError:
             raise
         except Exception as error:
-            # The readers raise many types of exception for a truncated file.
+            # The libraries raise many types of errors for truncated files.
             reason = first_line(error).split(". ")[0][:120]
             raise Corrupt(
                 "this file cannot be read as weights (truncated, damaged, or not tensors):"
@@ -291,17 +295,17 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
         items = tree.items() if isinstance(tree, dict) else ()
         named = {key: value for key, value in items if isinstance(value, torch.Tensor)}
         if not named or not all(isinstance(key, str) for key in named):
-            raise FixInput("this file holds no named tensors", where=str(path))
+            raise FixInput("this file contains no named tensors", where=str(path))
         tensors |= named
     return tensors
 
 
 def _tree_of(path: Path) -> Any:
-    """Return what a file of weights holds."""
+    """Return the content of a file of weights."""
     import torch
 
     if path.suffix == ".safetensors":
-        safetensors = need("safetensors.torch", "extract", "reading weights")
+        safetensors = import_optional("safetensors.torch", "extract", "reading weights")
         return safetensors.load_file(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -309,7 +313,7 @@ def _tree_of(path: Path) -> Any:
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """Return one hash over names, types, shapes and bytes, in the order of the names."""
+    """Return one hash of names, types, shapes and bytes, sorted by name."""
     import torch
 
     digest = hashlib.sha256()
@@ -325,24 +329,24 @@ def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
 
 
 class WrongWeights(FixInput):
-    """Raised for weights of another model than the card's."""
+    """Weights of a different model than the card."""
 
     def __init__(
         self, card: Card, files: WeightFiles, how: str, details: list[str]
     ) -> None:
         super().__init__(
-            f"these weights do not have the {how} of the card {card.name}",
+            f"these weights do not match the {how} of the card {card.name}",
             where=files.origin,
-            hint=f'another card, or one of your own for these weights: like = "{card.name}"',
+            hint=f'use another card, or write a card for these weights: like = "{card.name}"',
             details=details,
         )
 
 
 def is_verified(card: Card, files: WeightFiles, hashes: FileHashes) -> bool:
-    """Return whether weights are known to be the card's checkpoint, or the card names none.
+    """Return whether weights are verified as the card's checkpoint, or the card has none.
 
-    Known are files in the hub's cache of that checkpoint, and files or tensors whose sha256 the
-    card lists, with that of the configuration and of the tokenizer.
+    Weights are verified if they are from the hub cache of the checkpoint, or if the card lists the
+    sha256 of the files or tensors, of the configuration and of the tokenizer.
     """
     if not card.checkpoint or files.is_from_hub:
         return True
@@ -357,7 +361,7 @@ def _is_listed(card: Card, hashes: FileHashes) -> bool:
 
 
 def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
-    """Raise an error for weights whose sizes or depth are not those of the card."""
+    """Raise an error for weights with different sizes or depth than the card."""
     expected = _sizes(card.geometry, card.depth)
     got = _sizes(geometry, vars(geometry.depth) if geometry.depth else {})
     details = [
@@ -370,7 +374,7 @@ def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
 
 
 def _sizes(geometry: Geometry, depth: Mapping[str, int]) -> dict[str, Any]:
-    """Return the sizes, the patch and tubelet that follow from them, and the known depth."""
+    """Return the sizes, with the patch and tubelet computed from them, and the known depth."""
     steps, side, _ = geometry.grid
     patch = {"patch": geometry.size // side} if side else {}
     tubelet = {"tubelet": geometry.frames // steps} if steps else {}
@@ -384,7 +388,7 @@ def check_tensors(
     wrong: Collection[str],
     where: str,
 ) -> None:
-    """Raise an error for tensors that are missing, of another shape, or not used."""
+    """Raise an error for tensors that are missing, unused or of the wrong shape."""
     wrong_tensors = (
         (f"{count(len(missing), 'tensor')} missing", missing),
         ("tensors of the wrong shape", wrong),

@@ -1,4 +1,4 @@
-"""The ids of clips as a person names them: the ids themselves, or a file that lists them."""
+"""Clip ids as the user passes them: ids, or a file that lists ids."""
 
 import os
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import SPREADSHEETS, TABLE_ENDINGS, is_workbook
 
-# Of a parameter; on the command line, `core/value_types.py` reads the words.
+# The type of a parameter; `core/value_types.py` reads the words of a command line.
 ClipIds = str | os.PathLike[str] | Iterable[str]
 
 COLUMN = "clip_id"
@@ -18,8 +18,7 @@ def clip_ids(clips: ClipIds) -> list[str]:
     """Return the ids of clips.
 
     Args:
-        clips: A list of ids, which is returned, one id, or a file: one id a line, or a table with
-            a column clip_id.
+        clips: A list of ids, one id, or a file: one id a line, or a table with a column clip_id.
     """
     if isinstance(clips, str):
         return ids_of_word(clips)
@@ -29,12 +28,12 @@ def clip_ids(clips: ClipIds) -> list[str]:
 
 
 def each_name(names: str | Iterable[str]) -> list[str]:
-    """Return names as a list: one text, where a function takes several names, is one of them."""
+    """Return names as a list; a single text is one name."""
     return [names] if isinstance(names, str) else list(names)
 
 
 def is_file_name(word: str) -> bool:
-    """Return whether there is a file of this name; a long list of ids is none."""
+    """Return whether a file of this name exists; a long list of ids is not a valid name."""
     try:
         return Path(word).is_file()
     except OSError:
@@ -42,7 +41,7 @@ def is_file_name(word: str) -> bool:
 
 
 def ids_of_word(word: str) -> list[str]:
-    """Return the ids in a file, if the word is the path of one, else the word as an id."""
+    """Return the ids in a file if the word is the path of a file, else the word as an id."""
     if is_file_name(word):
         return _ids_in(Path(word))
     if PurePath(word).suffix.lower() in _ENDINGS:
@@ -51,16 +50,16 @@ def ids_of_word(word: str) -> list[str]:
 
 
 def _ids_in(path: Path) -> list[str]:
-    """Return the ids in a file: one a line, or those in the column clip_id of a table.
+    """Return the ids in a file: one id a line, or the column clip_id of a table.
 
-    A file without ids is an error: where clips are chosen, no ids would stand for all clips.
+    A file without ids is an error, because an empty selection would mean all clips.
     """
     # Each command imports this module, and few read a file of ids.
     from obygaze_features.core.schema_check import Violations
     from obygaze_features.core.tables import header_of, numbered_lines, read_table
 
     violations = Violations(path)
-    # Of several columns, one has to be the ids; a list has one, and no name above it.
+    # A table has a column of ids; a list has one column and no header.
     header = () if is_workbook(path) else header_of(path)
     if is_workbook(path) or COLUMN in header or len(header) > 1:
         table = read_table(path, required=[COLUMN], violations=violations)
@@ -75,6 +74,6 @@ def _ids_in(path: Path) -> list[str]:
         raise FixInput(
             "this file has no clip ids",
             where=str(path),
-            hint=f"one id a line, or a table with a column {COLUMN}",
+            hint=f"write one id a line, or a table with a column {COLUMN}",
         )
     return ids

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import click
 
 from obygaze_features.core.files import json_values
-from obygaze_features.core.outside import one_line
+from obygaze_features.core.untrusted_text import one_line
 
 # It changes when a key of a document that --json prints is removed or changes its meaning.
 JSON_VERSION = 1

@@ -1,4 +1,4 @@
-"""Cues: what is said in a film, and when. Files of SubRip, WebVTT and SubStation Alpha."""
+"""Subtitle cues with their times, read from SubRip, WebVTT and SubStation Alpha files."""
 
 import html
 import re
@@ -17,27 +17,27 @@ _VTT = re.compile(r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})")
 _SRT = re.compile(r"([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-9](?:[.,][0-9]{1,3})?)")
 _ASS = re.compile(r"([0-9]{1,6}):([0-5][0-9]):([0-5][0-9]\.[0-9]{2,3})")
 _ARROW = "-->"
-# A line whose arrow another program has broken, as in 0:00:01,000 -> 0:00:02,000: nobody says that.
+# A line of times with a damaged arrow, as in 0:00:01,000 -> 0:00:02,000, which is not speech.
 _CLOCK = r"(?:[0-9]{1,6}:){1,2}[0-9]{1,2}[.,][0-9]{1,3}"
 _TWO_TIMES = re.compile(rf"{_CLOCK}[^0-9]{{0,9}}{_CLOCK}")
-# What SubStation Alpha has in braces: `\p1` in them begins a shape, drawn with letters and numbers.
+# Override tags of SubStation Alpha: `\p1` starts a drawing, written with letters and numbers.
 _BRACES = re.compile(r"(\{[^{}]*\})")
 _DRAWS = re.compile(r"\\p([0-9])")
 _OVERRIDES = re.compile(r"\{\\[^{}]*\}")
 _BREAKS = re.compile(r"\\[Nnh]|<br ?/?>", re.IGNORECASE)
 _TAGS = re.compile(r"</?[A-Za-z][^<>]*>|<[0-9:.]+>")
 _MUSIC = re.compile("[♩♪♫♬♭♯]")
-# They have no width, as soft hyphens and marks of direction, but Persian spells words with them.
+# Joiners without width, which Persian spelling needs.
 _JOINERS = "\u200c\u200d"
 
 
 class Cue(NamedTuple):
-    """Some words of a file, and when they are shown.
+    """A subtitle cue: text, and the times at which it is shown.
 
     Attributes:
-        start_s: When they begin, in seconds.
-        end_s: When they end.
-        text: The words as in the file, with the tags of its format: `spoken` takes them away.
+        start_s: Start time, in seconds.
+        end_s: End time, in seconds.
+        text: The text of the file, with the tags of its format; `spoken` removes tags.
         where: The file and the line.
     """
 
@@ -48,9 +48,9 @@ class Cue(NamedTuple):
 
 
 def spoken(text: str) -> str:
-    """Return the words of a cue in one line, without tags, positions and signs of music.
+    """Return the words of a cue on one line, without tags, positions and music signs.
 
-    It is empty where the cue has signs alone, such as "..." or "-".
+    The result is empty for a cue without letters and digits, such as "..." or "-".
 
     >>> spoken("{\\\\an8}<i>Tea</i> &amp; ♪ cake")
     'Tea & cake'
@@ -68,7 +68,7 @@ def spoken(text: str) -> str:
 
 
 def n_words(text: str) -> int:
-    """Return the number of words: what stands between blanks and has a letter or a digit."""
+    """Return the number of words; a word contains a letter or digit, and blanks separate words."""
     n = 0
     for word in text.split():
         if any(map(str.isalnum, word)):
@@ -77,7 +77,7 @@ def n_words(text: str) -> int:
 
 
 def read_cues(path: Path) -> list[Cue]:
-    """Return the cues of a file in the order of the file; an error names the line."""
+    """Return the cues of a file, in order; an error names the line."""
     lines = [line.rstrip("\r\n") for line in text_lines(path)]
     cues = list(READERS[path.suffix.lower()](lines, path))
     if not cues:
@@ -93,12 +93,12 @@ def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 
 
 def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
-    """Yield the cues of SubRip; a cue, which may have empty lines, ends at the next number."""
+    """Yield the cues of SubRip; a cue may contain empty lines and ends at the next number."""
     cues = list(_with_times(lines))
     first = next((timing for timing, _ in cues), 0)
     before_times = [lines[:first], *(said for _, said in cues[:-1])]
-    # A file that counts its cues may have lost a number, the first one too; in another file a line
-    # that is said may be a number.
+    # In a file with numbered cues, some numbers may be missing. In other files, a line of text may
+    # be a number.
     n_numbers = sum(map(_ends_with_number, before_times))
     is_numbered = n_numbers > len(before_times) / 2
     for timing, said in cues:
@@ -109,12 +109,12 @@ def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 
 
 def _ends_with_number(lines: Sequence[str]) -> bool:
-    """Return whether the last line that is not empty is a number."""
+    """Return whether the last non-empty line is a number."""
     return any(line.strip().isdecimal() for line in _without_empty_end(lines)[-1:])
 
 
 def _without_empty_end(lines: Sequence[str]) -> Sequence[str]:
-    """Return lines up to the last one that is not empty."""
+    """Return lines without the empty lines at the end."""
     n_lines = len(lines)
     while n_lines and not lines[n_lines - 1].strip():
         n_lines -= 1
@@ -122,7 +122,7 @@ def _without_empty_end(lines: Sequence[str]) -> Sequence[str]:
 
 
 def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
-    """Yield the lines of dialogue of SubStation Alpha, without what it draws."""
+    """Yield the dialogue of SubStation Alpha, without drawings."""
     section = ""
     columns: list[str] = []
     for number, line in enumerate(map(str.strip, lines), start=1):
@@ -138,8 +138,8 @@ def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
         cells = dict(zip(columns, rest.split(",", len(columns) - 1), strict=False))
         if columns[-1:] != ["text"] or not {"start", "end", "text"} <= cells.keys():
             raise FixInput(
-                "expected the columns Start, End and (as the last one) Text, which a line Format"
-                " before this line must name",
+                "expected a line Format before this line, with the columns Start, End and, last,"
+                " Text",
                 where=where,
             )
         timing = f"{cells['start'].strip()} {_ARROW} {cells['end'].strip()}"
@@ -147,7 +147,7 @@ def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 
 
 def ass_text(text: str) -> str:
-    """Return a text of SubStation Alpha without what it draws, and without what is in braces."""
+    """Return a text of SubStation Alpha without drawings and override tags."""
     parts = []
     is_shape = False
     for place, part in enumerate(_BRACES.split(text)):
@@ -167,14 +167,14 @@ READERS: Mapping[str, Callable[[Sequence[str], Path], Iterator[Cue]]] = {
 
 
 def _with_times(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the number, from 0, of each line with times, and the lines between it and the next."""
+    """Yield the index of each line with times, and the lines up to the next one."""
     places = [place for place, line in enumerate(lines) if _ARROW in line]
     for place, after in pairwise([*places, len(lines)]):
         yield place, lines[place + 1 : after]
 
 
 def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) -> Cue:
-    """Return the cue of a line with times, after which positions may stand."""
+    """Return the cue of a line with times, which positions may follow."""
     start, _, rest = timing.partition(_ARROW)
     after_arrow = rest.split()
     end = after_arrow[0] if after_arrow else ""
@@ -193,7 +193,7 @@ def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) ->
     for line in said:
         if _TWO_TIMES.match(line.replace(" ", "")):
             raise FixInput(
-                f"expected words or {_ARROW} between two times, got {line[:60]!r}",
+                f"expected text, or {_ARROW} between two times, got {line[:60]!r}",
                 where=where,
             )
     if end_s < start_s:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.made_ids import ascii_id
-from obygaze_features.core.outside import one_line
+from obygaze_features.core.untrusted_text import one_line
 
 # The user and password before the host of a URL, and the query, in which signatures are.
 _USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s'\"]*@")
@@ -25,19 +25,19 @@ def _line(text: str) -> str:
     return one_line(without_secrets(text))
 
 
-# Ids of clips are alike: only one with a typing error or two is meant.
+# Clip ids are similar to each other: suggest one only for a typing error or two.
 LIKE_IDS = 0.85
 
 
 def near(word: str, words: Iterable[str], least: float = 0.6) -> str:
     """Return ` (did you mean 'x'?)` for the known word that is most like this one, or ``.
 
-    That is the id which an import made of a name, if there is one.
+    The id that an import makes of the word comes first.
 
     Args:
         word: The word.
         words: The known words.
-        least: How alike they must be, from 0 to 1.
+        least: Smallest similarity, from 0 to 1.
     """
     folded = {item.casefold(): item for item in words}
     similar = [ascii_id(word).casefold()]
@@ -57,10 +57,10 @@ class ObygazeError(Exception):
 
     Args:
         message: What is wrong, in one line.
-        where: The file, store or option it is about.
+        where: The file, store or option with the problem.
         hint: What to do or type next.
-        details: Lines printed before the error, in a traceback after it: each violation of a file,
-            each failed clip.
+        details: One line for each violation of a file or each failed clip. Commands print them
+            before the error, a traceback after it.
     """
 
     exit_code = 1
@@ -97,7 +97,7 @@ class ObygazeError(Exception):
 
 
 class ObygazeWarning(UserWarning):
-    """Something that the user should know, while the work goes on; commands print it as a line."""
+    """A warning for the user; the work continues, and commands print it as one line."""
 
 
 def _unpickled(
@@ -118,7 +118,7 @@ class NotFound(ObygazeError):
 
 
 class UnknownName(NotFound, KeyError):
-    """An object has no clip, array or other part of this name; it is a KeyError too."""
+    """An object has no clip, array or column of this name; the error is also a KeyError."""
 
 
 class AlreadyThere(ObygazeError):
@@ -126,7 +126,7 @@ class AlreadyThere(ObygazeError):
 
 
 class InUse(ObygazeError, PermissionError):
-    """Another program has a file open, which only Windows forbids: close it there."""
+    """Another program has the file open, which matters on Windows only: close it there."""
 
 
 class FixUsage(ObygazeError):

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from obygaze_features.core.files import write_all_new
-from obygaze_features.core.outside import safe_text, visible
+from obygaze_features.core.untrusted_text import safe_text, visible
 
 # Ordered from absence to presence, distinct in print and to colour-blind eyes.
 LEVEL_COLORS = {"EN": "#d4d4d0", "HN": "#7fa8c9", "NS": "#e3a857", "S": "#a8324a"}

@@ -1,4 +1,4 @@
-"""Names of files: names that every system can have, and names made from those that others chose."""
+"""File names that every operating system allows, also for text that other people chose."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import sha256_bytes
 
 _MOST_BYTES = 100
-# Names that Windows keeps for devices, with any suffix.
+# Names that Windows reserves for devices, with any extension.
 _DEVICES = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d\u00b9\u00b2\u00b3])\s*(\..*)?",
     re.IGNORECASE,
@@ -17,13 +17,13 @@ _NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\\]')
 
 
 def check_new_name(path: Path, name: str | None = None) -> None:
-    """Raise an error if another system cannot have a new name, or takes it for one that is there.
+    """Raise an error for a new name that some operating system forbids or confuses with another.
 
-    Manifests, stores, runs and models are shared. A name that is there already may be used.
+    Manifests, stores, runs and models are shared between systems. An existing name may be used.
 
     Args:
         path: The new file or folder.
-        name: The part of its name that the user chose, by default all of it.
+        name: The part of the name that the user chose. The default is the whole name.
     """
     check_folders_above(path)
     siblings = _names_in(path.parent)
@@ -36,7 +36,7 @@ def check_new_name(path: Path, name: str | None = None) -> None:
     for sibling in siblings:
         if folded(sibling) == folded(path.name):
             raise AlreadyThere(
-                f"{sibling!r} is there: on Windows and macOS both are one name",
+                f"{sibling!r} exists: on Windows and macOS both are the same name",
                 where=str(path),
             )
 
@@ -51,12 +51,12 @@ def check_folders_above(path: Path) -> None:
 
 
 def portable(name: str) -> str:
-    """Return a name that every system can have, where parts of it come from other names."""
+    """Return a name that every operating system allows, made of parts of other names."""
     return _NOT_ON_WINDOWS.sub("-", name).rstrip(". ")
 
 
 def _refusal(name: str) -> str:
-    """Return why Windows cannot have a name; "" where it can."""
+    """Return why Windows forbids a name, or ""."""
     device = _DEVICES.fullmatch(name)
     if device:
         return f"{device[1].upper()} is the name of a device"
@@ -64,14 +64,14 @@ def _refusal(name: str) -> str:
         return "it ends with a dot or a blank"
     sign = _NOT_ON_WINDOWS.search(name)
     if sign:
-        return f"it has {sign[0]!r}"
+        return f"it contains {sign[0]!r}"
     return ""
 
 
 def folded(name: str) -> str:
-    """Return the same text for all names that some system takes for one.
+    """Return a text that is equal for names that some operating system treats as the same.
 
-    Capitals do not count, nor whether an accent is a character of its own.
+    Case is ignored, and composed and decomposed accents are equal.
 
     >>> folded("CAFE\u0301") == folded("Caf\u00e9")
     True
@@ -80,20 +80,20 @@ def folded(name: str) -> str:
 
 
 def composed(name: str) -> str:
-    """Return a name with its accents in their letters (NFC); macOS may have them beside (NFD)."""
+    """Return a name with composed accents (NFC); macOS may use decomposed ones (NFD)."""
     return unicodedata.normalize("NFC", name)
 
 
 def single_line(text: str) -> str:
-    """Return text on one line: accents in their letters, blanks single, none at its ends.
+    """Return text on one line, with composed accents, single blanks and no blanks at the ends.
 
-    Excel has line breaks in a cell, and French has a blank of its own before `?`.
+    Cells of Excel may contain line breaks, and French text no-break blanks before `?`.
     """
     return " ".join(composed(text).split())
 
 
 def printable_line(text: str) -> str:
-    """Return text on one line, in which signs that nobody sees are blanks."""
+    """Return text on one line, with a blank for each character that is not printable."""
     composed_text = composed(text)
     if composed_text.isprintable():
         return single_line(composed_text)
@@ -108,10 +108,10 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def file_name(text: str) -> str:
-    """Return any text as a part of a file's name, which stays in its folder on every system.
+    """Return a file name for any text, valid on every operating system and without folders.
 
-    Letters of all scripts, digits, `_`, `.`, `+` and `-` stay, and blanks become `-`. If anything
-    else was changed, a hash of the text is added, so that two texts do not become one name.
+    Letters of all scripts, digits, `_`, `.`, `+` and `-` stay, and blanks become `-`. If another
+    character is replaced, a hash of the text is added: different texts have different names.
 
     Example:
         >>> file_name("Type of shot"), file_name("../../etc")
@@ -129,13 +129,13 @@ def file_name(text: str) -> str:
 
 
 class FileNames:
-    """Names of files in one folder, each different, also where capitals do not count."""
+    """File names in one folder that differ by more than case."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
     def name_of(self, text: str) -> str:
-        """Return the name for a text, with a number if another text has it."""
+        """Return the name for a text, with a number if another text has the same name."""
         base = name = file_name(text)
         number = 1
         while name.casefold() in self._used:

@@ -27,13 +27,13 @@ from obygaze_features.core.errors import (
     NotFound,
     ObygazeWarning,
 )
-from obygaze_features.core.leftovers import (
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.temporary_names import (
     OLD_FILE,
     hidden_name,
     remove_hidden,
     remove_leftovers,
 )
-from obygaze_features.core.shell import shell_word
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 # The extensions of still pictures.
@@ -44,21 +44,21 @@ VIDEO_SUFFIXES = (
     *(".gif", ".qt", ".mpe", ".m1v", ".m2v", ".3g2", ".f4v", ".ogm", ".rm", ".rmvb"),
     *(".dv", ".mjpeg", ".mjpg", ".h264", ".hevc", ".ivf", ".obu", ".nut"),
 )
-# Of files that have features and nothing else; `store/importing` reads them.
+# Extensions of files of features only; `store/importing` reads them.
 FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5", ".parquet")
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
-# The last is that of `ulimit -f`, and of disks without files of more than 4 GB.
+# EFBIG: the limit of `ulimit -f`, and of disks without files of more than 4 GB.
 NO_MORE_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def warn_of_unread(folder: Path, names: Iterable[str], content: str) -> None:
-    """Warn of the files of a folder that are not read, by their endings; hidden files apart.
+    """Warn of files in a folder that are not read, by extension; hidden files are ignored.
 
     Args:
         folder: The folder.
-        names: Its files that are not read, relative to it.
-        content: What other files of the folder are read as: `videos`.
+        names: Files that are not read, relative to the folder.
+        content: Content of the files that are read: `videos`.
     """
     kinds: Counter[str] = Counter()
     for name in names:
@@ -76,7 +76,7 @@ def warn_of_unread(folder: Path, names: Iterable[str], content: str) -> None:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return the canonical JSON of a value, over which fingerprints are computed."""
+    """Return the canonical JSON of a value, from which fingerprints are computed."""
     text = json.dumps(
         value,
         sort_keys=True,
@@ -88,7 +88,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """Return the value of a JSON document in UTF-8; raise ValueError if it is not one.
+    """Return the value of a JSON document in UTF-8, or raise ValueError.
 
     A string that UTF-8 cannot encode, such as "\\ud800", is refused here, not when it is written.
     """
@@ -112,7 +112,7 @@ def pretty_json(value: Any) -> bytes:
 
 
 def json_values(value: Any) -> Any:
-    """Return a value in types that JSON has: NumPy types become Python types, NaN becomes null."""
+    """Return a value with JSON types only: NumPy types become Python types, NaN becomes null."""
     if isinstance(value, Mapping):
         return {str(key): json_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -125,7 +125,7 @@ def json_values(value: Any) -> Any:
 
 
 def document_sha256(document: Mapping[str, Any]) -> str:
-    """Return the checksum of a JSON document that has it under the key `sha256`."""
+    """Return the checksum that belongs under the key `sha256` of a JSON document."""
     content = {key: value for key, value in document.items() if key != "sha256"}
     return sha256_bytes(canonical_json(json_values(content)))
 
@@ -134,7 +134,7 @@ _QUOTED = re.compile(r'[,"\n\r]')
 _QUOTED_LINE = re.compile(r'["\n\r]')
 # The first bytes of a zip file, which .xlsx and .ods files are.
 ZIP_MARK = b"PK\x03\x04"
-# The endings of tables: spreadsheets that are read, all that are known, and tables that are read.
+# Extensions: of spreadsheets that are read, of all spreadsheets, of tables that are read.
 READ_SPREADSHEETS = (".xlsx", ".xlsm")
 SPREADSHEETS = (*READ_SPREADSHEETS, ".xlsb", ".xls", ".ods")
 TABLE_ENDINGS = (".csv", ".tsv", *READ_SPREADSHEETS)
@@ -142,7 +142,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def not_a_formula(cell: Any) -> Any:
-    """Return a cell of CSV that a spreadsheet program shows; text that it would run gets a `'`."""
+    """Return a cell for CSV; text that a spreadsheet program would run as a formula gets a `'`."""
     if not isinstance(cell, str) or not cell.startswith(_FORMULA_STARTS):
         return cell
     try:
@@ -153,7 +153,7 @@ def not_a_formula(cell: Any) -> Any:
 
 
 def csv_for_people(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
-    """Return a table as CSV that may be opened in a spreadsheet: no text in it is a formula."""
+    """Return a table as CSV without formulas, safe to open in a spreadsheet program."""
     return csv_bytes(
         map(not_a_formula, columns), (map(not_a_formula, row) for row in rows)
     )
@@ -168,10 +168,10 @@ def csv_bytes(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
 def csv_line(cells: Iterable[Any]) -> str:
     """Return one line of a table as CSV."""
     texts = ["" if cell is None else str(cell) for cell in cells]
-    if texts == [""]:  # an empty line would be no row
+    if texts == [""]:  # an empty line would not be a row
         return '""\n'
     line = ",".join(texts)
-    # Of most lines no cell needs quotes, and one look at the line is enough.
+    # Most lines need no quotes, and one test of the line is enough.
     if line.count(",") >= len(texts) or _QUOTED_LINE.search(line):
         line = ",".join(map(_csv_cell, texts))
     return line + "\n"
@@ -194,7 +194,7 @@ def require_file(path: Path) -> None:
 
 
 def import_of_features(path: Path) -> str:
-    """Return the command that imports a file of features, by its ending; "" for other files."""
+    """Return the command that imports a file of features, or "" for other extensions."""
     if path.suffix.lower() not in FEATURE_SUFFIXES:
         return ""
     return f"obygaze store import {shell_word(path)} -o NAME"
@@ -230,7 +230,7 @@ def quick_sha256(path: Path) -> tuple[int, str]:
 
 
 def file_facts(path: Path | str) -> tuple[int, str] | None:
-    """Return the size and the quick hash of a file; None if it cannot be read."""
+    """Return the size and the quick hash of a file, or None if it cannot be read."""
     try:
         facts = Path(path).stat()
         if not stat.S_ISREG(facts.st_mode):
@@ -263,7 +263,7 @@ def sync_dir(path: Path) -> None:
 
 
 def write_synced(path: Path, data: bytes | memoryview) -> None:
-    """Write a new file whose bytes are on the disk when this returns."""
+    """Write a new file and sync it to the disk."""
     with path.open("xb") as stream:
         stream.write(data)
         stream.flush()
@@ -272,9 +272,9 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 
 @contextmanager
 def name_in_errors(path: Path) -> Iterator[None]:
-    """Name a file in the errors of a disk, quota or limit that takes no more bytes of it.
+    """Add the file name to errors of a full disk, quota or limit.
 
-    The error of a write to a file that is open has no name.
+    The error of a write to an open file has no file name.
     """
     try:
         yield
@@ -286,7 +286,7 @@ def name_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
-    """Yield a synced temporary file with `data` beside `path`; it is removed at the end."""
+    """Yield a synced temporary file with `data` next to `path`, and remove it at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path)
     # Created by open() and not by mkstemp(), so that the umask decides who may read it: stores
@@ -296,7 +296,7 @@ def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
         write_synced(temporary, data)
         yield temporary
     except OSError as error:
-        # The message must name the file that was to be written, not the temporary one.
+        # The message must name the final file, not the temporary one.
         if error.filename in (None, os.fspath(temporary)):
             error.filename = os.fspath(path)
             error.filename2 = None
@@ -307,14 +307,14 @@ def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, data: bytes | memoryview) -> None:
-    """Write or replace a file in one step: readers see all old bytes or all new ones."""
+    """Write or replace a file in one step: readers see the old file or the new file."""
     write_together({path: data})
 
 
 def write_together(files: Mapping[Path, bytes | memoryview]) -> None:
-    """Write or replace files that belong together, in this order, or none if one has no place.
+    """Write or replace files that belong together, in this order, or none of them on an error.
 
-    All are on the disk under other names before the first gets its name.
+    All files are on the disk under temporary names before the first gets its final name.
     """
     with ExitStack() as stack:
         temporaries = {}
@@ -327,7 +327,7 @@ def write_together(files: Mapping[Path, bytes | memoryview]) -> None:
 
 
 def write_exclusive(path: Path, data: bytes) -> bool:
-    """Create a file in one step; return False, and change nothing, if the name exists.
+    """Create a file in one step; if the name exists, return False and change nothing.
 
     On a file system without hard links, the last of several concurrent processes wins.
     """
@@ -342,15 +342,15 @@ def write_exclusive(path: Path, data: bytes) -> bool:
 def write_then_rename(
     path: Path, check: Callable[[], object] = lambda: None
 ) -> Iterator[Path]:
-    """Yield a hidden name for a new file or folder, which takes the place of `path` at the end.
+    """Yield a temporary name for a new file or folder, which replaces `path` at the end.
 
-    What has the name is replaced. A link stays, and what it leads to is replaced. After an error,
-    and after a kill, what was there is still there.
+    If `path` is a link, its target is replaced. After an error or a kill, the old file or folder
+    is unchanged.
 
     Args:
-        path: The name.
-        check: Raises an error if what has the name may not be replaced. It is called again at the
-            end, since another process may have taken the name meanwhile.
+        path: The final name.
+        check: Raises an error if `path` must not be replaced. It is called again at the end,
+            because another process may have created `path` meanwhile.
     """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -375,10 +375,10 @@ def write_then_rename(
 
 
 def _place_folder(new: Path, target: Path) -> None:
-    """Give a folder its name; the folder that has the name gets the hidden one in exchange.
+    """Rename a folder to its final name; a folder of that name gets the temporary name.
 
-    The names are exchanged in one step, or in two where the file system cannot in one. Another
-    process may take the name, or remove what has it, at any time.
+    The names are exchanged in one step, or in two if the file system cannot do it in one. At any
+    time another process may create or remove a folder of the final name.
     """
     set_aside = []
     while not (target.is_dir() and system.exchange_names(new, target)):
@@ -397,7 +397,7 @@ def _place_folder(new: Path, target: Path) -> None:
 
 
 def sync_all(path: Path) -> None:
-    """Sync a file, or all files and folders of a folder, but not what links lead to."""
+    """Sync a file, or all files and folders of a folder, but no targets of links."""
     if not path.is_dir():
         system.sync_path(path)
         return
@@ -410,7 +410,7 @@ def sync_all(path: Path) -> None:
 
 
 def rename_if_free(temporary: Path, path: Path) -> bool:
-    """Rename a written file; return False, and change nothing, if the new name exists."""
+    """Rename a file; if the new name exists, return False and change nothing."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -425,27 +425,27 @@ def rename_if_free(temporary: Path, path: Path) -> bool:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a file is named as a spreadsheet."""
+    """Return whether a file has the extension of a spreadsheet."""
     return path.suffix.lower() in SPREADSHEETS
 
 
 def refuse_spreadsheet_name(path: Path) -> None:
-    """Raise an error for a name that promises a spreadsheet: what is written is text."""
+    """Raise an error for the extension of a spreadsheet: only text is written here."""
     if is_workbook(path):
         raise FixUsage(
-            f"{path.suffix} files are not written, only CSV, which spreadsheet programs open",
+            f"expected .csv, got {path.suffix}: spreadsheet programs open CSV",
             where=str(path),
-            hint=path.with_suffix(".csv").name,
+            hint=f"use {path.with_suffix('.csv').name}",
         )
 
 
 def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
-    """Write a result; an existing file with other bytes is an error without `force`."""
+    """Write a result; without `force`, an existing file with other bytes is an error."""
     write_all_new({path: data}, force=force)
 
 
 def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
-    """Write several results in this order, or none if a name exists with other bytes."""
+    """Write several results in this order, or none if a file exists with other bytes."""
     for path, data in files.items():
         if not data.startswith(ZIP_MARK):
             refuse_spreadsheet_name(path)
@@ -475,25 +475,26 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def free_for(path: Path, data: bytes) -> bool:
-    """Return whether a path is free; False if it has these bytes, an error if it has others."""
+    """Return True if a path is free, False if it has these bytes; other bytes are an error."""
     remove_leftovers(path)
     if not os.path.lexists(path):
         return True
     if path.is_file() and path.read_bytes() == data:
         return False
-    raise taken("this file exists and has other contents", path)
+    raise name_taken_error("this file exists and has other contents", path)
 
 
-def taken(message: str, path: Path) -> AlreadyThere:
-    """Return the error that something has the name of a result, which --force would replace."""
+def name_taken_error(message: str, path: Path) -> AlreadyThere:
+    """Return the error that the name of a result is taken, and would need --force."""
     hint = "choose another name, or replace it with --force"
     return AlreadyThere(message, where=str(path), hint=hint)
 
 
 def is_printable_name(name: str) -> bool:
-    """Return whether a file name can be shown; spaces of every width can, control signs cannot.
+    """Return whether all characters of a file name can be shown.
 
-    Half of a surrogate pair stands for a byte that is not UTF-8, and cannot be shown either.
+    Spaces of every width can be shown. Control characters cannot, nor can bytes that are not UTF-8,
+    which Python reads as half a surrogate pair.
     """
     return all(
         sign.isprintable() or unicodedata.category(sign) == "Zs" for sign in name
@@ -501,7 +502,7 @@ def is_printable_name(name: str) -> bool:
 
 
 def leads_out(relative: str) -> bool:
-    """Return whether a relative path could lead out of the folder it is relative to."""
+    """Return whether a relative path could lead out of its folder."""
     foreign = PureWindowsPath(relative)  # it also splits names at a backslash
     is_absolute = PurePosixPath(relative).is_absolute() or bool(
         foreign.drive or foreign.root

@@ -1,4 +1,4 @@
-"""Imports that wait: of names of packages, and of optional packages."""
+"""Lazy imports: of the names that a package exports, and of optional packages."""
 
 import ast
 import sys
@@ -15,8 +15,8 @@ def lazy_exports(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the `__getattr__`, `__dir__` and `__all__` of a module, after PEP 562.
 
-    What the module exports is what it imports in `if TYPE_CHECKING:`. These lines are read and not
-    run: a name is imported when it is first used. The module calls this in the `else`.
+    A module exports the names that it imports in `if TYPE_CHECKING:`. These lines are read, not
+    run: each name is imported when it is first used. The module calls this function in the `else`.
     """
     source = Path(sys.modules[module].__file__ or "").read_bytes()
     target_of: dict[str, tuple[str, str]] = {}
@@ -40,8 +40,8 @@ def lazy_exports(
     return get, lambda: sorted(target_of), [*target_of]
 
 
-def need(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional module; an error names its extra, or says why it does not work."""
+def import_optional(module: str, extra: str, purpose: str) -> Any:
+    """Import an optional module, or raise an error with its extra or the reason of the failure."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

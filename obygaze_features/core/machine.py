@@ -1,4 +1,4 @@
-"""Facts about this machine: cores, processor, versions of packages, and the time work takes."""
+"""Facts about this machine: cores, processor, package versions, and types of errors."""
 
 import errno
 import math
@@ -12,13 +12,13 @@ from typing import Any
 
 from obygaze_features.core import system
 
-MAX_WORKERS = 1024  # processes; a larger number is a slip of the keyboard
+MAX_WORKERS = 1024  # processes; a larger number is a typing error
 
 
 def usable_cores() -> int:
-    """Return the number of cores this process may use.
+    """Return the number of cores that this process may use.
 
-    The affinity mask, the quota of a container and the limit of Slurm count.
+    The smallest of affinity mask, container quota and Slurm limit counts.
     """
     cores = system.usable_cores()
     quota = system.cpu_quota()
@@ -39,7 +39,7 @@ def cpu_name() -> str:
 
 
 def package_version(name: str) -> str | None:
-    """Return the version of an installed package without importing it, else None."""
+    """Return the version of an installed package without importing it, or None."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -47,7 +47,7 @@ def package_version(name: str) -> str | None:
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those packages that are installed."""
+    """Return the versions of the packages that are installed."""
     versions = {}
     for name in names:
         version = package_version(name)
@@ -56,7 +56,7 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return versions
 
 
-# What errors for too little memory contain, in lower case.
+# Parts of messages of out-of-memory errors, in lower case.
 OUT_OF_MEMORY = (
     "out of memory",
     "can't allocate memory",
@@ -66,7 +66,7 @@ OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means too little memory; torch has no type of its own on a CPU."""
+    """Return whether an error means too little memory; on a CPU, torch has no type for it."""
     said = str(error).lower()
     return isinstance(error, MemoryError) or any(
         words in said for words in OUT_OF_MEMORY
@@ -74,14 +74,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Return whether an error means that a disk, or a quota, is full."""
+    """Return whether an error means that a disk or a quota is full."""
     full = (errno.ENOSPC, errno.EDQUOT)
     return isinstance(error, OSError) and error.errno in full
 
 
 def is_device_error(error: BaseException) -> bool:
-    """Return whether a GPU, or its driver, has failed; nothing can be computed on it any more."""
-    # Torch has had a type of its own for these since 2.8.
+    """Return whether a GPU or its driver has failed, so that it cannot be used any more."""
+    # torch has a type for this since version 2.8.
     return type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
 
 
@@ -93,7 +93,7 @@ def offline() -> bool:
 
 
 def cache_folder() -> Path:
-    """Return the cache of the Hugging Face hub, by the rules of its own library."""
+    """Return the cache of the Hugging Face hub, by the rules of huggingface_hub."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
             return Path(os.environ[name]).expanduser()
@@ -104,7 +104,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine a measurement or a run was made on."""
+    """The machine of a measurement or a run."""
 
     cpu: str
     cores: int
@@ -125,7 +125,7 @@ class Machine:
 
 
 def this_machine(packages: Sequence[str] = ()) -> Machine:
-    """Describe this machine and the installed versions of some packages."""
+    """Return this machine, with the versions of some packages."""
     return Machine(
         cpu=cpu_name(),
         cores=usable_cores(),

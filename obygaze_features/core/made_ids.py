@@ -1,11 +1,11 @@
-"""Ids that are made of names: an id becomes a key of HDF5 and the name of a file."""
+"""Ids made from names; an id can be a key of HDF5 and a file name."""
 
 import hashlib
 import re
 import unicodedata
 from functools import lru_cache
 
-# Letters that Unicode does not take apart as it does accents.
+# Letters without a decomposition in Unicode.
 _LETTERS = str.maketrans(
     {
         "ß": "ss",
@@ -31,10 +31,10 @@ _LETTERS = str.maketrans(
 
 @lru_cache(maxsize=1024)
 def ascii_id(text: str) -> str:
-    """Return text as an id: without accents, other characters than those of ids become `_`.
+    """Return an id for a text: accents are removed, and characters not allowed in ids become `_`.
 
-    Letters and digits that ASCII has not are left out; what keeps different names different is then
-    a part of the hash of the whole text.
+    Letters and digits outside ASCII are left out. The start of a hash of the whole text then keeps
+    ids of different texts different.
 
     >>> ascii_id("Amélie 1")
     'Amelie_1'

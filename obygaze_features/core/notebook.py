@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.errors import UnknownName, near
-from obygaze_features.core.outside import visible
+from obygaze_features.core.untrusted_text import visible
 
 MAX_REPR = 120
 

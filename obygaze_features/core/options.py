@@ -1,7 +1,7 @@
-"""What the command line needs to know about a function, beside its signature and docstring.
+"""Records of commands and their options, for all that a signature and docstring do not state.
 
-A table of commands has a `Command` for each of its commands. A parameter without an `Option` is
-typed as its name and its type say. `core/function_commands.py` reads these records.
+A table of commands has one `Command` for each command. A parameter without an `Option` gets the
+option of its name and type. `core/function_commands.py` reads these records.
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ class Option:
     """The form of a parameter on the command line.
 
     Attributes:
-        flag: The option, if it is not `--name-of-the-parameter`; several have blanks between them.
-            A positional parameter becomes an option by it.
-        metavar: The word for the value in the help.
+        flag: The option, if it is not `--name-of-the-parameter`; blanks separate several names.
+            With a flag, a positional parameter is an option.
+        metavar: Placeholder for the value in the help.
         least: Smallest allowed number.
         most: Largest allowed number.
-        above: What a number must be larger than, in place of `least`.
-        separator: What stands between the items of a sequence that is typed as one word.
-        shown_default: The default in the help, where the function has None for it.
-        group: The title under which the help lists it.
-        exists: What must exist under this path before the function is called.
-        is_file: Whether this path must not be a folder; it need not exist.
-        is_repeated: Whether several may be typed, where the function takes one or several.
-        is_clips: Whether these are ids of clips, or files that list them.
-        may_be_empty: Whether of NAME=VALUE one of the two may be empty.
+        above: Exclusive lower limit of a number, in place of `least`.
+        separator: Separator of the items of a sequence that is typed as one word.
+        shown_default: Default in the help, if the default of the function is None.
+        group: Title of the section of the help.
+        exists: Type of the path that must exist before the function is called.
+        is_file: Whether the path must not be a folder; it may be missing.
+        is_repeated: Whether the option may be repeated, if the function takes one value or several.
+        is_clips: Whether the values are clip ids, or files that list clip ids.
+        may_be_empty: Whether NAME or VALUE of NAME=VALUE may be empty.
     """
 
     flag: str = ""
@@ -47,11 +47,11 @@ class Option:
 
 @dataclass(frozen=True)
 class Bar:
-    """One progress bar, which the command opens for a parameter `progress`.
+    """The progress bar that a command opens for a parameter `progress`.
 
     Attributes:
-        label: The word before the bar.
-        unit: What it counts until the function says what it counts.
+        label: Text before the bar.
+        unit: Unit of the count, until the function sets its own.
     """
 
     label: str
@@ -59,12 +59,12 @@ class Bar:
 
 
 class PythonOnly:
-    """A parameter that no command has."""
+    """A parameter of the Python function only."""
 
 
 PYTHON_ONLY = PythonOnly()
 
-# The clips of a command: `core/clip_ids.py` says what may be typed.
+# The clips of a command; `core/clip_ids.py` reads the typed words.
 CLIPS = Option("--clips", metavar="IDS|FILE", is_clips=True, is_repeated=True)
 
 Options: TypeAlias = Mapping[str, Option | Bar | PythonOnly]
@@ -75,16 +75,16 @@ class Command:
     """A command: the function that does its work, and the form of its parameters.
 
     Attributes:
-        target: The function, as `module:name`. Its module is imported when the command runs, and
-            not for its help.
-        options: The form of parameters of `target` and `then`, by name.
-        then: A method of the result, as `module:Class.method`, or a function that takes the
-            result. Its other parameters are further options; an option of both is given to both.
-            It is called after `target`; if it returns the paths of files, these are named; what
-            else it returns is printed in place of the result.
-        check: A function, as `module:name`, that is called with these options before `target`, and
-            raises an error for values that would fail after its work.
-        takes_any_option: Whether unknown options, and `--`, are words of its first argument.
+        target: The function, as `module:name`. Its module is imported when the command runs, not
+            for the help.
+        options: The options of the parameters of `target` and `then`, by parameter.
+        then: A method of the result, as `module:Class.method`, or a function of the result, called
+            after `target`. Its other parameters are options too; both get an option that both have.
+            If it returns paths of files, the command names them; any other value is printed in
+            place of the result.
+        check: A function, as `module:name`, called with the options of `then` before `target`. It
+            raises an error for values with which `then` would fail.
+        takes_any_option: Whether unknown options, and `--`, are words of the first argument.
     """
 
     target: str

@@ -1,4 +1,4 @@
-"""Read the table in a Parquet file as a sheet of texts: each cell as a CSV file would have it."""
+"""Read a Parquet file as a sheet: each cell with the text that a CSV file would have."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput, first_line
 from obygaze_features.core.files import import_of_features, require_file
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.workbooks import (
     MAX_ARCHIVE,
     MAX_CELLS,
@@ -18,32 +18,32 @@ from obygaze_features.core.workbooks import (
 
 EXTRA = "parquet"
 ENDING = ".parquet"
-# A text may be once in the file, and in millions of rows.
+# The limit of all texts: a text that the file contains once may be in millions of rows.
 MAX_LETTERS = 1 << 26
 ROWS_AT_ONCE = 1000
 
 
 def is_parquet(path: Path) -> bool:
-    """Return whether a file is named as a Parquet file."""
+    """Return whether a file has the extension of Parquet."""
     return path.suffix.lower() == ENDING
 
 
 def read_parquet(path: Path) -> Sheet:
-    """Return the table in a Parquet file, whose cells have one value each."""
+    """Return the table in a Parquet file with one value per cell."""
     require_file(path)
-    arrow = need("pyarrow", EXTRA, "reading Parquet")
-    parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
+    arrow = import_optional("pyarrow", EXTRA, "reading Parquet")
+    parquet = import_optional("pyarrow.parquet", EXTRA, "reading Parquet")
     try:
         schema = parquet.read_schema(path)
         _refuse_features(schema, arrow.types, path)
-        # Texts that are equal are held once.
+        # Equal texts are kept in memory once.
         with parquet.ParquetFile(path, read_dictionary=schema.names) as file:
             _refuse_large(file.metadata, path)
             rows = [schema.names, *_rows(file, path)]
     except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
-        problem = f"not a Parquet file that can be read: {first_line(error)}"
+        problem = f"the Parquet file cannot be read: {first_line(error)}"
         raise Corrupt(problem, where=str(path)) from error
-    # A comma in a text is no decimal one.
+    # Commas in texts are not decimal commas.
     return Sheet(path.name, rows, dict.fromkeys(range(len(schema.names)), len(rows)))
 
 
@@ -52,8 +52,8 @@ def _refuse_features(schema: Any, types: Any, path: Path) -> None:
     nested = [field.name for field in schema if types.is_nested(field.type)]
     if nested:
         raise FixInput(
-            f"the column {nested[0]!r} has lists: features become a store, and concepts are texts"
-            " joined with |",
+            f"the column {nested[0]!r} contains lists: import features as a store, and join"
+            " concepts with |",
             where=str(path),
             hint=import_of_features(path),
         )
@@ -61,7 +61,7 @@ def _refuse_features(schema: Any, types: Any, path: Path) -> None:
 
 def _refuse_large(metadata: Any, path: Path) -> None:
     """Raise an error for a table that would need too much memory."""
-    # The facts of a single column are not asked for: damaged ones end the program.
+    # Metadata of columns are not read: damaged ones crash the process.
     n_cells = metadata.num_rows * metadata.num_columns
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     n_bytes = sum(group.total_byte_size for group in groups)
@@ -90,7 +90,7 @@ def _rows(file: Any, path: Path) -> Iterator[list[str]]:
 
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
-        # Some programs write texts without saying that they are texts.
+        # Some programs write texts without marking them as texts.
         value = value.decode("utf-8")
-    # pandas writes what is missing in a column of numbers as NaN.
+    # pandas writes missing numbers as NaN.
     return "" if value is None or value != value else cell_text(value)

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from obygaze_features.core.outside import Medium, safe_text, visible
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.untrusted_text import Medium, safe_text, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -1,11 +1,11 @@
-"""Values in a command that a message tells a person to type."""
+"""Quoting of values in the commands that messages suggest."""
 
 import shlex
 from collections.abc import Iterable
 
 
 def shell_word(value: object) -> str:
-    """Return a value as one word of a command, in quotes where a shell would read it otherwise.
+    """Return a value as one word of a command, quoted if a shell would change it.
 
     >>> shell_word("films"), shell_word('clip_id in {"a", "b"}')
     ('films', '\\'clip_id in {"a", "b"}\\'')
@@ -14,7 +14,7 @@ def shell_word(value: object) -> str:
 
 
 def shell_line(words: Iterable[object]) -> str:
-    """Return words as one line that a shell divides into the same words.
+    """Return words as a command line that a shell splits into the same words.
 
     >>> shell_line(["obygaze", "manifest", "show", "my films"])
     "obygaze manifest show 'my films'"

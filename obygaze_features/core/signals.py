@@ -12,10 +12,10 @@ from obygaze_features.core import system
 def on_signals(
     names: Sequence[str], handler: Callable[[int, object], object]
 ) -> Iterator[None]:
-    """Call a handler with signals to the main thread while the block runs.
+    """Call a handler for signals to the main thread while the block runs.
 
-    Python lets no other thread, such as a worker's of Dask, handle signals. What is started with
-    `nohup` goes on when its terminal is closed.
+    Outside the main thread, as in a Dask worker, this does nothing: Python forbids it. A command
+    that was started with `nohup` continues when its terminal is closed.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():

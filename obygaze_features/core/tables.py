@@ -1,4 +1,4 @@
-"""Read tables: CSV files and spreadsheets; each violation has its line."""
+"""Read tables: CSV files and spreadsheets, with the line of each violation."""
 
 import codecs
 import csv
@@ -31,20 +31,20 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workbooks import Sheet, header_place, read_sheet
 
 MAX_FILE = 1 << 28
-# The columns of names of files, which are as the disk has them, and of texts for models of words.
+# Columns of file names and of texts for language models, which are kept unchanged.
 AS_WRITTEN = ("video", "video_name", "text")
-# The lines among which that with the names of the columns is looked for.
+# The header is searched for in this number of lines.
 MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")
 SAVE_AS = "save the file as UTF-8 (a table of Excel: Save As, CSV UTF-8)"
-# The line that Excel writes before the header, to say what separates the cells.
+# The line that Excel writes before the header, to declare the separator of cells.
 SEPARATOR_LINE = re.compile('"?sep=(?P<separator>[,;|\\t])"?', re.IGNORECASE)
-# What files begin with that are no tables, though they may be named so.
+# The first bytes of files that are not tables, whatever their extension.
 NO_TABLES = {
     b"<": "HTML or XML",
     b"{": "JSON",
     b"%PDF": "a PDF",
-    b"PK\x03\x04": "a zip archive, or a spreadsheet named as text",
+    b"PK\x03\x04": "a zip archive, or a spreadsheet with a wrong extension",
     b"\x89PNG": "a picture",
     b"\xff\xd8\xff": "a picture",
     b"\xd0\xcf\x11\xe0": "an old Office file",
@@ -53,37 +53,37 @@ NO_TABLES = {
     b"\x89HDF": "HDF5",
     b"WEBVTT": "WebVTT",
 }
-# A file with marks in a film, which `manifest import` reads.
+# Extension of a file of marks, which `manifest import` reads.
 MARKS = ".eaf"
-# Files of words alone.
+# Extensions of subtitles.
 SUBTITLES = (".srt", ".ass", ".vtt")
-OF_WORDS = "the file has subtitles, what is said in a film"
 USE_OF_WORDS = "obygaze extract words MANIFEST -b minilm --subtitles FOLDER"
-# A word with a small letter with an accent: on a Mac, its byte is a capital or a sign. Or one that
-# begins with a capital whose byte is a sign on a Mac and under DOS. Or an English apostrophe.
+# Words that prove Windows-1252: with a small accented letter, whose byte is a capital or a sign in
+# Mac OS Roman; with a first capital whose byte is a sign in Mac OS Roman and under DOS; or with an
+# English apostrophe.
 _OF_WINDOWS = re.compile(
     rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z]"
     rb"|(?<![A-Za-z\x80-\xff])[\xc4\xc5\xc9\xdc][a-z]{2}"
     rb"|[a-z]\x92(?:[dmst]|ll|re|ve)(?![A-Za-z\x80-\xff]))"
     rb"[a-z\xdf-\xf6\xf8-\xff]{0,30}"
 )
-# Letters of a Mac and of Central Europe, bytes that are nothing, and words in another script.
+# Bytes of Mac OS Roman, of Central European encodings, of no character, and of other scripts.
 _NOT_OF_WINDOWS = re.compile(
     rb"[\x00\x81\x83\x86-\x8b\x8d-\x90\x98-\x9b\x9d-\x9f]|[\xc0-\xff]{3}"
 )
 DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?([eE][-+]?[0-9]+)?")
-# Of a sheet, the cells that are numbers have points beside texts that have commas.
+# In a sheet, cells with numbers have points, and cells with text may have commas.
 NUMBER_OF_SHEET = re.compile(r"-?[0-9]+([.,][0-9]+)?([eE][-+]?[0-9]+)?")
-# 1,234 may be a thousand and more; 0,234 and 1234,500 have decimals.
+# 1,234 may have a thousands separator; 0,234 and 1234,500 have decimals.
 MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
-# In a table with decimal commas, a point may part thousands.
+# In a table with decimal commas, a point may separate thousands.
 _MAYBE_POINTS = re.compile(r"-?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """The cells of one row by column, its line, and where violations of its values are added."""
+    """The cells of one row by column, its line, and the violations of the file."""
 
     line: int
     cells: Mapping[str, str]
@@ -99,14 +99,14 @@ class TableRow:
     def matching(
         self, column: str, form: re.Pattern[str], expected: str
     ) -> re.Match[str] | None:
-        """Return the match of a whole cell; where there is none, add that it is not `expected`."""
+        """Return the match of a whole cell; add a violation if it is not `expected`."""
         match = form.fullmatch(self[column])
         if match is None:
             self.add(column, f"{self[column]!r} is not {expected}")
         return match
 
     def whole(self, column: str, expected: str = "a whole number") -> int | None:
-        """Return the whole number in a cell; where there is none, add that it is not `expected`."""
+        """Return the whole number in a cell; add a violation if it is not `expected`."""
         value = whole_number(self[column])
         if value is None or value < 0:
             self.add(column, f"{self[column]!r} is not {expected}")
@@ -127,13 +127,13 @@ class TableRow:
         return start, end
 
     def one_of(self, column: str, allowed: Collection[str]) -> str:
-        """Return a cell; another value than the allowed ones is a violation."""
+        """Return a cell; a value that is not allowed is a violation."""
         if self[column] not in allowed:
             self.add(column, f"{self[column]!r} is not one of {', '.join(allowed)}")
         return self[column]
 
     def unique(self, column: str, line_of: dict[str, int]) -> str:
-        """Return a cell; a repeated value is a violation. `line_of` has the line of each value."""
+        """Return a cell; a repeated value is a violation. `line_of` maps values to their lines."""
         first = line_of.setdefault(self[column], self.line)
         if first != self.line:
             self.add(column, f"{self[column]!r} is already on line {first}")
@@ -144,10 +144,9 @@ class TableRow:
 class CsvTable:
     """The columns of a table and its rows.
 
-    `delimiter` is what separates its cells; it is empty for a spreadsheet. `maybe_thousands` has a
-    number of each column, as it was written, if all commas in it were read as decimal ones and may
-    be those of thousands. `sheet` is the one that was assumed to be meant where `other_sheets` have
-    data too.
+    `delimiter` separates the cells; it is empty for a spreadsheet. `maybe_thousands` maps a column
+    to one of its numbers, unchanged, if all its commas were read as decimal commas and may separate
+    thousands. `sheet` is the sheet that was assumed, if `other_sheets` contain data too.
     """
 
     columns: tuple[str, ...]
@@ -159,13 +158,13 @@ class CsvTable:
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
-        """The columns; those without a name are one, if somebody wrote into them."""
+        """The columns; columns without a name are one, if they contain text."""
         has_notes = any(row.cells.get("") for row in self.rows)
         return tuple(name for name in dict.fromkeys(self.columns) if name or has_notes)
 
     @property
     def remarks(self) -> list[str]:
-        """What was left out: columns without a name that have more than numbers, other sheets."""
+        """The parts that are not read: columns without a name that contain text, other sheets."""
         remarks = []
         notes = [(row.line, row.cells.get("", "")) for row in self.rows]
         for line, text in notes:
@@ -183,7 +182,7 @@ class CsvTable:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the integer in a cell, or None: no decimals, exponent, blanks or non-ASCII digits."""
+    """Return the integer in a cell, or None for decimals, exponents, blanks, other digits."""
     return int(text) if WHOLE_NUMBER.fullmatch(text) else None
 
 
@@ -201,34 +200,34 @@ def read_table(
     texts: Collection[str] = (),
     as_written: Collection[str] = AS_WRITTEN,
 ) -> CsvTable:
-    """Read a table whose header has at least the `required` columns.
+    """Read a table whose header contains at least the `required` columns.
 
-    Everything that reads a table of a person calls this. A file that is named as a spreadsheet
-    (.xlsx, .xlsm) is read as one; its cells have the texts that they would have in a CSV file. Text
-    is in UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
+    All tables of users are read by this function. A file with the extension .xlsx or .xlsm is read
+    as a spreadsheet; its cells have the text that they would have in a CSV file. Text is UTF-8,
+    UTF-16 with a byte order mark, or Windows-1252 if that is certain.
 
-    Cells are separated as a line `sep=;` before the header says, else by the sign with which the
-    header has most of the required columns, else by the one with which most lines have equally
-    many cells: Excel writes semicolons where the comma is the decimal mark. Empty lines are
-    skipped. A name of a column, and a cell, is one line with single blanks, and has accents in its
-    letters; only the columns `as_written` stay. Where no comma separates cells, as in a sheet, a
-    column of numbers with decimal commas has points, unless it is one of `texts`, or has cells that
-    are formatted as text. A table that is `is_strict` is one of obygaze: UTF-8, without empty
-    lines, and its cells are as they are.
+    The separator of cells is stated by a line `sep=;` before the header, or is the one with which
+    the header contains most of the required columns, or else the one with which most lines have
+    equally many cells: Excel writes semicolons if the comma is the decimal mark. Empty lines are
+    skipped. Names of columns and cells become one line with single blanks and composed accents,
+    except in the columns `as_written`. If commas do not separate cells, numbers of a column with
+    decimal commas get decimal points, unless the column is in `texts` or contains cells formatted
+    as text. A table with `is_strict` is one of obygaze: UTF-8, no empty lines, cells unchanged.
 
-    Violations go into `violations` where it is given, so that the caller can add those of the
-    values and raise all of them together; without it they are raised here. `content` names what
-    the rows are, where a table without rows is a violation. `data` are the bytes of a file that
-    is not yet written to `path`.
+    Violations are added to `violations` if it is given, so that the caller can add violations of
+    values and raise all of them together; otherwise they are raised here. `content` names the rows,
+    if a table without rows is a violation. `data` are the bytes of a file that is not yet written
+    to `path`.
 
-    Without a `sheet` it is the only one with data; if there are several and `assume_sheet`, the one
-    with the required columns, or else the one with the most cells. `header_row` is the number of
-    the line with the names of the columns; lines before it are not read. [default: the first line
-    with the required columns, else the first with about as many cells as most: a title has fewer]
+    The default of `sheet` is the only sheet with data; if several contain data and `assume_sheet`
+    is true, it is the sheet with the required columns, or else the one with the most cells.
+    `header_row` is the line of the header; lines before it are not read. The default is the first
+    line with the required columns, or else the first with about as many cells as most lines: a
+    title has fewer.
     """
     if sheet and not is_workbook(path):
-        problem = "--sheet is for spreadsheets, another file has no sheets"
-        raise FixUsage(problem, where=str(path), hint="leave --sheet out")
+        problem = "--sheet is for spreadsheets only"
+        raise FixUsage(problem, where=str(path), hint="leave out --sheet")
     collected = Violations(path) if violations is None else violations
     found = Sheet("", (), {})
     delimiter = ""
@@ -246,7 +245,7 @@ def read_table(
             _lines(data, path, is_strict=is_strict), required, collected
         )
         number = DECIMAL_NUMBER
-    # A blank line is wrong in a table of obygaze, and says so by its number of cells.
+    # In a table of obygaze, a blank line is a violation by its number of cells.
     records = [one for one in records if is_strict or any(one[1])]
     place = 0
     if header_row is not None:
@@ -262,7 +261,7 @@ def read_table(
     elif not header_line and not collected:
         collected.add(1, None, "the file is empty, expected a header line")
     rows = []
-    # Excel ends lines with the delimiters of empty columns; such a column is not data.
+    # Excel ends lines with delimiters of empty columns, which are not data.
     named = [name for name in header if name or is_strict]
     # Without the required columns, rows cannot be checked.
     if header_line and _check_header(header_line, named, required, collected):
@@ -285,7 +284,7 @@ def read_table(
             plain = {cell: single_line(cell) for cell in set(column)}
             texts_of_column = [plain[cell] for cell in column]
         if name in cells:
-            # Columns without a name are one.
+            # Columns without a name become one column.
             pairs = zip(cells[name], texts_of_column, strict=True)
             texts_of_column = [" ".join(filter(None, pair)) for pair in pairs]
         cells[name] = texts_of_column
@@ -306,10 +305,10 @@ def read_table(
 
 
 def header_of(path: Path) -> tuple[str, ...]:
-    """Return the columns of a table; of another text file, a line in pieces."""
+    """Return the columns of a table; for other text files, one line in pieces."""
     head = None
     if not is_workbook(path) and not is_parquet(path):
-        # Rows would take much more memory than the file: it may be a table of features.
+        # All rows would take much more memory than the file, which may be a table of features.
         lines = islice(_lines(_bytes_of(path), path), MOST_TITLES + 2)
         head = "".join(lines).encode()
     violations = Violations(path)
@@ -322,7 +321,7 @@ def header_of(path: Path) -> tuple[str, ...]:
 def _records(
     lines: Iterator[str], required: Sequence[str], violations: Violations
 ) -> tuple[str, list[tuple[int, Sequence[str]]]]:
-    """Return what separates the cells of lines, and the cells with the line they start on.
+    """Return the delimiter of lines, and the cells of each row with its first line.
 
     A quoted cell may contain line breaks.
     """
@@ -349,8 +348,8 @@ def _records(
 def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
     """Return the delimiter of the first lines of a table.
 
-    With it, a line has most of the required columns, or most lines have as many cells as others:
-    a title may have commas, as numbers may.
+    With the right delimiter, one line contains most of the required columns, or most lines have
+    equally many cells. Titles and numbers may contain commas.
     """
     found = []
     for delimiter in DELIMITERS:
@@ -369,29 +368,29 @@ def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
 
 
 def _refuse_no_table(data: bytes, path: Path) -> None:
-    """Raise an error for what is no table by its first bytes."""
+    """Raise an error if the first bytes are not those of a table."""
     start = data[:64].removeprefix(codecs.BOM_UTF8).lstrip()
     hint = import_of_features(path)
     ending = path.suffix.lower()
     if ending == MARKS:
         hint = f"obygaze manifest import {shell_word(path)} -o NAME"
     elif ending in SUBTITLES:
-        raise FixInput(f"{path}:1: this is no table: {OF_WORDS}", hint=USE_OF_WORDS)
+        raise FixInput(f"{path}:1: expected a table, got subtitles", hint=USE_OF_WORDS)
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
-            problem = f"{path}:1: this is no table: the file is {content}"
+            problem = f"{path}:1: expected a table, got {content}"
             raise FixInput(problem, hint=hint)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text file that are not blank, stripped of blanks, with their numbers."""
+    """Yield the lines of a text file that are not blank, stripped, with their numbers."""
     for number, text in enumerate(text_lines(path), start=1):
         if text.strip():
             yield number, text.strip()
 
 
 def text_lines(path: Path) -> Iterator[str]:
-    """Return the lines of a text file; an error for what is no text names the line."""
+    """Return the lines of a text file; an error for invalid text names the line."""
     return _lines(_bytes_of(path), path)
 
 
@@ -413,7 +412,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]:
-    """Return the lines of a text; what is no text is an error with its line."""
+    """Return the lines of a text; an error for invalid text names the line."""
     encoding, word = ("utf-8-sig", "") if is_strict else _encoding_in(data)
     if word:
         shown = f"{path}: not UTF-8, read as Windows-1252: {word!r}"
@@ -429,16 +428,16 @@ def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]
         raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS) from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        problem = f"line {line} has a NUL character, which no text has"
+        problem = f"invalid text: line {line} has a NUL character"
         raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS)
-    # Lines end with a line feed alone, so that their numbers are those of an editor.
+    # Only a line feed ends a line, so that line numbers are those of an editor.
     return io.TextIOWrapper(io.BytesIO(data), encoding, newline="\n")
 
 
 def _encoding_in(data: bytes) -> tuple[str, str]:
-    """Return the encoding of a text, and for Windows-1252 a word that nothing else can mean.
+    """Return the encoding of a text, and for Windows-1252 a word that proves it.
 
-    Text in an encoding that is not certain is taken for UTF-8, and refused.
+    If the encoding is not certain, UTF-8 is returned, and reading the text raises an error.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16", ""
@@ -478,10 +477,10 @@ def _check_header(
 def _use_decimal_points(
     cells: dict[str, Sequence[str]], columns: Sequence[str], number: re.Pattern[str]
 ) -> dict[str, str]:
-    """Put points in place of the decimal commas of columns of numbers.
+    """Replace decimal commas by points in columns of numbers.
 
-    Return a number of each column in which all commas may be those of thousands, or where other
-    columns have decimal commas, all points.
+    Return one number of each column in which all commas may separate thousands. If some column has
+    decimal commas, also return one of each column in which all points may separate thousands.
     """
     thousands = {}
     of_numbers = []
@@ -501,7 +500,7 @@ def _use_decimal_points(
 
 
 def maybe_thousands(cells: Iterable[str]) -> str:
-    """Return the first number with a comma if all commas may be those of thousands, else ""."""
+    """Return the first number with a comma if all commas may separate thousands, else ""."""
     with_comma = [cell.strip() for cell in cells if "," in cell]
     if with_comma and all(map(MAYBE_THOUSANDS.fullmatch, with_comma)):
         return with_comma[0]
@@ -509,17 +508,17 @@ def maybe_thousands(cells: Iterable[str]) -> str:
 
 
 def thousands_text(column: str, number: str) -> str:
-    """Return how a number of a column was read whose comma may part thousands."""
+    """Return a sentence on a number whose comma or point may separate thousands."""
     sign = "comma" if "," in number else "point"
     return (
-        f"{number} in the column {column} was read as {number.replace(',', '.')}; if it is a"
-        f" thousand and more, write numbers without this {sign}"
+        f"{number} in the column {column} was read as {number.replace(',', '.')}; if the {sign}"
+        f" separates thousands, write numbers without this {sign}"
     )
 
 
 def number_of_cell(cell: str | None) -> float | None:
-    """Return a cell as a number; None where it is none, or not finite."""
-    # Python reads 1_2 as 12, and in a table it is a name.
+    """Return a cell as a finite number, or None."""
+    # Python reads 1_2 as 12, but in a table it is a name.
     if not cell or "_" in cell:
         return None
     with suppress(ValueError):

@@ -1,9 +1,9 @@
-"""Read the sheets of .xlsx and .xlsm files: each cell as a CSV file would have it.
+"""Read the sheets of .xlsx and .xlsm files: each cell with the text that a CSV file would have.
 
-calamine reads the cells. It keeps a sheet as one rectangle, so that a single cell far away would
-need all memory: the last cell is looked up in the XML of the file before. There are the errors of
-formulas too, such as #N/A, which calamine takes for empty cells, and formulas without a value, as
-some programs save them.
+calamine reads the cells. It allocates a sheet as one rectangle, so that a single cell far away
+would need all memory. Therefore the XML of the file is read first: for the last cell, for errors of
+formulas such as #N/A, which calamine reads as empty cells, and for formulas without a value, which
+some programs write.
 """
 
 import datetime
@@ -22,25 +22,25 @@ from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line, near
 from obygaze_features.core.file_names import single_line
 from obygaze_features.core.files import READ_SPREADSHEETS, require_file
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.shell import shell_word
 
 EXTRA = "tables"
-# Of the file, and of what is in its archive.
+# Bytes of the file, and of its unpacked archive.
 MAX_FILE = 1 << 28
 MAX_ARCHIVE = 1 << 30
 # The most cells of the rectangle that a sheet fills.
 MAX_CELLS = 10_000_000
-# Of a sheet, in Excel and LibreOffice.
+# The limit of Excel and LibreOffice.
 MAX_ROWS = 1 << 20
 _MINUTE = datetime.timedelta(minutes=1)
 _DAY = datetime.timedelta(days=1)
-# calamine returns a time of a day or more as a date of the days after this one. Sheets count
-# 29 February 1900, which no calendar has, so that only the times of January are certain.
+# calamine returns a time of a day or more as a date, counted from this day. Spreadsheets count a
+# 29 February 1900, which did not exist, so that only times in January are certain.
 _DAY_0 = datetime.datetime(1899, 12, 31)
 _TIMES_END = "1900-02"
 _TEXT = "@"
-# The formats of times and of text that a file need not spell out.
+# Built-in formats of times and text, which files refer to by number.
 _KNOWN_FORMATS = {
     18: "h:mm am/pm",
     19: "h:mm:ss am/pm",
@@ -51,11 +51,11 @@ _KNOWN_FORMATS = {
     47: "mmss.0",
     49: _TEXT,
 }
-# What a format shows as it is, and what is in brackets: a language, a colour; not hours, as in [h].
+# Literal text of a format, and brackets with a language or colour; not with hours, as in [h].
 _NO_CODE = re.compile(r'"[^"]*"|\\.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
 # A format of times has hours or seconds, and no day or year.
 _OF_TIMES = re.compile(r"[^dy]*[hs][^dy]*")
-# What a row of data has, and a row with the names of columns does not have.
+# Cells of data, which a header does not contain.
 _NUMBER = re.compile(r"[0-9][0-9.,:]*")
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
@@ -65,10 +65,10 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sheet:
-    """The texts of a sheet from its first row and column on.
+    """The texts of a sheet, starting at its first row and column.
 
-    `last_text` has the last row, from 0, of each column that has cells formatted as text. `others`
-    are the other sheets with data, where this one was assumed to be meant.
+    `last_text` maps each column with cells formatted as text to the last such row, from 0. `others`
+    are other sheets with data, if this sheet was assumed.
     """
 
     name: str
@@ -79,13 +79,13 @@ class Sheet:
 
 @dataclass
 class _Outline:
-    """What the XML of a sheet has beside the values of its cells.
+    """Facts of the XML of a sheet that calamine does not return.
 
     Attributes:
-        errors: The texts of formulas with an error.
-        without_value: The cells with a formula that has no value.
-        last_text: The last row of each column with cells that are formatted as text.
-        time_formats: The format of each cell that shows a time.
+        errors: Texts of formulas with an error.
+        without_value: Cells with a formula that has no value.
+        last_text: Last row of each column with cells formatted as text.
+        time_formats: Format of each cell that shows a time.
     """
 
     errors: dict[Position, str] = field(default_factory=dict)
@@ -97,21 +97,21 @@ class _Outline:
 def read_sheet(
     path: Path, name: str = "", *, likely: Collection[str] | None = None
 ) -> Sheet:
-    """Return a sheet of a spreadsheet; without a name, the only visible one that has data.
+    """Return a sheet of a spreadsheet. The default is the only visible sheet with data.
 
     Args:
         path: The file.
         name: The name of the sheet.
-        likely: The columns of the sheet that is meant if several have data. Without them, several
-            are an error.
+        likely: Columns that identify the sheet if several contain data. Without these columns,
+            several sheets with data are an error.
     """
     require_file(path)
     if path.suffix.lower() not in READ_SPREADSHEETS:
         raise FixInput(
-            f"{path.suffix} files are not read, only {', '.join(READ_SPREADSHEETS)} and CSV",
+            f"expected {', '.join(READ_SPREADSHEETS)} or CSV, got {path.suffix}",
             where=str(path),
         )
-    calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")
+    calamine = import_optional("python_calamine", EXTRA, f"reading {path.suffix} files")
     sheets = []
     with _errors_of(calamine, path):
         outlines = _outlines(path)
@@ -128,41 +128,41 @@ def read_sheet(
     listed = ", ".join(map(shell_word, names))
     if name and not sheets:
         problem = f"no sheet {name!r}{near(name, names)}"
-        raise FixUsage(problem, where=str(path), hint=f"--sheet with one of {listed}")
+        raise FixUsage(
+            problem, where=str(path), hint=f"use --sheet with one of {listed}"
+        )
     with_data = [sheet for sheet in sheets if name or any(map(any, sheet.rows))]
     if len(with_data) == 1:
         return with_data[0]
     if with_data and likely is not None:
         return _likely_one(with_data, likely)
     raise FixUsage(
-        f"expected one sheet with data that is shown, got {len(with_data)}",
+        f"expected one visible sheet with data, got {len(with_data)}",
         where=str(path),
-        hint=f"the sheets are {listed}; manifest import has --sheet, for another command save one"
-        " sheet as CSV",
+        hint=f"use manifest import --sheet with one of {listed}, or save one sheet as CSV",
     )
 
 
 @contextmanager
 def _errors_of(calamine: Any, path: Path) -> Iterator[None]:
-    """Raise an error for a file that cannot be read."""
+    """Convert errors of a file that cannot be read."""
     of_archive = (zipfile.BadZipFile, zlib.error, ElementTree.ParseError, EOFError)
     try:
         yield
     except BaseException as error:
         known = (calamine.CalamineError, *of_archive, LookupError, OSError, ValueError)
-        # calamine panics on some damaged files; no module has the class.
+        # calamine panics for some damaged files; no module exports the class.
         is_panic = type(error).__name__ in ("PanicException", "RuntimeError")
         if not is_panic and not isinstance(error, known):
             raise
         raise Corrupt(
-            "this is no spreadsheet that can be read, or has a password:"
-            f" {first_line(error)}",
+            f"the spreadsheet cannot be read, or has a password: {first_line(error)}",
             where=str(path),
         ) from error
 
 
 def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
-    """Return the sheet that has columns, or else the one with the most cells."""
+    """Return the sheet with these columns, or else the one with the most cells."""
 
     def likelihood(sheet: Sheet) -> tuple[bool, int]:
         header = sheet.rows[header_place(sheet.rows, columns)]
@@ -176,11 +176,11 @@ def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
 
 
 def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:
-    """Return the place of the row with the names of the columns; a title has fewer cells."""
+    """Return the index of the header; a title has fewer cells."""
     places = []
     n_cells = Counter(sum(map(bool, cells)) for cells in rows)
     del n_cells[0], n_cells[1]
-    # As many cells as most rows have, of which some may be empty.
+    # The number of filled cells of most rows.
     usual = max(n_cells, key=n_cells.__getitem__, default=0)
     for place, cells in enumerate(rows):
         names = [name for name in map(single_line, cells) if name]
@@ -199,19 +199,19 @@ def _sheet(worksheet: Any, outline: _Outline, path: Path) -> Sheet:
             f"the formula in row {row + 1} and column {column + 1} of the sheet"
             f" {worksheet.name!r} has no value",
             where=str(path),
-            hint="open the file in Excel or LibreOffice, which computes its formulas, and save it",
+            hint="open the file in Excel or LibreOffice, which computes formulas, and save it",
         )
     values = worksheet.to_python(skip_empty_area=False)
     texts = [[cell_text(value) for value in cells] for cells in values]
-    # Two parts of a damaged file may not agree.
+    # Parts of a damaged file may contradict each other.
     n_columns = min(map(len, values), default=0)
 
     def is_inside(place: Position) -> bool:
         return place[0] < len(values) and place[1] < n_columns
 
     lengths = {}
-    # Where other times of a column are shown as h:mm, or other times of the sheet as h:mm:ss with
-    # seconds, those that are shown with :00 were typed so: a start and an end are of one form.
+    # A time shown with :00 has seconds if other times of its column are shown as h:mm, or other
+    # times of the sheet as h:mm:ss with seconds: start and end have the same form.
     typed_seconds = set()
     for place, form in outline.time_formats.items():
         if is_inside(place):
@@ -235,7 +235,7 @@ def _sheet(worksheet: Any, outline: _Outline, path: Path) -> Sheet:
 
 
 def cell_text(value: Any) -> str:
-    """Return the value of a cell as a CSV file has it.
+    """Return the value of a cell as text, as in a CSV file.
 
     >>> cell_text(12.0), cell_text(0.5), cell_text(True), cell_text(datetime.time(0, 1, 10))
     ('12', '0.5', 'TRUE', '0:01:10')
@@ -249,7 +249,7 @@ def cell_text(value: Any) -> str:
 
 
 def _length(value: Any, *, is_time: bool = False) -> datetime.timedelta | None:
-    """Return the time since midnight, or the duration, of a cell; None if it is no time."""
+    """Return the duration or time since midnight in a cell, or None."""
     if isinstance(value, datetime.timedelta):
         return value
     if isinstance(value, datetime.time):
@@ -260,11 +260,11 @@ def _length(value: Any, *, is_time: bool = False) -> datetime.timedelta | None:
 
 
 def _duration(length: datetime.timedelta, *, has_seconds: bool = False) -> str:
-    """Return a time as `h:mm:ss`, with milliseconds where it has them, or as `h:mm`.
+    """Return a time as `h:mm:ss`, with milliseconds if it has any, or as `h:mm`.
 
-    A time that may be meant as minutes and seconds is `h:mm`. Who types 0:03 for three seconds gets
-    three minutes, which Excel shows as 0:03; 25:10 becomes 25 hours, shown as 25:10:00. Another
-    program may show all times with seconds.
+    A time that may mean minutes and seconds is `h:mm`. If a user types 0:03 for three seconds,
+    Excel stores three minutes and shows 0:03; 25:10 becomes 25 hours, shown as 25:10:00. Other
+    programs may show all times with seconds.
     """
     n_ms = round(length / datetime.timedelta(milliseconds=1))
     sign = "-" if n_ms < 0 else ""
@@ -283,7 +283,7 @@ def _refuse_large(verb: str, n_bytes: int, limit: int, path: Path) -> None:
 
 
 def _outlines(path: Path) -> dict[str, _Outline]:
-    """Return the outline of each sheet, by its name."""
+    """Return the outline of each sheet, by name."""
     _refuse_large("has", path.stat().st_size, MAX_FILE, path)
     with zipfile.ZipFile(path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
@@ -291,13 +291,13 @@ def _outlines(path: Path) -> dict[str, _Outline]:
         relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
         target_of = {item.get("Id"): item.get("Target", "") for item in relations}
         book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
-        # calamine does not look at capitals either.
+        # Case is ignored, as in calamine.
         member_of = {name.lower(): name for name in archive.namelist()}
         styles = member_of.get("xl/styles.xml")
         formats = {} if styles is None else _formats_of_xlsx(archive.read(styles))
         outlines = {}
         for sheet in book.iterfind(".//{*}sheet"):
-            # The namespace of the relation is another one in strict files.
+            # Strict files use a different namespace for the relation.
             ids = [value for key, value in sheet.items() if key.endswith("}id")]
             target = target_of.get(ids[0], "") if ids else ""
             inside = target[1:] if target.startswith("/") else f"xl/{target}"
@@ -309,7 +309,7 @@ def _outlines(path: Path) -> dict[str, _Outline]:
 
 
 def _formats_of_xlsx(styles: bytes) -> dict[str, str]:
-    """Return the format of each style of a cell, in small letters and without its texts."""
+    """Return the format of each cell style, in lower case and without literal text."""
     root = ElementTree.fromstring(styles)
     format_of = dict(_KNOWN_FORMATS)
     for item in root.iterfind("{*}numFmts/{*}numFmt"):
@@ -324,9 +324,9 @@ def _formats_of_xlsx(styles: bytes) -> dict[str, str]:
 def _outline_of_xlsx(
     archive: zipfile.ZipFile, member: str, formats: Mapping[str, str], path: Path
 ) -> _Outline:
-    """Return the outline of a sheet; raise an error where it becomes too large.
+    """Return the outline of a sheet; raise an error if the sheet is too large.
 
-    A cell without a name is the one after the cell before it; a row without a number likewise.
+    A cell without a name follows the cell before it, and a row without a number the row before it.
     """
     outline = _Outline()
     n_rows = n_columns = 0
@@ -341,14 +341,14 @@ def _outline_of_xlsx(
                 column = -1
                 if row >= MAX_ROWS:
                     raise Corrupt(
-                        f"the sheet has more than the {MAX_ROWS:,} rows that a sheet can have",
+                        f"the sheet has more rows than the limit of {MAX_ROWS:,}",
                         where=str(path),
                     )
             elif event == "end" and tag == "c":
                 name = element.get("r")
                 row, column = (row, column + 1) if name is None else _position(name)
                 place = row, column
-                # A cell that only has a format is empty.
+                # A cell with a format only is empty.
                 if len(element):
                     n_rows = max(n_rows, row + 1)
                     n_columns = max(n_columns, column + 1)
@@ -367,13 +367,13 @@ def _outline_of_xlsx(
                 value = element.findtext("{*}v", "")
                 if kind == "e":
                     outline.errors[place] = value
-                # The value of kind `str` may be the empty text.
+                # A value of type `str` may be the empty text.
                 has_formula = element.find("{*}f") is not None
                 if has_formula and not value and kind != "str":
                     outline.without_value.append(place)
             elif event == "end" and tag == "row":
                 element.clear()
-                # Rows that were read take memory until their parent forgets them.
+                # The parent keeps rows in memory after they were read.
                 parent.clear()
             elif event == "start" and tag == "sheetData":
                 parent = element
@@ -384,7 +384,7 @@ def _position(name: str) -> Position:
     """Return the row and the column of a cell, from 0."""
     match = _CELL_NAME.fullmatch(name.upper())
     if match is None:
-        raise ValueError(f"a cell has the name {name!r}")
+        raise ValueError(f"invalid cell name {name!r}")
     letters, digits = match.groups()
     n_columns = 0
     for letter in letters:

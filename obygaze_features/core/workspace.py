@@ -1,4 +1,4 @@
-"""The workspace: the folder in which names of manifests, stores, runs and models are found."""
+"""The workspace: the folder that contains manifests, stores, runs and models by name."""
 
 import os
 import re
@@ -24,11 +24,11 @@ KINDS = (
     "indexes",
     "segments",
 )
-# What a folder has that is a store.
+# The document of a store.
 STORE = "store.json"
 # File systems allow 255 bytes; .toml is added.
 MAX_NAME_BYTES = 250
-# At the end of a location, before the sha256 that the seal of the store must have.
+# Before the expected sha256 of the seal, at the end of a location.
 EXPECTED = "#sha256="
 # A scheme of one letter would be a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -59,26 +59,26 @@ def toml_of(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A folder with manifests/, stores/, runs/ and models/, created when they are first needed."""
+    """A folder with manifests/, stores/, runs/ and models/, which are created when needed."""
 
     root: Path
 
     @classmethod
     def current(cls) -> Self:
-        """Return the workspace of the variable OBYGAZE_WORKSPACE, else the current folder."""
+        """Return the workspace of OBYGAZE_WORKSPACE, or the current folder."""
         return cls(Path(os.environ.get("OBYGAZE_WORKSPACE") or "."))
 
     @classmethod
     def of(cls, root: PathLike | None) -> Self:
-        """Return the workspace in a folder, by default the current one."""
+        """Return the workspace in a folder. The default is the current workspace."""
         return cls.current() if root is None else cls(Path(root))
 
     def __fspath__(self) -> str:
-        """Return the folder, so that a function that takes a path takes a workspace."""
+        """Return the folder, so that a workspace may be passed as a path."""
         return str(self.root)
 
     def folder(self, kind: str) -> Path:
-        """Return the folder of one kind: manifests, stores, runs or models."""
+        """Return the folder of one type: manifests, stores, runs or models."""
         return self.root / kind
 
     def manifest(self, name: str) -> Path:
@@ -89,21 +89,21 @@ class Workspace:
         return toml_of(Path(name))
 
     def new_manifest(self, name: PathLike) -> Path:
-        """Return the TOML file of a manifest that will be written; only code may name a path."""
+        """Return the TOML file of a new manifest; only code may pass a path."""
         if isinstance(name, os.PathLike):
             path = toml_of(Path(name))
         else:
             path = self.manifest(name)
             if path.parent != self.folder("manifests"):
                 raise FixUsage(
-                    f"invalid name {name!r}: a manifest has a name, not a path",
-                    hint="-o NAME: letters, digits, - and _; -C FOLDER chooses the workspace",
+                    f"invalid name {name!r}: expected a name, got a path",
+                    hint="use -o NAME with letters, digits, - and _; -C FOLDER is the workspace",
                 )
         check_new_name(path, path.stem)
         return path
 
     def store(self, name: str) -> str:
-        """Return where a store is: a URL or path as given, or the folder of a name."""
+        """Return the location of a store: a URL, a path, or the folder of a name."""
         if is_url(name):
             return name
         name = system.typed_path(name)
@@ -112,16 +112,17 @@ class Workspace:
         if not self._is_bare(name):
             return name
         folder = self.folder("stores") / name
-        # A store in the current folder is found too, but never in place of the workspace's own.
+        # A store of the workspace comes before one of the same name in the current folder.
         here = (Path(name) / STORE).exists()
         return name if here and not folder.exists() else str(folder)
 
     def target(self, kind: str, name: str) -> Path:
-        """Return where a new run or model is written: the folder of a name, or the given path."""
+        """Return the path of a new run or model: the folder of a name, or the given path."""
         name = system.typed_path(name)
         if not name.strip("./") or not name.isprintable():
             raise FixUsage(
-                f"invalid name {name!r}", hint="-o NAME: letters, digits, - and _"
+                f"invalid name {name!r}",
+                hint="use -o NAME with letters, digits, - and _",
             )
         if "/" not in name:
             _check_bare(name)
@@ -129,8 +130,8 @@ class Workspace:
         return self._new(path)
 
     def new_store(self, name: str | os.PathLike[str]) -> Path:
-        """Return where a new store is written: the folder of a name, or the given path."""
-        # A path is never a name: "./new" has become "new" in it.
+        """Return the path of a new store: the folder of a name, or the given path."""
+        # A path is never a name: pathlib makes "new" of "./new".
         if isinstance(name, os.PathLike):
             return self._new(Path(name))
         if is_url(name):
@@ -140,21 +141,21 @@ class Workspace:
             )
         if EXPECTED in name:
             raise FixUsage(
-                f"invalid name {name!r}: {EXPECTED} stands before the sha256 of a store to read",
+                f"invalid name {name!r}: {EXPECTED} is for stores to read",
             )
         name = system.typed_path(name)
         if ".." in PurePath(name).parts[1:]:
-            raise FixUsage(f"invalid path {name!r}: it has '..' after another folder")
+            raise FixUsage(f"invalid path {name!r}: '..' is allowed at the start only")
         if "+" in name and self._is_bare(name):
             raise FixUsage(
-                f"invalid name {name!r}: + stands between stores that are read side by side"
+                f"invalid name {name!r}: + joins stores that are read together"
             )
-        # Never a store of the current folder: those are read.
+        # Not in the current folder: only existing stores are found there.
         folder = self.folder("stores") / name if self._is_bare(name) else Path(name)
         return self._new(folder)
 
     def _new(self, path: Path) -> Path:
-        """Return the path of a new store, run or model; an error for a name that it cannot have."""
+        """Return the path of a new store, run or model; raise an error for an invalid name."""
         path = self.checked(path)
         check_new_name(path)
         return path
@@ -170,7 +171,7 @@ class Workspace:
         return path
 
     def names(self, kind: str) -> list[str]:
-        """Return the names of one kind in the workspace, sorted."""
+        """Return the names of one type in the workspace, sorted."""
         folder = self.folder(kind)
         # Not glob(): it treats a folder without read permission as empty.
         paths = list(folder.iterdir()) if folder.is_dir() else []
@@ -183,16 +184,16 @@ class Workspace:
         return sorted(name for name in names if not name.startswith("."))
 
     def existing_manifest(self, name: str) -> Path:
-        """Return the TOML file of a manifest; if it is missing, the error lists the others."""
+        """Return the TOML file of a manifest; if it is missing, the error lists other names."""
         path = self.manifest(name)
         if path.is_file():
             return path
         raise self._missing("manifests", name, path)
 
     def existing_store(self, name: str) -> str:
-        """Return where a store is, as `store`; if a name is missing, the error lists the others.
+        """Return the location of a store; if a name is missing, the error lists other names.
 
-        What a location states behind `#sha256=` stays at its end.
+        A suffix `#sha256=...` stays at the end of the location.
         """
         if not is_url(name):
             name = system.typed_path(name)
@@ -205,21 +206,23 @@ class Workspace:
         raise self._missing("stores", name, Path(location))
 
     def existing(self, kind: str, name: PathLike) -> Path:
-        """Return the folder of a run or model; if it is missing, the error lists the others."""
+        """Return the folder of a run or model; if it is missing, the error lists other names."""
         text = system.typed_path(os.fspath(name))
         path = Path(text) if "/" in text else self.folder(kind) / text
-        # A folder of the current folder is found too, but never in place of the workspace's own.
+        # The workspace comes before a folder of the same name in the current folder.
         for folder in (path, Path(text)):
             if folder.is_dir():
                 return folder
         raise self._missing(kind, text, path)
 
     def _missing(self, kind: str, name: str, path: Path) -> NotFound:
-        """Return the error that there is no such name, with names that there are."""
-        # A store that another one replaced is found by its path only.
+        """Return the error for a missing name, with the existing names."""
+        # A replaced store is found by its path only.
         names = [one for one in self.names(kind) if ".before-" not in one]
         noun = kind.removesuffix("s")
-        hint = f"one of {few(names)}" if names else "obygaze ls, or -C WORKSPACE"
+        hint = (
+            f"use one of {few(names)}" if names else "obygaze ls, or use -C WORKSPACE"
+        )
         if kind == "manifests" and Path(name).exists():
             hint = f"obygaze manifest import {shell_word(name)}"
         message = f"no {noun} called {name!r}{near(name, names)}"
@@ -239,12 +242,12 @@ class Workspace:
 
 
 def _check_bare(name: str) -> None:
-    """Raise an error unless a folder can have the name, and a file with an ending too."""
-    # On Windows it has become a slash.
+    """Raise an error for a name that is invalid for a folder or, with an extension, a file."""
+    # On Windows a typed backslash is a slash here.
     if "\\" in name:
         raise FixUsage(
             f"invalid name {name!r}",
-            hint="/ between folders; names of letters, digits, - and _",
+            hint="use / between folders, and letters, digits, - and _ in names",
         )
     n_bytes = len(os.fsencode(name))
     if n_bytes > MAX_NAME_BYTES:

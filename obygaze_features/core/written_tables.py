@@ -1,7 +1,7 @@
-"""Write a table to a file: CSV or a spreadsheet, by the suffix of its name.
+"""Write a table as CSV or as a spreadsheet, by the extension of the file.
 
-The same table gives the same bytes, so that a command that is run again does not find an existing
-file with other contents.
+The same table gives the same bytes, so that repeating a command does not find a file with different
+contents.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from obygaze_features.core.files import (
     json_values,
     write_new,
 )
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 
-# A column of a table: its name, and a value for each row; None where there is none.
+# Columns of a table: the name, and a value for each row or None.
 Columns = Mapping[str, Sequence[Any]]
 
 SUFFIXES = (".csv", ".xlsx")
 
-# Numbers; of a whole one with more digits, which may be an id, a spreadsheet shows the first.
+# Numbers. A whole number with more digits may be an id, and would lose its last digits.
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,9}")
 _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]*[1-9]")
 MAX_SHEET_ROWS = 1_048_576
 MAX_SHEET_COLUMNS = 16_384
 MAX_CELL_LETTERS = 32_767
-# A workbook has the time at which it was made; with the clock it would never be the same twice.
+# The creation time of a workbook is fixed, so that equal tables have equal bytes.
 CREATED = datetime.datetime(2000, 1, 1)
 
 
 class Listing:
-    """A result that is a table too; `table` returns its columns."""
+    """A result that is also a table; `table` returns its columns."""
 
     def table(self) -> Columns:
         """Return the columns of the table."""
@@ -47,7 +47,7 @@ class Listing:
 
     @property
     def n_rows(self) -> int:
-        """How many rows the table has."""
+        """The number of rows."""
         return len(next(iter(self.table().values()), ()))
 
     def write(
@@ -73,7 +73,7 @@ def write_table(
     *,
     force: bool = False,
 ) -> Path:
-    """Write a table; the suffix of the name is that of the format.
+    """Write a table; the extension of the file selects the format.
 
     Args:
         path: The file: .csv or .xlsx.
@@ -93,34 +93,34 @@ def write_table(
 
 
 def check_table_name(path: str | os.PathLike[str]) -> None:
-    """Raise an error unless a table can be written under a name; call it before long work."""
+    """Raise an error for a file name without the extension of a table, before long work."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         stem = path.name.removesuffix(path.suffix)
         raise FixUsage(
-            f"a table is written as {' or '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r}",
+            f"expected {' or '.join(SUFFIXES)}, got {path.suffix or 'no extension'!r}",
             where=str(path),
-            hint=" or ".join(f"{stem}{known}" for known in SUFFIXES),
+            hint=f"use {' or '.join(f'{stem}{known}' for known in SUFFIXES)}",
         )
     if suffix == ".xlsx":
-        need("xlsxwriter", "tables", "writing .xlsx files")
+        import_optional("xlsxwriter", "tables", "writing .xlsx files")
 
 
 def check_output(output: str | os.PathLike[str] | None = None, **others: Any) -> None:
-    """Raise an error unless a table can be written to the file that -o names, if any."""
+    """Raise an error if -o names a file without the extension of a table."""
     if output is not None:
         check_table_name(output)
 
 
 def _xlsx(columns: Columns, path: Path) -> bytes:
-    """Return a workbook of one sheet: text is text, also where it looks like a formula or a date.
+    """Return a workbook of one sheet, in which text that looks like a formula or date stays text.
 
-    Its cells are formatted as text, so that it stays text where it is edited or read. A column in
-    which all text is numbers has numbers, of which a spreadsheet can make a mean. The names of the
-    columns are bold, and stay in view.
+    Cells with text are formatted as text, so that editing and reading keep the text. A column whose
+    texts are all numbers becomes a column of numbers, with which a spreadsheet program can compute.
+    The header is bold and stays visible.
     """
-    xlsxwriter = need("xlsxwriter", "tables", "writing .xlsx files")
+    xlsxwriter = import_optional("xlsxwriter", "tables", "writing .xlsx files")
     _check_sheet(columns, path)
     stream = io.BytesIO()
     book = xlsxwriter.Workbook(stream, {"in_memory": True})
@@ -145,7 +145,7 @@ def _xlsx(columns: Columns, path: Path) -> bytes:
 
 
 def _as_numbers(values: Sequence[Any]) -> Sequence[Any]:
-    """Return numbers in place of the text of a column, if all of it is read from them as it was."""
+    """Return the numbers of a column of text, if each number gives the same text again."""
     numbers: list[Any] = []
     for value in values:
         number = value
@@ -158,7 +158,7 @@ def _as_numbers(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _number_of(text: str) -> float | None:
-    """Return the number that this text is written as again when it is read; None if it is none."""
+    """Return the number that is written as exactly this text, or None."""
     if _WHOLE.fullmatch(text):
         return int(text)
     if _DECIMAL.fullmatch(text) and repr(float(text)) == text:
@@ -185,7 +185,7 @@ def _check_sheet(columns: Columns, path: Path) -> None:
     ):
         if number > most:
             raise FixUsage(
-                f"a spreadsheet has at most {most:,} {noun}, the table has {number:,}",
+                f"a spreadsheet has at most {most:,} {noun}, got {number:,}",
                 where=str(path),
-                hint=path.with_suffix(".csv").name,
+                hint=f"use {path.with_suffix('.csv').name}",
             )

@@ -233,7 +233,7 @@ def plan_extraction(
             if known is not None and is_on_gpu:
                 speed = known.float32 if dtype == "float32" else known.half
                 forward_s = gflop_of_clip(store.backbone, clip) / speed
-            # Own code states nothing.
+            # User code states nothing.
             forward_s = forward_s or _seconds_to_compute(store, clip)
         cost = StoreCost(
             store=store.path.name,

@@ -20,9 +20,9 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     first_line,
 )
-from obygaze_features.core.leftovers import remove_leftovers
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.temporary_names import remove_leftovers
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.filling import Filling, remove_leftover
 from obygaze_features.store.layout import BEFORE, NEXT, Array

@@ -28,8 +28,8 @@ from obygaze_features.core.files import (
     is_printable_name,
     leads_out,
     locked,
+    name_taken_error,
     sha256_bytes,
-    taken,
     write_all_new,
     write_together,
 )
@@ -451,7 +451,7 @@ def stale_annotations(
     if beside in files or not beside.is_file():
         return None
     if not force:
-        raise taken("this table of annotators is of other clips", beside)
+        raise name_taken_error("this table of annotators is of other clips", beside)
     return beside
 
 

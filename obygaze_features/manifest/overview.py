@@ -10,8 +10,8 @@ from msgspec import to_builtins
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.notebook import unknown_name
-from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self
 
 from obygaze_features.core.console import human, listed
 from obygaze_features.core.errors import AlreadyThere
-from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import SafeText, render
+from obygaze_features.core.untrusted_text import safe_text, visible
 from obygaze_features.store.layout import Array, default_array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, StoreRecord

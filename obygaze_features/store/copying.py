@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Stopped
 from obygaze_features.core.files import canonical_json, sha256_bytes, write_atomic
-from obygaze_features.core.leftovers import (
+from obygaze_features.core.temporary_names import (
     PULL,
     hidden_of,
     pulled_name,

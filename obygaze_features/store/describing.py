@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from obygaze_features.core.console import count, human, table
-from obygaze_features.core.outside import safe_text
+from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.store.card import (

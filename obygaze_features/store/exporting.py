@@ -24,14 +24,14 @@ from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.file_names import check_folders_above
-from obygaze_features.core.lazy import need
-from obygaze_features.core.leftovers import (
+from obygaze_features.core.lazy import import_optional
+from obygaze_features.core.rendering import SafeText, render
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.temporary_names import (
     hidden_name,
     remove_hidden,
     remove_leftovers,
 )
-from obygaze_features.core.rendering import SafeText, render
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import is_labelled
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
@@ -482,8 +482,8 @@ def write_parquet(export: Export, path: Path) -> None:
 
 def _write_table(export: Export, path: Path) -> None:
     """Write a Parquet file with a row a clip."""
-    pyarrow = need("pyarrow", PARQUET_EXTRA, "writing Parquet")
-    parquet = need("pyarrow.parquet", PARQUET_EXTRA, "writing Parquet")
+    pyarrow = import_optional("pyarrow", PARQUET_EXTRA, "writing Parquet")
+    parquet = import_optional("pyarrow.parquet", PARQUET_EXTRA, "writing Parquet")
     export.check_names(export.columns)
     types = dict.fromkeys(SPAN_KEYS, pyarrow.float64())
     types |= dict.fromkeys(FRAMES, pyarrow.int64())

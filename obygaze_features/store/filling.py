@@ -31,8 +31,12 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.core.files import is_listed, sync_dir
-from obygaze_features.core.leftovers import hidden_name, hidden_of, remove_leftovers
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.temporary_names import (
+    hidden_name,
+    hidden_of,
+    remove_leftovers,
+)
 from obygaze_features.store.encoding import (
     Values,
     fill_rows,

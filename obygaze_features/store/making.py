@@ -21,7 +21,7 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.core.files import is_listed, name_in_errors
-from obygaze_features.core.leftovers import named_beside, remove_leftovers
+from obygaze_features.core.temporary_names import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Terms, card_of_store
 from obygaze_features.store.encoding import (

@@ -19,7 +19,7 @@ from obygaze_features.core.errors import (
     first_line,
     without_secrets,
 )
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.workspace import URL_SCHEMES
 from obygaze_features.store.decoding import Bytes
 from obygaze_features.store.files import Files, NoRanges, Range, check_length
@@ -70,7 +70,7 @@ def open_remote(url: str) -> Files:
 
 def object_store(url: str, **client: Any) -> Any:
     """Return the obstore store of an http(s) or s3 URL; the keys for S3 are AWS_* variables."""
-    stores = need("obstore.store", "remote", PURPOSE)
+    stores = import_optional("obstore.store", "remote", PURPOSE)
     is_s3 = url.startswith("s3:")
     endpoints = [os.environ[name] for name in ENDPOINTS if os.environ.get(name)]
     address = endpoints[0] if is_s3 and endpoints else url
@@ -103,7 +103,9 @@ def object_store(url: str, **client: Any) -> Any:
 
 def network_error() -> type[Exception]:
     """Return the base class of obstore's errors; a missing file has a class of its own."""
-    base: type[Exception] = need("obstore.exceptions", "remote", PURPOSE).BaseError
+    base: type[Exception] = import_optional(
+        "obstore.exceptions", "remote", PURPOSE
+    ).BaseError
     return base
 
 
@@ -147,7 +149,7 @@ class ObjectFiles:
     piece_bytes = 2**23
 
     def __init__(self, store: Any, address: str, location: str = "") -> None:
-        self.obstore = need("obstore", "remote", PURPOSE)
+        self.obstore = import_optional("obstore", "remote", PURPOSE)
         self.store = store
         self.address = address
         self.location = without_secrets(location or address)
@@ -210,7 +212,7 @@ class ObjectFiles:
 def _open_hub(url: str) -> Files:
     """Return the files of a store on the hub, at its last commit: a later one changes none."""
     repo, commit = split_hub_url(url)
-    package = need("huggingface_hub", "remote", HUB)
+    package = import_optional("huggingface_hub", "remote", HUB)
     api = package.HfApi()
     if not commit:
         with hub_errors(package, f"hf://{repo}"):

@@ -26,7 +26,7 @@ from obygaze_features.core.files import (
     sha256_file,
     sync_dir,
 )
-from obygaze_features.core.leftovers import (
+from obygaze_features.core.temporary_names import (
     hidden_name,
     named_beside,
     remove_hidden,

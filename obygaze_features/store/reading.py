@@ -29,7 +29,7 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     near_id,
 )
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.notebook import (
     data_frame,
     html_repr,
@@ -719,7 +719,7 @@ class Store:
         Rows that are not there are NaN, and 0 in arrays of whole numbers. It is read into memory.
         For arrays larger than that: `xarray.open_zarr` on data.zarr.
         """
-        xarray = need("xarray", "xarray", "Store.to_xarray")
+        xarray = import_optional("xarray", "xarray", "Store.to_xarray")
         features = [self.array(name) for name in self.feature_arrays]
         arrays = {}
         for array in with_companions(features, self.record.arrays):

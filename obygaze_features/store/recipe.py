@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.untrusted_text import safe_text
 
 # Machine, batch size and number of workers are left out: they do not determine the numbers.
 SECTIONS = (

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.core.outside import one_line, visible
+from obygaze_features.core.untrusted_text import one_line, visible
 from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.files import check_memory

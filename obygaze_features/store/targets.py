@@ -18,8 +18,8 @@ from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.files import (
     sync_dir,
 )
-from obygaze_features.core.lazy import need
-from obygaze_features.core.leftovers import read_hidden, remove_hidden
+from obygaze_features.core.lazy import import_optional
+from obygaze_features.core.temporary_names import read_hidden, remove_hidden
 from obygaze_features.core.workspace import EXPECTED, is_url
 from obygaze_features.store.files import Files, FolderFiles, ListedFiles
 from obygaze_features.store.layout import CLAIM, STORE_JSON
@@ -166,7 +166,9 @@ class BucketTarget:
 
     def claim(self, document: bytes) -> bytes:
         """Create the object, which fails where it is; what is there then decides."""
-        taken = need("obstore.exceptions", "remote", PURPOSE).AlreadyExistsError
+        taken = import_optional(
+            "obstore.exceptions", "remote", PURPOSE
+        ).AlreadyExistsError
         with self._errors(CLAIM), suppress(taken):
             self._call("put", CLAIM, document, mode="create", use_multipart=False)
         return self.files.read(CLAIM, _CLAIM_BYTES).tobytes()
@@ -244,7 +246,7 @@ class HubTarget:
         if commit:
             raise FixUsage("files cannot be sent to a commit", where=url)
         self.location = url
-        self.package = need("huggingface_hub", "remote", HUB)
+        self.package = import_optional("huggingface_hub", "remote", HUB)
         self.api = self.package.HfApi()
         self.place = {"repo_id": repo, "repo_type": "dataset"}
         with hub_errors(self.package, url):

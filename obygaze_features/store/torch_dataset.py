@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ class TorchDataset:
             rows: The row of each item.
             clip_ids: The clip of each item.
         """
-        need("torch", "mlp", "Store.torch")
+        import_optional("torch", "mlp", "Store.torch")
         self._read = read
         self._rows = rows
         self.clip_ids = clip_ids

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import STILL_SUFFIXES
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 
 # Formats whose packets carry times that are reliable if they are complete and unique.
 TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv", "nut", "wtv")
@@ -110,7 +110,7 @@ def no_progress() -> None:
 
 def av() -> Any:
     """Return the module of PyAV, or raise an error that names the extra to install."""
-    return need("av", "video", "reading videos")
+    return import_optional("av", "video", "reading videos")
 
 
 class OpenVideo(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from obygaze_features.core.console import count
+from obygaze_features.core.external_calls import ERRORS_OF_DAMAGE
 from obygaze_features.core.files import quick_sha256, sha256_bytes, write_atomic
-from obygaze_features.core.foreign import FOREIGN_DAMAGE
 from obygaze_features.video.container import (
     BadVideo,
     OnProgress,
@@ -490,7 +490,7 @@ def read_or_make(
     """
     # Versions may index a film differently.
     version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"
-    with suppress(*FOREIGN_DAMAGE):
+    with suppress(*ERRORS_OF_DAMAGE):
         with np.load(file, allow_pickle=False) as arrays:
             values = {name: arrays[name] for name in arrays.files}
         if values.pop("version") == version:

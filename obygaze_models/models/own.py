@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Mismatch
-from obygaze_features.core.foreign import short_value
-from obygaze_features.core.parts import Part, find_part
+from obygaze_features.core.external_calls import short_value
+from obygaze_features.core.user_code import UserCode, find_user_code
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.registry import (
@@ -41,36 +41,36 @@ class OwnClassifier(Classifier):
         self.class_name = class_name
         self.settings = settings
 
-    def _part(self) -> Part:
-        """Return the user code; an error if its version differs from the settings."""
-        part = find_part(self.class_name)
-        package = (self.settings or {}).get(PACKAGE, part.package)
-        if package != part.package:
+    def _user_code(self) -> UserCode:
+        """Return the user code; raise an error if its version differs from the settings."""
+        user_code = find_user_code(self.class_name)
+        package = (self.settings or {}).get(PACKAGE, user_code.package)
+        if package != user_code.package:
             raise Mismatch(
                 f"{self.class_name} has changed since the run began: {package} then,"
-                f" {part.package} now",
+                f" {user_code.package} now",
             )
-        return part
+        return user_code
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        part = self._part()
+        user_code = self._user_code()
         settings = dict(self.settings or {})
         settings.pop(PACKAGE, None)
-        for parameter in class_parameters(part):
+        for parameter in class_parameters(user_code):
             # TOML has lists only; a parameter with a tuple as default gets a tuple.
             default = parameter.default
             value = settings.get(parameter.name)
             if isinstance(default, list | tuple) and isinstance(value, list | tuple):
                 settings[parameter.name] = type(default)(value)
-        own_class = part.load()
-        model = part.call(lambda: own_class(**settings), "failed")
-        fitted = part.call(lambda: model.fit(X, codes), "failed in fit()")
+        own_class = user_code.load()
+        model = user_code.call(lambda: own_class(**settings), "failed")
+        fitted = user_code.call(lambda: model.fit(X, codes), "failed in fit()")
         if fitted is not model:
-            raise part.refuse(
+            raise user_code.refuse(
                 f"must return itself from fit(), got {short_value(fitted)}"
             )
         if not any(hasattr(model, name) for name in SCORES):
-            raise part.refuse(WITHOUT_SCORES)
+            raise user_code.refuse(WITHOUT_SCORES)
         self.held = model
 
     def __getattr__(self, name: str) -> Any:
@@ -85,24 +85,26 @@ class OwnClassifier(Classifier):
 
         Scores are in the order of the classes, whatever order the estimator uses.
         """
-        part = self._part()
+        user_code = self._user_code()
         rows = self._check(X)
         called = getattr(self.held, method)
-        scores = part.call(lambda: np.asarray(called(rows)), f"failed in {method}()")
+        scores = user_code.call(
+            lambda: np.asarray(called(rows)), f"failed in {method}()"
+        )
         n_classes = len(self.classes_)
         shape: tuple[int, ...] = (len(rows), n_classes)
         if method == "decision_function" and n_classes == 2:
             shape = (len(rows),)
         is_numbers = scores.dtype.kind in "biuf" and np.isfinite(scores).all()
         if not is_numbers or scores.shape != shape:
-            raise part.refuse(
+            raise user_code.refuse(
                 f"must return finite numbers of the shape {shape} from {method}(),"
                 f" got {short_value(scores)}"
             )
         classes = list(range(n_classes))
         order = np.asarray(getattr(self.held, "classes_", classes)).tolist()
         if sorted(order) != sorted(classes):
-            raise part.refuse(
+            raise user_code.refuse(
                 f"must have each class once in classes_, got {short_value(order)}"
             )
         places = [order.index(name) for name in classes]

@@ -26,8 +26,13 @@ from typing import Annotated, Any, Literal, get_type_hints
 from msgspec import Meta, Struct
 
 from obygaze_features.core.errors import FixInput, near
-from obygaze_features.core.parts import Part, find_part, is_of_sklearn, is_own_code
 from obygaze_features.core.schema_check import one_of, problem_with
+from obygaze_features.core.user_code import (
+    UserCode,
+    find_user_code,
+    is_of_sklearn,
+    is_user_code,
+)
 
 Settings = dict[str, Any]
 
@@ -249,11 +254,11 @@ class ModelKind:
 
         In a protocol some words have another meaning: such a parameter keeps its default.
         """
-        part = find_part(self.class_name)
-        own = {one.name: one.default for one in class_parameters(part)}
+        user_code = find_user_code(self.class_name)
+        own = {one.name: one.default for one in class_parameters(user_code)}
         for name in RESERVED:
             own.pop(name, None)
-        return {**own, PACKAGE: part.package}
+        return {**own, PACKAGE: user_code.package}
 
     @cached_property
     def types(self) -> dict[str, Any]:
@@ -317,43 +322,43 @@ def trainable() -> list[str]:
 
 def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
-    if is_own_code(name) or is_of_sklearn(name):
+    if is_user_code(name) or is_of_sklearn(name):
         return ModelKind("OwnClassifier", class_name=name)
     return KINDS[_known_name(name, KINDS, "model kind")]
 
 
 def is_kind(name: str) -> bool:
-    """Return whether a name is that of a kind, or of a class of own code or of scikit-learn."""
-    return is_own_code(name) or is_of_sklearn(name) or name in KINDS
+    """Return whether a name is that of a kind, or of a class of user code or of scikit-learn."""
+    return is_user_code(name) or is_of_sklearn(name) or name in KINDS
 
 
-def class_parameters(part: Part) -> list[inspect.Parameter]:
+def class_parameters(user_code: UserCode) -> list[inspect.Parameter]:
     """Return the parameters of an own class; an error unless it is one of a classifier."""
-    own_class: Any = part.load_function()
+    own_class: Any = user_code.load_function()
     for method in ("fit", "predict", "get_params"):
         is_class = isinstance(own_class, type)
         if is_class and not callable(getattr(own_class, method, None)):
-            raise part.refuse(
+            raise user_code.refuse(
                 f"must be the class of a classifier; it has no {method}()"
             )
-    if is_of_sklearn(part.name):
+    if is_of_sklearn(user_code.name):
         from sklearn.base import ClassifierMixin
 
         if not issubclass(own_class, ClassifierMixin):
-            raise part.refuse(
+            raise user_code.refuse(
                 "must be the class of a classifier, such as sklearn.svm.SVC"
             )
     has_scores = any(hasattr(own_class, name) for name in SCORES)
     if isinstance(own_class, type) and not has_scores:
-        raise part.refuse(WITHOUT_SCORES)
-    signature = part.call(
+        raise user_code.refuse(WITHOUT_SCORES)
+    signature = user_code.call(
         lambda: inspect.signature(own_class), "has no parameters that can be read"
     )
     parameters = [*signature.parameters.values()]
     for parameter in parameters:
         if parameter.default is parameter.empty:
             message = f"the parameter {parameter.name} has no default"
-            raise FixInput(message, where=part.where)
+            raise FixInput(message, where=user_code.where)
     return parameters
 
 

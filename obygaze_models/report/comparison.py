@@ -18,8 +18,8 @@ import numpy as np
 from obygaze_features.core.console import count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values, write_new
-from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.clip_facts import (
     ClipFacts,

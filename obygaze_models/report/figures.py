@@ -22,7 +22,7 @@ from obygaze_features.core.figures import (
     row_canvas,
     spread_dots,
 )
-from obygaze_features.core.outside import safe_text
+from obygaze_features.core.untrusted_text import safe_text
 from obygaze_models.evaluation.basis import LEAKED
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,

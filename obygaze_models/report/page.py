@@ -20,7 +20,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.figures import SUFFIXES
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
-from obygaze_features.core.own_results import REPORT, REPORT_ENDINGS, check_file
+from obygaze_features.core.overwrite import REPORT, REPORT_ENDINGS, check_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import open_store

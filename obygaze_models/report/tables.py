@@ -14,8 +14,8 @@ from obygaze_features.core.console import digits_of, table
 from obygaze_features.core.figures import COLORS, DARK_COLORS
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.made_ids import ascii_id
-from obygaze_features.core.outside import safe_text
 from obygaze_features.core.rendering import environment
+from obygaze_features.core.untrusted_text import safe_text
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.runner.answer import short, short_p
 

@@ -16,10 +16,10 @@ from obygaze_features.core.console import (
     progress_bars,
 )
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.outside import safe_text
-from obygaze_features.core.parts import is_of_sklearn, is_own_code
-from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.shell import shell_line, shell_word
+from obygaze_features.core.untrusted_text import safe_text
+from obygaze_features.core.user_code import is_of_sklearn, is_user_code
+from obygaze_features.core.user_code import trust as trust_code
 from obygaze_features.core.workspace import (
     EXPECTED,
     PathLike,
@@ -93,7 +93,7 @@ def run(
         changes: Change a key of the protocol, as in splits.scheme=none.
         output: The name of the run, or a folder.
         n_jobs: Processes that train.
-        trust: Own code that the protocol names and that may run; what is typed after --set may.
+        trust: User code that the protocol names and that may run; what is typed after --set may.
         force: Replace the output if it exists.
         progress: Show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.
@@ -197,7 +197,7 @@ def train(
             hint=f"one of {', '.join(trainable())}",
         )
     require_each_once(changes)
-    if is_own_code(model) or is_of_sklearn(model):
+    if is_user_code(model) or is_of_sklearn(model):
         words = ["obygaze", "run", "honest"]
         for one in store if isinstance(store, list | tuple) else [store]:
             words += ["--store", str(one)]

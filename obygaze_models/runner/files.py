@@ -34,7 +34,7 @@ from obygaze_features.core.files import (
     write_then_rename,
 )
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.own_results import (
+from obygaze_features.core.overwrite import (
     RUN,
     check_folder,
     check_name,

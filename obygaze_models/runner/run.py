@@ -87,7 +87,7 @@ NEEDS = {
     "scenes": "the scene or the times of each clip, and two films",
     "films": "films",
 }
-HANDFUL = 8  # of each class, on which a model of own code is tried
+HANDFUL = 8  # of each class, on which a model of user code is tried
 
 
 class TestKey(NamedTuple):
@@ -272,7 +272,7 @@ def without_bar(label: str, total: int) -> Iterator[Progress]:
 def try_models(run: StoreRun) -> None:
     """Raise the error of a model that cannot work, before the first fit.
 
-    One of own code or of scikit-learn gets a handful of rows. Where it cannot work with so few, it
+    One of user code or of scikit-learn gets a handful of rows. Where it cannot work with so few, it
     gets all rows of the fold.
     """
     pair = run.protocol.pairs[0]

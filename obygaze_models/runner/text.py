@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.notebook import html_repr
-from obygaze_features.core.outside import safe_text
+from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell

@@ -22,10 +22,10 @@ from obygaze_features.core.files import (
     json_values,
 )
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.outside import Medium
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json, refuse_newer
 from obygaze_features.core.tables import number_of_cell
+from obygaze_features.core.untrusted_text import Medium
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.store.records import FileMark

@@ -27,7 +27,7 @@ from obygaze_features.core.files import (
     write_then_rename,
 )
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.own_results import MODEL, check_folder
+from obygaze_features.core.overwrite import MODEL, check_folder
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.zoo.info import (
     CLIPS_FILE,

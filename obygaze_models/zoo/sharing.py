@@ -10,7 +10,7 @@ from typing import Any
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import Corrupt, NotFound, ObygazeError
 from obygaze_features.core.files import parse_json, sha256_bytes, write_then_rename
-from obygaze_features.core.own_results import MODEL, check_folder
+from obygaze_features.core.overwrite import MODEL, check_folder
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.copying import Copied, Parcel, fetch, send
 from obygaze_features.store.files import (

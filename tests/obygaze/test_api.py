@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import doctest
 import inspect
-import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from support.cli import ROOT
 from support.extraction import film_folder
 from support.pages import blocks, run_block
 
 import obygaze as og
-from obygaze_features.core.errors import FixInput, InstallExtra, NotFound
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import write_manifest
 
-HEAVY = {
-    "numpy",
-    "zarr",
-    "sklearn",
-    "torch",
-    "transformers",
-    "av",
-    "matplotlib",
-    "pandas",
-    "click",
-}
 QUICK = ["grid.models=['ridge']", "report.replicates=20"]
 STORE_IS_MADE = "og.store.import_("
 
@@ -81,6 +66,7 @@ FUNCTIONS_WITH_EXAMPLES = (
 )
 
 
+@pytest.mark.check("an experiment and an extraction")
 def test_the_example_of_each_function_is_what_it_returns(here):
     # What these give depends on the machine, or is on the disk.
     without_example = {"check_up", "ls", "view", "write_demo"}
@@ -101,37 +87,6 @@ def test_the_example_of_each_function_is_what_it_returns(here):
         assert test.examples, name
         runner.run(test, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
-
-
-def test_importing_it_imports_nothing_heavy():
-    program = "import sys, json, obygaze\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True
-    )
-    assert HEAVY & set(json.loads(done.stdout)) == set()
-
-
-def test_a_store_behaves_like_a_collection_of_clips(here):
-    store = og.open_store("mine")
-    assert len(store) == 72
-    assert "alba-001" in store
-    assert "nobody" not in store
-    assert list(store)[:2] == ["alba-001", "alba-002"]
-    matrix = store["clip"]
-    assert matrix.shape == (71, 8)
-    assert len(matrix) == 71
-    assert np.array_equal(np.asarray(matrix), matrix.values)
-    assert np.asarray(matrix, dtype=np.float64).dtype == np.float64
-    with pytest.raises(NotFound, match="clp"):
-        store["clp"]
-
-
-def test_without_the_extra_the_error_names_it(here, monkeypatch):
-    monkeypatch.setitem(sys.modules, "xarray", None)
-    store = og.open_store("mine")
-    with pytest.raises(InstallExtra) as caught:
-        store.to_xarray()
-    assert caught.value.hint == 'pip install "obygaze[xarray]"'
 
 
 def test_a_manifest_without_visual_concepts_is_read_as_it_is(here):

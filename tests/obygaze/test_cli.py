@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import click
@@ -16,24 +15,13 @@ import pytest
 from support.cli import run_obygaze
 
 from obygaze import cli
-from obygaze.command_table import HEADINGS
 from obygaze_features import __version__
 from obygaze_features.core.declared import declared, imported
 from obygaze_features.core.groups import LazyGroup
 from obygaze_features.core.options import Command
 
-HEAVY = [
-    "numpy",
-    "zarr",
-    "torch",
-    "sklearn",
-    "transformers",
-    "av",
-    "h5py",
-    "matplotlib",
-    "scipy",
-]
-HEAVY += ["pandas", "xarray", "obstore", "jinja2", "tqdm"]
+HEAVY = ["numpy", "zarr", "torch", "sklearn", "transformers", "av", "h5py", "scipy"]
+HEAVY += ["matplotlib", "pandas", "xarray", "obstore", "jinja2", "tqdm"]
 Walked = tuple[tuple[str, ...], click.Command, str | None]
 
 
@@ -65,11 +53,6 @@ def test_the_line_in_the_table_is_the_first_line_of_the_help():
         assert line in (None, summary), path
 
 
-def test_the_help_of_the_program_lists_each_command_once():
-    """A command under no heading has no line in the help."""
-    assert [*chain.from_iterable(HEADINGS.values())] == [*cli.root.table]
-
-
 def test_every_example_can_be_parsed():
     for path, command, _ in LEAVES:
         examples = getattr(command, "examples", "").splitlines()
@@ -91,17 +74,6 @@ def test_no_option_of_one_value_may_be_given_twice(capsys):
         assert cli.run_line(words) == 2
         said = capsys.readouterr().err
         assert " is given twice\n  Try: obygaze " in said, words
-
-
-def test_no_global_option_may_be_given_twice(capsys, tmp_path):
-    here = str(tmp_path)
-    for words in (
-        ["-C", "one", "--workspace", "other", "doctor"],
-        ["-C", here, "doctor", "-C", here],
-        ["store", "-C", here, "info", "x", "--workspace", here],
-    ):
-        assert cli.run_line(words) == 2
-        assert "Error: -C/--workspace is given twice\n" in capsys.readouterr().err
 
 
 def test_the_workspace_may_be_named_anywhere_on_the_line(capsys, tmp_path):
@@ -189,28 +161,6 @@ def entries_of(group: LazyGroup) -> Iterator[Command | str]:
             yield from entries_of(command)
         else:
             yield entry
-
-
-def test_a_wrong_name_is_said_before_anything_that_fits_is_imported(tmp_path):
-    commands = [
-        ["run", "honest", "--manifest", "nothing", "--store", "x"],
-        ["train", "ridge", "--store", "x", "--manifest", "nothing"],
-        ["models", "predict", "x", "nothing"],
-        ["view", "nothing", "--no-browser"],
-    ]
-    found = heavy_imports_of([["-C", str(tmp_path), *words] for words in commands])
-    assert set(found) <= {"numpy", "h5py", "scipy"}
-
-
-def test_what_reads_finished_runs_imports_nothing_that_fits():
-    program = (
-        "import sys\nimport obygaze_models.report.comparison, obygaze_models.report.page\n"
-        "print(sorted({'sklearn', 'h5py', 'scipy.optimize'} & sys.modules.keys()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
 
 
 def heavy_imports_of(commands):

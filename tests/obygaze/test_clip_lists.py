@@ -8,7 +8,7 @@ import pytest
 from support.cli import call_obygaze
 
 import obygaze as og
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import NotFound
 from obygaze_features.store import open_store
 
 FORMS = [
@@ -43,12 +43,3 @@ def test_in_python_a_list_holds_ids_and_a_path_is_a_file(inside):
     assert list(named.clip_ids) == ["a-1", "b-2"]
     with pytest.raises(NotFound, match="no such file"):
         og.predict("kept", "mine", "none.csv")
-
-
-def test_python_takes_a_list_of_concepts_and_refuses_a_class_in_words(inside):
-    from sklearn.ensemble import RandomForestClassifier
-
-    with pytest.raises(FixUsage) as refused:
-        og.train(RandomForestClassifier, "mine", "films")
-    assert "model must be a name, got <class" in refused.value.message
-    assert "one of mlp, logistic, ridge" in str(refused.value)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from types import SimpleNamespace
 
 import click
@@ -60,18 +59,6 @@ def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
     assert "Problem: zarr>=3.1" in text
     assert 'av missing (needs >=14)  ->  pip install "obygaze[extract]"' in text
     assert problems_of(packages[2:]) == []
-
-
-def test_a_checkout_that_was_never_installed_says_so(found, monkeypatch):
-    def requires(name: str) -> list[str]:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "requires", requires)
-    bare = check_up(Workspace(Path.cwd()))
-    assert bare["problems"] == [
-        "obygaze is not installed, only checked out: pip install -e ."
-    ]
-    assert bare["ok"] is False
 
 
 def test_a_driver_that_fails_is_reported(workspace, monkeypatch):

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from support.cli import call_obygaze
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
 
 # ---- ways in and out ----------------------------------------------------------------------------
-
-
-def test_an_ending_of_another_format_is_refused(inside):
-    table = call_obygaze("manifest", "export", "films", "out.txt")
-    assert (table.code, Path("out.txt").exists()) == (2, False)
-    assert "Try: .csv, .xlsx, .eaf" in table.stderr
-
-
-def test_clips_without_times_are_one_sentence_and_not_a_line_each(inside):
-    Path("segments.csv").write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
-        "a,ada,0,10,S,Look,25\n",
-        encoding="utf-8",
-    )
-    words = ("manifest", "project", "segments.csv", "--clips", "films", "-o", "labels")
-    refused = call_obygaze(*words)
-    assert refused.stderr.splitlines() == [
-        "Error: no clip has times in a film with marks (a)",
-        "  in: films",
-        "  Try: pass --every 30, or clips with the columns film_start_s and film_end_s",
-    ]
 
 
 # ---- tasks --------------------------------------------------------------------------------------

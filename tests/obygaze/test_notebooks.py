@@ -33,13 +33,15 @@ class Tags(HTMLParser):
 def test_a_store_a_manifest_and_a_run_have_a_table_in_a_notebook(
     tmp_path: Path,
 ) -> None:
-    manifest = films(6, 20)
+    manifest = films(5, 8)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     changes = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
-    run = run_on(tmp_path, quick("honest", *changes), manifest, {"seen": store})
+    run = run_on(
+        tmp_path, quick("honest", *changes, replicates=20), manifest, {"seen": store}
+    )
     of_store = Tags(store._repr_html_()).text
-    assert "120 ok" in of_store and "clip (120 x" in of_store
-    assert "120 clips of 6 films" in Tags(manifest._repr_html_()).text
+    assert "40 ok" in of_store and "clip (40 x" in of_store
+    assert "40 clips of 5 films" in Tags(manifest._repr_html_()).text
     of_run = Tags(printed(run)._repr_html_())
     assert "On films it has not seen, ridge" in of_run.text
     assert of_run.tags == {"div", "p", "b", "table", "tr", "th", "td"}

@@ -24,7 +24,7 @@ from support.seeds import SEED, amount
 
 from obygaze_features.core import system
 from obygaze_features.core.files import write_atomic, write_then_rename
-from obygaze_features.core.leftovers import (
+from obygaze_features.core.temporary_names import (
     find_leftovers,
     hidden_name,
     read_hidden,

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.filled_stores import compute, plan, values_of
+from support.filled_stores import plan
 from support.plain_store import (
     array_of,
     reseal,
     rows_of,
-    with_sha256,
     write_plain_store,
 )
 from support.run_tables import made_run, write_run_json
@@ -58,18 +57,6 @@ def planned(folder: Path, change: Change) -> object:
     return Filling.open(folder)
 
 
-def finished(folder: Path, change: Change) -> object:
-    filling = plan(folder)
-    compute(filling, 1, values_of())
-    path = filling.folder_of(1) / "rows.json"
-    document = read_json(path)
-    del document["sha256"]
-    change(document)
-    path.chmod(0o644)
-    path.write_bytes(with_sha256(json.dumps(document, indent=1)))
-    return filling.read_block(1)
-
-
 def run_of(folder: Path, change: Change) -> object:
     document = dict(made_run(folder, []).about)
     change(document)
@@ -106,7 +93,6 @@ def manifest_of(folder: Path, change: Change) -> object:
 DOCUMENTS = {
     "store.json": sealed,
     "plan.json": planned,
-    "rows.json": finished,
     "run.json": run_of,
     "model.json": model_of,
     "films.toml": manifest_of,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from support.stores import a_recipe
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
-    NotFound,
     ObygazeError,
 )
 from obygaze_features.manifest.clip_facts import ClipFacts
@@ -29,16 +27,9 @@ from obygaze_models.evaluation import logistic
 from obygaze_models.evaluation.permutation import permutation_p
 from obygaze_models.models.concepts import NO_DIRECTION, ConceptBank
 from obygaze_models.models.primal import hinge_plane
-from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.tasks import asked_tasks
-from obygaze_models.report.page import write_report
-from obygaze_models.runner.experiments import named_manifest
-from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.processes import mapped
 from obygaze_models.runner.training import training_protocol
 from obygaze_models.text_vectors import check_spaces, text_pairs
-from obygaze_models.zoo import predicting
 from obygaze_models.zoo.info import TrainingClips
 
 Case = Callable[[Path], object]
@@ -86,7 +77,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
     return made
 
 
-RUN = Run(Path("none"), {"files": {"results.csv": "00"}})
 REFUSED: dict[str, Case] = {
     ONE_LENGTH: lambda _: permutation_p([1, 2], [True, False, True]),
     "value 1 is not a finite": lambda _: permutation_p([1, np.nan], [1, 0]),
@@ -99,18 +89,10 @@ REFUSED: dict[str, Case] = {
     "p:yes: expected one score for each of 1 clips": lambda _: TrainingClips(
         FACTS, {"p:yes": np.zeros(2)}
     ),
-    "--set data.view.x: 'view' is a value": lambda _: load_protocol(
-        "honest", ["data.view.x=1"]
-    ),
-    "honest has no task 'EN_X'": lambda _: asked_tasks(
-        "honest:EN_X", load_protocol("honest"), MANIFEST, "--task"
-    ),
     "array 'frames' must have one vector per clip": lambda _: check_spaces(
         of_frames(), "frames", TEXTS_OF_CLIP
     ),
     "the texts have 3 attributes: joy, fear, grief": lambda _: text_pairs(TEXTS, []),
-    "a run has no table 'tests.csv'": lambda _: RUN.table("tests.csv"),
-    "this run has no results.csv": lambda _: RUN.table("results.csv"),
     "no visual concept has": lambda _: training_protocol("cav", "EN_S", MANIFEST),
 }
 
@@ -135,50 +117,3 @@ def test_texts_are_not_compared_with_features_of_two_models(
 ) -> None:
     with pytest.raises(FixUsage, match="a model of texts has no meaning"):
         gather(quick("honest", *ZERO_SHOT), MANIFEST, "", {"x": stores["joined"]})
-
-
-def test_features_of_a_store_that_is_not_there_are_refused(
-    stores: dict[str, Store],
-) -> None:
-    protocol = quick("honest", "features.other.array=clip")
-    with pytest.raises(FixUsage, match="no store has the name 'other' in this run"):
-        gather(protocol, MANIFEST, "", {"a": stores["a"]})
-
-
-def test_no_manifest_is_chosen_for_its_user(tmp_path: Path) -> None:
-    with pytest.raises(FixUsage, match="no manifest is named, and the workspace has 0"):
-        named_manifest(None, tmp_path)
-
-
-def test_a_killed_process_of_a_run_is_one_sentence() -> None:
-    killed = pytest.raises(FixInput, match="a training process was killed")
-    with killed, mapped(lambda number: os._exit(number + 1), 2, 2) as parts:
-        list(parts)
-
-
-def test_a_list_of_no_clips_is_not_a_table_of_no_scores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(predicting, "store_to_read", lambda *_: (None, "clip"))
-    model: Any = SimpleNamespace(
-        info=SimpleNamespace(features=SimpleNamespace(rule=""))
-    )
-    with pytest.raises(FixUsage, match="lists no clip"):
-        predicting.features_for_model(model, model, [])
-
-
-def test_an_unknown_kind_of_model_is_named_with_the_nearest() -> None:
-    with pytest.raises(FixInput) as found:
-        load_protocol("honest", ["models.x.kind=rigde"])
-    assert "kind: unknown kind of model 'rigde' (did you mean 'ridge'?)" in str(
-        found.value.details
-    )
-
-
-def test_a_page_of_no_run_and_a_protocol_that_is_not_there_are_refused(
-    tmp_path: Path,
-) -> None:
-    with pytest.raises(FixUsage, match="no run given"):
-        write_report([])
-    with pytest.raises(NotFound, match="no such protocol"):
-        load_protocol(tmp_path / "mine.toml")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import runpy
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from support.cli import ROOT, environment
+from support.cli import ROOT
 
 import obygaze as og
 from stories.films import features_of, labelled_clips
@@ -42,18 +41,13 @@ def planted(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return ws
 
 
-def test_six_lines_from_a_store_to_a_score(planted: Workspace) -> None:
-    planted.write("six.py", first_lines_of_the_guide())
-    done = subprocess.run(
-        [sys.executable, "six.py"],
-        cwd=planted.folder,
-        env=environment(),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=240,
-        check=True,
-    )
-    printed = [float(word) for word in done.stdout.strip(" []\n").split()]
+def test_six_lines_from_a_store_to_a_score(
+    planted: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    six = planted.write("six.py", first_lines_of_the_guide())
+    runpy.run_path(str(six))
+    out = capsys.readouterr().out
+    printed = [float(word) for word in out.strip(" []\n").split()]
 
     rows = labelled_clips()
     of_task = [number for number, row in enumerate(rows) if row["level"] != "HN"]

@@ -21,7 +21,6 @@ from support.servers import absent
 from stories.films import (
     features_of,
     import_features,
-    import_films,
     labelled_clips,
 )
 from stories.workspace import Workspace
@@ -198,56 +197,3 @@ def test_a_laptop_with_the_base_packages_alone_runs_and_reports(ws: Workspace) -
         "runs/second/predictions.csv"
     )
     assert FIGURE in ws.read("runs/first/report.html")
-
-
-def test_a_run_imports_neither_torch_nor_transformers_nor_av(ws: Workspace) -> None:
-    begin_with_features(ws)
-    answer = ws.process(
-        f"run honest --manifest films --store useful -o first --jobs 1 {SMALL_GRID}",
-        env={"PYTHONPROFILEIMPORTTIME": "1"},
-    )
-    imported = set()
-    for line in answer.err.splitlines():
-        if line.startswith("import time:"):
-            imported.add(line.split("|")[-1].strip())
-    assert {"numpy", "sklearn", "obygaze"} <= imported
-    for package in ("torch", "transformers", "av"):
-        assert package not in imported
-
-
-# ---- where POSIX modules are absent -------------------------------------------------------------
-
-# Takes away what only POSIX systems have, then types one line after another as a person does.
-WITHOUT_POSIX = """
-import json, runpy, sys
-from support.windows import become_windows
-become_windows()
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["obygaze", *words]
-    try:
-        runpy.run_module("obygaze", run_name="__main__")
-        code = 0
-    except SystemExit as end:
-        code = end.code or 0
-    print("exit code", code, flush=True)
-"""
-
-
-@pytest.mark.check("a process of its own")
-def test_a_page_is_written_where_posix_modules_are_absent(ws: Workspace) -> None:
-    import_films(ws, "night")
-    paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
-    changes = {"PYTHONPATH": paths, "LOCALAPPDATA": str(ws.path("local"))}
-    lines = [["view", "films", "--no-browser"]]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_POSIX, json.dumps(lines)],
-        cwd=ws.folder,
-        env=environment(changes),
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=True,
-    )
-    assert "exit code 0" in done.stdout, done
-    page = ws.read("pages/films/night.html")
-    assert "../../videos/night.mp4" in page

@@ -1,357 +1,77 @@
-"""What the fuzzer reads: small valid files of every kind, and the code that reads each."""
+"""What the fuzzer reads: small valid files of every kind, and the commands that read each."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import random
-import shutil
+import shlex
 import struct
-from collections.abc import Callable, Iterator, Sequence
+import zipfile
+from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import numpy as np
-import numpy.typing as npt
 
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.backbones.cards import SHIPPED as CARDS
 from obygaze_features.core.files import canonical_json, document_sha256
-from obygaze_features.store import Array, Row, open_store
-from obygaze_features.store.files import Range, check_length
+from obygaze_features.store import Array, Row
 from obygaze_features.store.layout import CHECKS, STORE_JSON
 from obygaze_features.store.rows import FAILED
 from support import filled_stores
+from support.cli import call_obygaze
 from support.fuzz import Target, Tree, do_all, written
-from support.fuzz_senses import (
-    WRITTEN_MODELS,
-    WRITTEN_STORES,
-    new_targets,
-    written_workspace,
-)
 from support.plain_store import with_sha256
 from support.stores import made_store, some_rows, some_values
-from support.written_stores import files_of as tree
+from support.workbooks import write_workbook
+from support.written_stores import files_of
 
-Read = Callable[[Tree, Path], None]
+DATA = Path(__file__).parents[1] / "data"
+PROTOCOLS = Path(__file__).parents[2] / "obygaze_models" / "protocols" / "shipped"
+BROKEN = (LookupError, ValueError, TypeError, AttributeError, RecursionError)
+BROKEN += (struct.error, ArithmeticError, MemoryError)
+SRT = """1
+00:00:00,500 --> 00:00:02,000
+<i>Tea</i> &amp; cake
 
+2
+00:00:02,500 --> 00:00:04,000 X1:10
+- No.
+- {\\an8}Yes
+"""
+ASS = """[Script Info]
+ScriptType: v4.00+
 
-class MemoryFiles:
-    """A store in memory; every second one cannot be listed, as on a web server."""
-
-    piece_bytes = 2**19
-
-    def __init__(self, files: Tree) -> None:
-        self.files = files
-        self.location = self.address = "memory"
-
-    def read(self, name: str, most_bytes: int) -> npt.NDArray[np.uint8]:
-        check_length(name, self.length(name), most_bytes, self.location)
-        return np.frombuffer(self.files[name], np.uint8)
-
-    def read_ranges(self, ranges: Sequence[Range]) -> Iterator[npt.NDArray[np.uint8]]:
-        for name, start, stop, _ in ranges:
-            self.length(name)
-            yield np.frombuffer(self.files[name][start:stop], np.uint8)
-
-    def length(self, name: str) -> int:
-        if name not in self.files:
-            raise FileNotFoundError(name)
-        return len(self.files[name])
-
-    def names(self) -> list[str] | None:
-        is_remote = len(self.files.get(STORE_JSON, b"")) % 2 == 1
-        return None if is_remote else sorted(self.files)
-
-
-def all_targets(folder: Path) -> list[Target]:
-    """Every kind of input, made once in `folder`."""
-    workspace = written_workspace(folder / "written")
-    return [
-        *store_targets(folder / "stores", workspace),
-        *import_targets(folder / "imports"),
-        *text_targets(folder / "texts", workspace),
-        *model_targets(workspace),
-        run_target(workspace),
-        *new_targets(folder / "new", workspace),
-    ]
-
-
-def store_targets(folder: Path, workspace: Path) -> list[Target]:
-    """A store, its store.json alone, and one that is filled."""
-    folder.mkdir()
-    stores = []
-    path = folder / "s"
-    arrays = (
-        Array("clip", "float32", (4,), ("d4",), 2, 8),
-        Array("time_s", "float64", (3,), ("t3",), 4, 4),
-    )
-    failed = Row("tt2-001", "tt2", status=FAILED, reason="no picture, at all")
-    rows = [*some_rows(9), failed]
-    made_store(path, rows, some_values(10, arrays), arrays=arrays)
-    stores.append(_with_fixed_time(tree(path)))
-    filling = filled_stores.plan(folder / "f", 40)
-    filled_stores.compute(filling, 1, filled_stores.values_of(n_rows=40))
-    filled = {f"f.next/{name}": data for name, data in tree(filling.folder).items()}
-    for name in WRITTEN_STORES:
-        stores.append(_with_fixed_time(tree(workspace / "stores" / name)))
-    documents = [{STORE_JSON: one[STORE_JSON]} for one in stores]
-    return [
-        Target("store", stores, read_store, 3, resealed),
-        Target("store document", documents, read_document, 12, resealed),
-        Target("filling", [filled], read_filling, 2, replanned),
-    ]
-
-
-def _with_fixed_time(files: Tree) -> Tree:
-    """The same inputs in every campaign."""
-    document = json.loads(files[STORE_JSON])
-    document["created"] = "2026-11-25T00:00:00+00:00"
-    del document["sha256"]
-    return files | {STORE_JSON: with_sha256(json.dumps(document))}
-
-
-def resealed(files: Tree, draw: random.Random) -> Tree:
-    """Make checksums fit the changed files: of chunks, of each file, of the recipe."""
-    if draw.random() < 0.2 or STORE_JSON not in files:
-        return files
-    with suppress(
-        *(LookupError, ValueError, TypeError, AttributeError, RecursionError),
-        *(struct.error, ArithmeticError, MemoryError),
-    ):
-        document = json.loads(files[STORE_JSON])
-        files = with_right_chunks(files, document)
-        recipe = canonical_json(document["recipe"])
-        document["fingerprint"] = hashlib.sha256(recipe).hexdigest()
-        for name in document["files"].keys() & files.keys():
-            sha256 = hashlib.sha256(files[name]).hexdigest()
-            document["files"][name] = [len(files[name]), sha256]
-        document.pop("sha256", None)
-        return files | {STORE_JSON: with_sha256(json.dumps(document))}
-    return files
-
-
-def with_right_chunks(files: Tree, document: dict[str, Any]) -> Tree:
-    """The CRC32C of each chunk at its end and in `checks`, and that of each index."""
-    files = dict(files)
-    checks = b""
-    for array in (*document["columns"], *document["arrays"]):
-        is_text = array["dtype"] == "string"
-        n_entries = array["file_rows"] // array["chunk_rows"]
-        prefix = f"data.zarr/{array['name']}/c."
-        for name in sorted(name for name in files if name.startswith(prefix)):
-            data = bytearray(files[name])
-            if is_text:
-                crc = google_crc32c.value(bytes(data[:-4]))
-                data[-4:] = struct.pack("<I", crc)
-                checks += data[-4:]
-                files[name] = bytes(data)
-                continue
-            index = bytes(data[-16 * n_entries - 4 : -4])
-            data[-4:] = struct.pack("<I", google_crc32c.value(index))
-            for offset, length in struct.iter_unpack("<2Q", index):
-                if offset + length <= len(data):
-                    end = offset + length
-                    crc = google_crc32c.value(bytes(data[offset : end - 4]))
-                    data[end - 4 : end] = struct.pack("<I", crc)
-                    checks += data[end - 4 : end]
-            files[name] = bytes(data)
-    return files | {CHECKS: checks}
-
-
-def read_store(files: Tree, folder: Path) -> None:
-    """Open a store, and read, describe and verify all of it."""
-    from obygaze_features.store.describing import describe
-    from obygaze_features.store.verifying import verify
-
-    store = open_store(MemoryFiles(files))
-    do_all(
-        lambda: describe(store),
-        lambda: store.terms,
-        store.status,
-        lambda: list(store.rows),
-        lambda: verify(store, hashes=True),
-        *(
-            lambda name=name: store.matrix(name, missing="drop")
-            for name in store.feature_arrays
-        ),
-        lambda: store.matrix("clip", films=[str(store.movie_ids[0])], missing="nan"),
-        lambda: store.matrix("clip", clips=[str(store.clip_ids[0])]),
-        lambda: list(store.stream("clip", missing="drop")),
-    )
-
-
-def read_document(files: Tree, folder: Path) -> None:
-    """Read what store.json says of a store, without its other files."""
-    from obygaze_features.store.describing import describe, facts_of_store
-
-    store = open_store(MemoryFiles(files))
-    _ = repr(store), store.recipe.title, store.feature_arrays
-    facts_of_store(store)
-    with suppress(ObygazeError):
-        describe(store)
-    with suppress(ObygazeError):
-        store.matrix(store.feature_arrays[0], missing="nan")
-
-
-def replanned(files: Tree, draw: random.Random) -> Tree:
-    """Let the blocks belong to the changed plan."""
-    from obygaze_features.store.records import _with_sha256
-
-    plan = files.get("f.next/plan.json", b"") + files.get("f.next/clips.json", b"")
-    files = dict(files)
-    for name, data in files.items():
-        with suppress(ValueError, TypeError, AttributeError, RecursionError):
-            if name.endswith("rows.json"):
-                record = json.loads(data)
-                record.pop("sha256", None)
-                record["plan"] = hashlib.sha256(plan).hexdigest()
-                document = json.dumps(record, indent=1).encode()
-                files[name] = _with_sha256(document)
-    return files
-
-
-def read_filling(files: Tree, folder: Path) -> None:
-    """Say how far a store is filled, then seal what is there."""
-    from obygaze_features.store.filling import Filling
-    from obygaze_features.store.reading import being_filled_at
-    from obygaze_features.store.sealing import seal
-
-    target = written(files, folder) / "f"
-    do_all(
-        lambda: being_filled_at(target),
-        lambda: Filling.open(target).missing(),
-        lambda: seal(target, seal_now=True),
-    )
-
-
-def import_targets(folder: Path) -> list[Target]:
-    """Features of other programs, in each format that can be imported."""
-    import h5py
-
-    folder.mkdir()
-    ids, vectors = ["tt1-001", "tt1-002", "tt2-001"], np.ones((3, 4), np.float32)
-    np.savez(
-        folder / "f.npz", clip_id=np.array(ids), features=vectors, extra=np.arange(3)
-    )
-    with h5py.File(folder / "f.h5", "w") as out:
-        for name in ids:
-            out[name] = vectors[:2]
-    with h5py.File(folder / "g.h5", "w") as out:
-        out["clip_id"], out["features"] = ids, vectors
-    for name in ids:
-        np.save(folder / f"{name}.npy", vectors)
-    read = {path.name: path.read_bytes() for path in folder.iterdir()}
-    arrays = {name: read[name] for name in read if name.endswith(".npy")}
-    hdf5 = [{"f.h5": read["f.h5"]}, {"f.h5": read["g.h5"]}]
-    return [
-        Target("import npz", [{"f.npz": read["f.npz"]}], _import("npz", "f.npz"), 6),
-        Target("import hdf5", hdf5, _import("hdf5", "f.h5"), 4),
-        *_tables(folder / "f.parquet", ids, vectors),
-        Target("import npy", [arrays], _import("npy", ""), 5),
-        Target("vectors npz", [_vectors(folder)], _vectors_read, 1),
-    ]
-
-
-def _tables(path: Path, ids: Sequence[str], vectors: npt.NDArray[Any]) -> list[Target]:
-    """Parquet, where the package for it is installed."""
-    if find_spec("pyarrow") is None:
-        return []
-    import pyarrow
-    from pyarrow.parquet import write_table
-
-    columns = {
-        "clip_id": ids,
-        "movie_id": [name[:3] for name in ids],
-        "start_s": [0.0, 1.0, 0.0],
-        "end_s": [1.0, 2.0, 1.0],
-        "clip": pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), 4),
-    }
-    table = pyarrow.table(columns)
-    write_table(table, path, write_page_index=True)
-    variants = [{path.name: path.read_bytes()}]
-    labels = {**columns, "level": ["S", "EN", None], "n": [1.0, None, 2.5]}
-    del labels["clip"]
-    labelled = path.with_name("labels.parquet")
-    write_table(pyarrow.table(labels), labelled)
-    return [
-        Target("import parquet", variants, _import("parquet", path.name), 4),
-        Target("parquet table", [{"t.parquet": labelled.read_bytes()}], _labels, 6),
-    ]
-
-
-def _labels(files: Tree, folder: Path) -> None:
-    from obygaze_features.manifest.adapters.csv_table import read
-    from obygaze_features.manifest.io import check_manifest
-
-    check_manifest(read(written(files, folder) / "t.parquet", name="t").manifest)
-
-
-def _import(format: str, name: str) -> Read:
-    def read(files: Tree, folder: Path) -> None:
-        from obygaze_features.store import import_features
-
-        place = written(files, folder)
-        import_features(place / name, folder / "store")
-        shutil.rmtree(folder / "store")
-
-    return read
-
-
-def _vectors(folder: Path) -> Tree:
-    rows = np.eye(4)
-    np.savez(folder / "v.npz", X=rows, Y=-rows, A=rows[:2], B=rows[2:])
-    return {"v.npz": (folder / "v.npz").read_bytes()}
-
-
-def _vectors_read(files: Tree, folder: Path) -> None:
-    from obygaze_models.text_vectors import read_vectors
-
-    read_vectors(written(files, folder) / "v.npz")
-
-
-def text_targets(folder: Path, workspace: Path) -> list[Target]:
-    """Manifests, protocols, cards, tables and lists of words."""
-    from importlib.resources import files as package
-
-    import obygaze_features.backbones
-    import obygaze_models.protocols
-
-    protocols = package(obygaze_models.protocols).joinpath("shipped")
-    protocol_files = _each(protocols, "p.toml")
-    cards = package(obygaze_features.backbones).joinpath("cards")
-    card_files = []
-    for one in _each(cards, "c.toml"):
-        # Others only say in what they differ from one of these.
-        with suppress(ObygazeError):
-            _read_card(one, folder)
-            card_files.append(one)
-    pier = tree(workspace / "manifests")
-    commanded = {f"m{Path(name).suffix}": data for name, data in pier.items()}
-    return [
-        Target("protocol", protocol_files, _read_protocol, 16),
-        Target("card", card_files, _read_card, 8),
-        Target("manifest", [MANIFEST, commanded], _read_manifest, 16),
-        Target(
-            "table", [{"t.csv": MANIFEST["m.csv"], "t.toml": MAPPING}], _read_table, 8
-        ),
-        Target("segments", [{"s.csv": SEGMENTS, "c.csv": SPANS}], _read_segments, 6),
-        Target("exchange", _exchanged(), _read_exchanged, 8),
-        Target(
-            "mediaeval",
-            [{"r.txt": b"1 Q0 d1 1 0.5 x\n", "q.txt": b"1 0 d1 1\n"}],
-            _read_trec,
-        ),
-        Target(
-            "expression", [{"e.txt": b"EN and not (S or Look)"}], _read_expression, 6
-        ),
-    ]
-
-
-MANIFEST = {
-    "m.toml": b"""schema = "obygaze-manifest/1"
+[Events]
+Format: Layer, Start, End, Text
+Dialogue: 0,0:00:00.50,0:00:02.00,{\\i1}Tea{\\i0}\\Nand cake
+Dialogue: 0,0:00:02.50,0:00:04.00,{\\p1}m 0 0 l 1 1{\\p0}No
+"""
+CUES = """movie_id;start_s;end_s;text
+pier;0:00:00,5;0:00:02;Tea
+pier;2,5;4;"No; yes"
+"""
+MARKS = """movie_id,start_s,end_s,column,value,annotator
+pier,0,1,level,S,ada
+pier,0,1,concepts,Look,ada
+pier,0,1,Gewalt,stark,ada
+pier,1.2,2,level,EN,ada
+pier,0,4,watched,watched,ada
+"""
+SPANS = """clip_id,movie_id,start_s,end_s
+pier-1,pier,0,2
+pier-2,pier,2,4
+"""
+TABLE = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts,title,fold_a
+tt1-001,tt1,1,a/b.mp4,0.5,2.0,S,Look|Body,One,0
+tt1-002,tt1,2,a/b.mp4,2.0,2.5e1,EN,,One,1
+tt2-001,tt2,,,,,HN,Look,Two,0
+"""
+HEADER = """schema = "obygaze-manifest/1"
 dataset = "films"
 unit = "clip"
 view = "visual"
@@ -365,14 +85,8 @@ notes = ["made up"]
 [[sources]]
 file = "films.csv"
 sha256 = "1212121212121212121212121212121212121212121212121212121212121212"
-""",
-    "m.csv": b"""clip_id,movie_id,scene,video,start_s,end_s,level,concepts,title,fold_a
-tt1-001,tt1,1,a/b.mp4,0.5,2.0,S,Look|Body,One,0
-tt1-002,tt1,2,a/b.mp4,2.0,2.5e1,EN,,One,1
-tt2-001,tt2,,,,,HN,Look,Two,0
-""",
-}
-MAPPING = b"""dataset = "films"
+"""
+MAPPING = """dataset = "films"
 [columns]
 clip_id = "clip_id"
 movie_id = "movie_id"
@@ -382,29 +96,130 @@ level = "level"
 [concepts]
 "Look" = "Look"
 """
-SEGMENTS = b"""movie_id,annotator,start_frame,end_frame,framerate,level,concepts
-tt1,a,0,99,25,S,Look
-tt1,b,50,99,25,EN,
+SMALL = """schema = "obygaze-protocol/1"
+[tasks.EN_S]
+classes = { EN = 0, S = 1 }
+[splits]
+kind = "kfold"
+folds = 4
+[models.ridge]
+kind = "ridge"
+[grid]
+train = ["EN_S"]
+test = ["EN_S"]
 """
-SPANS = b"""clip_id,movie_id,start_frame,end_frame,framerate
-tt1-001,tt1,0,49,25
-tt1-002,tt1,50,99,25
-"""
+MODELS = {
+    "joined": "ridge --store seen+heard",
+    "probe": "logistic --store seen",
+    "mlp": "mlp --store seen",
+    "tree": "pcbm-dt --store seen",
+    "pcbm-lr": "pcbm-lr --store seen",
+}
 
 
-def _each(folder: object, name: str) -> list[Tree]:
-    paths = sorted(folder.iterdir(), key=lambda path: path.name)
-    return [{name: path.read_bytes()} for path in paths if path.name.endswith(".toml")]
+def written_workspace(folder: Path) -> Path:
+    """A folder with what the commands write: a manifest, stores, models and a run."""
+    folder.mkdir()
+    draws = np.random.default_rng(0)
+    ids = [f"pier-{film}-{clip}" for film in range(4) for clip in range(6)]
+    lines = ["clip_id,movie_id,level,concepts,mood"]
+    for clip_id, level in zip(ids, ["EN", "S", "HN", "EN", "S", "NS"] * 4, strict=True):
+        concepts = "" if level == "EN" else draws.choice(["Look", "Body", "Look|Body"])
+        mood = draws.choice(["calm", "tense"])
+        lines.append(f"{clip_id},{clip_id[:6]},{level},{concepts},{mood}")
+    (folder / "clips.csv").write_text("\n".join(lines), "utf-8")
+    commands = ["manifest import clips.csv -o pier"]
+    for name, width in (("seen", 4), ("heard", 3)):
+        clip = draws.normal(size=(len(ids), width)).astype(np.float32)
+        np.savez(folder / f"{name}.npz", clip_id=ids, clip=clip)
+        start = f"store import {name}.npz --manifest pier"
+        commands.append(f"{start} -o {name} --backbone {name}")
+    (folder / "small.toml").write_text(SMALL, "utf-8")
+    for name, words in MODELS.items():
+        commands.append(f"train {words} --manifest pier -o {name}")
+    start = "run small.toml --manifest pier"
+    commands.append(f"{start} --store seen --store seen+heard -o small")
+    for line in commands:
+        call_obygaze(*line.split(), cwd=folder).ok()
+    return folder
 
 
-def _read_protocol(files: Tree, folder: Path) -> None:
+# ---- readers ------------------------------------------------------------------------------------
+
+
+def typed(*lines: str) -> Callable[[Tree, Path], None]:
+    """Return what types commands in a folder of the files; errors are raised, not printed."""
+
+    def read(files: Tree, folder: Path) -> None:
+        place = place_of(files, folder)
+        debug = {"OBYGAZE_DEBUG": "1"}
+        works = []
+        for line in lines:
+            words = shlex.split(line)
+            works.append(lambda words=words: call_obygaze(*words, cwd=place, env=debug))
+        do_all(*works)
+
+    return read
+
+
+def place_of(files: Tree, folder: Path) -> Path:
+    """Write files; the members of a workbook, such as `t.xlsx/a.xml`, are put in one archive."""
+    plain: Tree = {}
+    archives: dict[str, io.BytesIO] = {}
+    for name, data in files.items():
+        archive, _, member = name.partition("/")
+        if not archive.endswith(".xlsx") or not member:
+            plain[name] = data
+            continue
+        stream = archives.setdefault(archive, io.BytesIO())
+        with zipfile.ZipFile(stream, "a") as out:
+            out.writestr(member, data)
+    plain |= {name: stream.getvalue() for name, stream in archives.items()}
+    return written(plain, folder)
+
+
+def read_store(files: Tree, folder: Path) -> None:
+    """Read all of a store, in each way in which rows are asked for."""
+    from obygaze_features.store import open_store
+
+    store = open_store(written(files, folder) / "stores" / "s")
+    works: list[Callable[[], object]] = []
+    for name in store.feature_arrays:
+        works.append(lambda name=name: store.matrix(name, missing="drop"))
+    movie_id, clip_id = str(store.movie_ids[0]), str(store.clip_ids[0])
+    do_all(
+        *works,
+        lambda: list(store.rows),
+        lambda: store.matrix("clip", films=[movie_id], missing="nan"),
+        lambda: store.matrix("clip", clips=[clip_id]),
+        lambda: list(store.stream("clip", missing="drop")),
+    )
+
+
+def read_filling(files: Tree, folder: Path) -> None:
+    """Look at how far a store is filled, then seal what is there."""
+    from obygaze_features.store.filling import Filling
+    from obygaze_features.store.reading import being_filled_at
+    from obygaze_features.store.sealing import seal
+
+    target = written(files, folder) / "f"
+    do_all(
+        lambda: being_filled_at(target),
+        lambda: Filling.open(target).missing(),
+        lambda: seal(target, seal_now=True),
+    )
+
+
+def read_protocol(files: Tree, folder: Path) -> None:
+    """Read a protocol."""
     from obygaze_models.protocols.reading import parse_protocol
 
     protocol = parse_protocol(files.get("p.toml", b""), "p.toml")
     _ = protocol.pairs, protocol.model_names, repr(protocol)
 
 
-def _read_card(files: Tree, folder: Path) -> None:
+def read_card(files: Tree, folder: Path) -> None:
+    """Read a card."""
     from obygaze_features.backbones.cards import card_from
     from obygaze_features.core.schema_check import read_toml
 
@@ -412,162 +227,304 @@ def _read_card(files: Tree, folder: Path) -> None:
     _ = card.sha256, repr(card)
 
 
-def _read_manifest(files: Tree, folder: Path) -> None:
-    from obygaze_features.manifest.io import check_manifest, read_manifest
-    from obygaze_features.manifest.model import sort_key
-    from obygaze_features.manifest.stats import compute_stats
-
-    manifest = read_manifest(written(files, folder) / "m.toml")
-    check_manifest(manifest)
-    sorted(manifest, key=sort_key)
-    manifest.view("visual")
-    compute_stats(manifest)
-
-
-def _read_table(files: Tree, folder: Path) -> None:
-    from obygaze_features.manifest.adapters.csv_table import read
-    from obygaze_features.manifest.adapters.table_mapping import read_mapping
-    from obygaze_features.manifest.io import check_manifest
-
-    place = written(files, folder)
-    do_all(
-        lambda: read(place / "t.csv", mapping=read_mapping(place / "t.toml")),
-        lambda: check_manifest(read(place / "t.csv", name="t").manifest),
-    )
-
-
-def _read_segments(files: Tree, folder: Path) -> None:
-    from obygaze.films.labels import project_tables
-
-    place = written(files, folder)
-    project_tables(place / "s.csv", place / "c.csv", None, workspace=place)
-    project_tables(place / "s.csv", None, "10", workspace=place)
-
-
-def _exchanged() -> list[Tree]:
-    from obygaze.films.elan import write_elan
-    from obygaze.films.marks import Mark
-
-    said = [
-        ("level", "S"),
-        ("concepts", "Look"),
-        ("concepts", "Body"),
-        ("comment", "why"),
-    ]
-    marks = [Mark("f", 0.0, 0.4, *one, "ada") for one in said]
-    marks.append(Mark("f", 0.1, 0.2, "Gewalt", "stark", "b"))
-    return [{"f.eaf": write_elan(marks)}]
-
-
-def _read_exchanged(files: Tree, folder: Path) -> None:
-    from obygaze.films.exporting import export_elan
-    from obygaze.films.importing import import_marks
-    from obygaze.films.marks import read_marks
-
-    paths = sorted(path for path in written(files, folder).rglob("*") if path.is_file())
-    made = import_marks(paths, "f", force=True, workspace=folder)
-    _ = str(made), made.to_json(), made.notes
-    assert read_marks([made.path]).marks == made.marks
-    exported = export_elan(made.path, folder / "elan", force=True, workspace=folder)
-    again = import_marks(exported.files, "elan", force=True, workspace=folder)
-    assert len(again.marks) <= len(made.marks)
-
-
-def _read_trec(files: Tree, folder: Path) -> None:
-    from obygaze.audits.mediaeval_runs import read_qrels, read_trec_run
-
-    place = written(files, folder)
-    read_trec_run(place / "r.txt")
-    read_qrels(place / "q.txt")
-
-
-def _read_expression(files: Tree, folder: Path) -> None:
-    from obygaze_features.manifest.expression import parse
-
-    parse(
-        files.get("e.txt", b"").decode("utf-8", "surrogateescape"),
-        vocabulary=["Look", "Body"],
-    )
-
-
-def model_targets(workspace: Path) -> list[Target]:
-    """Saved models, and files of weights."""
-    from safetensors.numpy import save
-
-    X = np.random.default_rng(3).normal(size=(40, 6)).astype(np.float32)
-    weights = {
-        "w.safetensors": save({"a.b": X, "c": X[:1], "d": np.zeros(0, np.float16)})
-    }
-    models = [tree(workspace / "models" / name) for name in WRITTEN_MODELS]
-    return [
-        Target("model", models, _read_model, 8, _with_model_hashes),
-        Target("weights", [weights], _read_weights, 6),
-    ]
-
-
-def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
-    """Make the checksums in model.json fit the changed files."""
-    if draw.random() < 0.2:
-        return files
-    with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
-        document = json.loads(files["model.json"])
-        for name in document["files"]:
-            own = files[name]
-            mark = [len(own), hashlib.sha256(own).hexdigest()]
-            document["files"][name] = mark
-        document.pop("sha256", None)
-        text = json.dumps(
-            document, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        )
-        document["sha256"] = hashlib.sha256(text.encode("utf-8")).hexdigest()
-        return {**files, "model.json": json.dumps(document).encode()}
-    return files
-
-
-def _read_model(files: Tree, folder: Path) -> None:
-    from obygaze_models.zoo import load_model
-    from obygaze_models.zoo.info import model_card_text
-
-    model = load_model(written(files, folder))
-    model_card_text(model.info, model.clips)
-    _ = repr(model)
-
-
-def _read_weights(files: Tree, folder: Path) -> None:
+def read_weights(files: Tree, folder: Path) -> None:
+    """Read a file of weights."""
     from obygaze_features.backbones.weights import read_tensors
 
     read_tensors([written(files, folder) / "w.safetensors"])
 
 
-def run_target(workspace: Path) -> Target:
-    """A run, as the report, a comparison and the notebook read it."""
-    runs = [tree(workspace / "runs" / "small")]
-    return Target("run", runs, _read_run, 3, _with_run_hashes)
+def read_words(files: Tree, folder: Path) -> None:
+    """Read subtitles, and find nothing that is no word in what is read."""
+    from obygaze_features.core.cues import n_words, spoken
+    from obygaze_features.extraction.subtitles import words_of_clips
+    from obygaze_features.manifest.model import Clip, Header, Manifest
+
+    place = place_of(files, folder)
+    spans = ((0.0, 2.0), (2.0, 4.0))
+    clips = [
+        Clip(f"pier-{number}", "pier", video="f.mkv", start_s=start_s, end_s=end_s)
+        for number, (start_s, end_s) in enumerate(spans, 1)
+    ]
+    manifest = Manifest("films", Header("films"), clips)
+    for path in [path for path in place.iterdir() if path.suffix == ".csv"] or [place]:
+        for text in words_of_clips(manifest, str(path)).texts.values():
+            # A sign that is written twice, as in `&amp;lt;`, is read once.
+            assert "&" in text or spoken(text) == text or not n_words(text)
+            text.encode("utf-8")
 
 
-def _with_run_hashes(files: Tree, draw: random.Random) -> Tree:
-    """Make the checksums in run.json fit the changed files."""
-    if draw.random() < 0.2:
+def sound_reader(folder: Path) -> Target:
+    """The index of a film's sound: with each that is read, the sound is the same."""
+    from obygaze_features.video.sound import SoundView, decode_sound
+    from obygaze_features.video.sound_index import forget_sound, make_sound_index
+    from support.heard_films import tone, write_film
+
+    folder.mkdir()
+    film = write_film(folder / "sound.mkv", 4, tone(4))
+    make_sound_index(film, folder / "indexes")
+    (index,) = (folder / "indexes").rglob("sound.npz")
+    files = {"sound.npz": index.read_bytes()}
+    part: Any = {"start_s": 1.0, "end_s": 3.0, "indexes": folder / "indexes"}
+    expected = decode_sound(film, SoundView(8000), **part).samples
+
+    def read(files: Tree, folder: Path) -> None:
+        index.write_bytes(files.get("sound.npz", b""))
+        forget_sound()
+        found = decode_sound(film, SoundView(8000), **part).samples
+        assert np.array_equal(found, expected)
+
+    return Target("sound index", [files], read, 6)
+
+
+# ---- checksums that fit the changed files, as an enemy would write them -------------------------
+
+
+def resealed(files: Tree, draw: random.Random) -> Tree:
+    """Make checksums fit the changed files of a store: of chunks, of each file, of the recipe."""
+    name = f"stores/s/{STORE_JSON}"
+    if draw.random() < 0.2 or name not in files:
         return files
-    with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
-        about = json.loads(files["run.json"])
-        for name in about["files"]:
-            about["files"][name] = hashlib.sha256(files[name]).hexdigest()
-        about["sha256"] = document_sha256(about)
-        return {**files, "run.json": json.dumps(about).encode()}
+    with suppress(*BROKEN):
+        document = json.loads(files[name])
+        files = with_right_chunks(files, document)
+        recipe = canonical_json(document["recipe"])
+        document["fingerprint"] = hashlib.sha256(recipe).hexdigest()
+        for own in document["files"]:
+            data = files.get(f"stores/s/{own}")
+            if data is not None:
+                mark = [len(data), hashlib.sha256(data).hexdigest()]
+                document["files"][own] = mark
+        document.pop("sha256", None)
+        return files | {name: with_sha256(json.dumps(document))}
     return files
 
 
-def _read_run(files: Tree, folder: Path) -> None:
-    from obygaze_models.report.comparison import compare_runs
-    from obygaze_models.report.page import write_report
-    from obygaze_models.runner.text import read_run
+def with_right_chunks(files: Tree, document: dict[str, Any]) -> Tree:
+    """The CRC32C of each chunk at its end and in `checks`, and that of each index."""
+    files = dict(files)
+    checks = b""
+    for array in (*document["columns"], *document["arrays"]):
+        n_entries = array["file_rows"] // array["chunk_rows"]
+        prefix = f"stores/s/data.zarr/{array['name']}/c."
+        for name in sorted(name for name in files if name.startswith(prefix)):
+            data = bytearray(files[name])
+            if array["dtype"] == "string":
+                data[-4:] = struct.pack("<I", google_crc32c.value(bytes(data[:-4])))
+                checks += data[-4:]
+                files[name] = bytes(data)
+                continue
+            index = bytes(data[-16 * n_entries - 4 : -4])
+            data[-4:] = struct.pack("<I", google_crc32c.value(index))
+            for offset, length in struct.iter_unpack("<2Q", index):
+                end = offset + length
+                if end <= len(data):
+                    crc = google_crc32c.value(bytes(data[offset : end - 4]))
+                    data[end - 4 : end] = struct.pack("<I", crc)
+                    checks += data[end - 4 : end]
+            files[name] = bytes(data)
+    return files | {f"stores/s/{CHECKS}": checks}
 
-    place = written(files, folder)
-    run = read_run(place)
-    do_all(
-        lambda: run.results,
-        lambda: run.predictions,
-        lambda: write_report([place]),
-        lambda: compare_runs([run, run]),
+
+def replanned(files: Tree, draw: random.Random) -> Tree:
+    """Let the blocks of a filling belong to the changed plan."""
+    plan = files.get("f.next/plan.json", b"") + files.get("f.next/clips.json", b"")
+    files = dict(files)
+    for name, data in files.items():
+        with suppress(*BROKEN):
+            if name.endswith("rows.json"):
+                record = json.loads(data)
+                record.pop("sha256", None)
+                record["plan"] = hashlib.sha256(plan).hexdigest()
+                files[name] = with_sha256(json.dumps(record, indent=1))
+    return files
+
+
+def rehashed(place: str) -> Callable[[Tree, random.Random], Tree]:
+    """Return what makes the checksums in model.json or run.json fit the changed files."""
+    folder = place.rpartition("/")[0]
+
+    def repair(files: Tree, draw: random.Random) -> Tree:
+        if draw.random() < 0.2:
+            return files
+        with suppress(*BROKEN):
+            document = json.loads(files[place])
+            for name, mark in document["files"].items():
+                data = files[f"{folder}/{name}"]
+                sha256 = hashlib.sha256(data).hexdigest()
+                is_pair = isinstance(mark, list)
+                document["files"][name] = [len(data), sha256] if is_pair else sha256
+            document["sha256"] = document_sha256(document)
+            return {**files, place: json.dumps(document).encode()}
+        return files
+
+    return repair
+
+
+# ---- kinds of files -----------------------------------------------------------------------------
+
+
+def all_targets(folder: Path) -> list[Target]:
+    """Every kind of input, made once in `folder`."""
+    workspace = written_workspace(folder / "written")
+    return [
+        *store_targets(folder / "stores", workspace),
+        *import_targets(folder / "imports"),
+        *text_targets(folder / "texts", workspace),
+        *model_targets(workspace),
+        sound_reader(folder / "sound"),
+    ]
+
+
+def below(place: str, folder: Path) -> Tree:
+    """The files of a folder, as a workspace has them."""
+    return {f"{place}/{name}": data for name, data in files_of(folder).items()}
+
+
+def store_targets(folder: Path, workspace: Path) -> list[Target]:
+    """A store, its store.json alone, and one that is filled."""
+    folder.mkdir()
+    arrays = (
+        Array("clip", "float32", (4,), ("d4",), 2, 8),
+        Array("time_s", "float64", (3,), ("t3",), 4, 4),
     )
+    failed = Row("tt2-001", "tt2", status=FAILED, reason="no picture, at all")
+    rows = [*some_rows(9), failed]
+    made_store(folder / "s", rows, some_values(10, arrays), arrays=arrays)
+    stores = []
+    for path in (
+        folder / "s",
+        *(workspace / "stores" / name for name in ("heard", "seen")),
+    ):
+        files = below("stores/s", path)
+        # The same inputs in every campaign.
+        document = json.loads(files[f"stores/s/{STORE_JSON}"])
+        document["created"] = "2026-11-25T00:00:00+00:00"
+        del document["sha256"]
+        files[f"stores/s/{STORE_JSON}"] = with_sha256(json.dumps(document))
+        stores.append(files)
+    documents = [
+        {name: one[name] for name in one if name.endswith(STORE_JSON)} for one in stores
+    ]
+    filling = filled_stores.plan(folder / "f", 40)
+    filled_stores.compute(filling, 1, filled_stores.values_of(n_rows=40))
+    filled = below("f.next", filling.folder)
+    described = typed("store info s", "store verify s --hash")
+    return [
+        Target("store", stores, read_store, 2, resealed),
+        Target("store described", stores, described, 2, resealed),
+        Target("store document", documents, typed("store info s"), 12, resealed),
+        Target("filling", [filled], read_filling, 2, replanned),
+    ]
+
+
+def import_targets(folder: Path) -> list[Target]:
+    """Features of other programs, in each format that can be imported."""
+    import h5py
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    folder.mkdir()
+    ids, vectors = ["tt1-001", "tt1-002", "tt2-001"], np.ones((3, 4), np.float32)
+    np.savez(folder / "f.npz", clip_id=np.array(ids), features=vectors, extra=range(3))
+    with h5py.File(folder / "f.h5", "w") as out:
+        for name in ids:
+            out[name] = vectors[:2]
+    with h5py.File(folder / "g.h5", "w") as out:
+        out["clip_id"], out["features"] = ids, vectors
+    (folder / "npy").mkdir()
+    for name in ids:
+        np.save(folder / "npy" / f"{name}.npy", vectors)
+    columns = {"clip_id": ids, "movie_id": ["tt1", "tt1", "tt2"]}
+    columns |= {"start_s": [0.0, 1.0, 0.0], "end_s": [1.0, 2.0, 1.0]}
+    clip = pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), 4)
+    table = pyarrow.table({**columns, "clip": clip})
+    write_table(table, folder / "f.parquet", write_page_index=True)
+    labels = {**columns, "level": ["S", "EN", None], "n": [1.0, None, 2.5]}
+    write_table(pyarrow.table(labels), folder / "t.parquet")
+
+    def of(name: str) -> Tree:
+        return {name: (folder / name).read_bytes()}
+
+    npy = below("npy", folder / "npy")
+    return [
+        Target("npz", [of("f.npz")], typed("store import f.npz -o new"), 6),
+        Target("hdf5", [of("f.h5")], typed("store import f.h5 -o new"), 2),
+        Target("hdf5 rows", [of("g.h5")], typed("store import g.h5 -o new"), 2),
+        Target("parquet", [of("f.parquet")], typed("store import f.parquet -o new"), 4),
+        Target("npy", [npy], typed("store import npy -o new"), 5),
+        Target("labels", [of("t.parquet")], typed("manifest import t.parquet -o t"), 6),
+    ]
+
+
+def text_targets(folder: Path, workspace: Path) -> list[Target]:
+    """Manifests, protocols, cards, tables, marks and subtitles."""
+    folder.mkdir()
+    write_workbook(
+        folder / "t.xlsx", {"clips": [line.split(",") for line in SPANS.splitlines()]}
+    )
+    with zipfile.ZipFile(folder / "t.xlsx") as archive:
+        book = {f"t.xlsx/{name}": archive.read(name) for name in archive.namelist()}
+    cards = []
+    for path in sorted(CARDS.glob("*.toml")):
+        # Others only say in what they differ from one of these.
+        if b"\nlike = " not in path.read_bytes():
+            cards.append({"c.toml": path.read_bytes()})
+    protocols = [
+        {"p.toml": path.read_bytes()} for path in sorted(PROTOCOLS.glob("*.toml"))
+    ]
+    written = below("manifests", workspace / "manifests")
+    plain = {
+        "manifests/pier.toml": HEADER.encode(),
+        "manifests/pier.csv": TABLE.encode(),
+    }
+    table = {"t.csv": TABLE.encode(), "t.toml": MAPPING.encode()}
+    subtitles = [
+        {"pier.srt": SRT.encode()},
+        {"pier.vtt": b"WEBVTT\n\n" + SRT.replace(",", ".").encode()},
+        {"pier.ass": ASS.encode()},
+        {"t.csv": CUES.encode()},
+        {"t.csv": b"clip_id,text\npier-1,Tea\npier-2,\n"},
+    ]
+    marks = {"m.csv": MARKS.encode(), "c.csv": SPANS.encode()}
+    names = ("ete", "noir", "see", "station", "tape")
+    tiers = [{"f.eaf": (DATA / "elan" / f"{name}.eaf").read_bytes()} for name in names]
+    manifest = typed(
+        "manifest show pier", "manifest stats pier", "manifest folds pier -k 2"
+    )
+    tables = typed(
+        "manifest import t.csv -o t --mapping t.toml",
+        "manifest import t.csv -o u --write-mapping new.toml",
+    )
+    projected = typed("manifest project m.csv --clips c.csv -o labels")
+    exchanged = typed(
+        "manifest import f.eaf -o f",
+        "manifest export segments/f.csv out.eaf",
+    )
+    return [
+        Target("protocol", protocols, read_protocol, 16),
+        Target("card", cards, read_card, 8),
+        Target("manifest", [plain, written], manifest, 16),
+        Target("table", [table], tables, 8),
+        Target("workbook", [book], typed("manifest import t.xlsx -o t"), 8),
+        Target("marks", [marks], projected, 12),
+        Target("tiers", tiers, exchanged, 12),
+        Target("subtitles", subtitles, read_words, 12),
+    ]
+
+
+def model_targets(workspace: Path) -> list[Target]:
+    """Saved models, files of weights, and a run."""
+    from safetensors.numpy import save
+
+    X = np.random.default_rng(3).normal(size=(40, 6)).astype(np.float32)
+    weights = save({"a.b": X, "c": X[:1], "d": np.zeros(0, np.float16)})
+    models = [below("models/m", workspace / "models" / name) for name in MODELS]
+    run = below("runs/small", workspace / "runs" / "small")
+    shown = typed("models show m")
+    read = typed("report small", "compare small small")
+    return [
+        Target("model", models, shown, 8, rehashed("models/m/model.json")),
+        Target("weights", [{"w.safetensors": weights}], read_weights, 6),
+        Target("run", [run], read, 3, rehashed("runs/small/run.json")),
+    ]

@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from obygaze_features.core import leftovers
-from obygaze_features.core.leftovers import hidden_name
+from obygaze_features.core import temporary_names
+from obygaze_features.core.temporary_names import hidden_name
 
 
 def name_of_ended(path: Path, word: str = "") -> Path:
@@ -21,5 +21,5 @@ def name_of_ended(path: Path, word: str = "") -> Path:
 def name_of_another_machine(path: Path) -> Path:
     """A hidden name that another machine made: its first part is other digits."""
     name = hidden_name(path).name
-    machine = leftovers._machine()
+    machine = temporary_names._machine()
     return path.with_name(name.replace(machine, f"{int(machine, 16) ^ 1:08x}"))

@@ -194,7 +194,7 @@ def _typed_here(
 ) -> tuple[int, str] | None:
     """Run a block in this process, which is quick; None if it is more than commands of obygaze.
 
-    Own code stays trusted in a process, and its module imported.
+    User code stays trusted in a process, and its module imported.
     """
     lines = block.commands.replace("\\\n", " ").splitlines()
     if block.language != "console" or ".py" in block.commands:

@@ -77,7 +77,7 @@ def view(
     from obygaze.films.page.site import Site
     from obygaze_features.core.file_names import FileNames, file_name
     from obygaze_features.core.files import write_together
-    from obygaze_features.core.own_results import FILM_PAGE, check_file
+    from obygaze_features.core.overwrite import FILM_PAGE, check_file
     from obygaze_features.manifest import read_manifest
 
     here = Workspace.of(workspace)

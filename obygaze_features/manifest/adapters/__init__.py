@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.files import require_file, sha256_file, taken
+from obygaze_features.core.files import name_taken_error, require_file, sha256_file
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.annotators import label_notes
@@ -71,7 +71,7 @@ class ImportedManifest(NamedTuple):
         manifest = replace(self.manifest, name=path.stem)
         n_links = _n_links(path)
         if n_links and not force:
-            raise taken(
+            raise name_taken_error(
                 f"this manifest has links of {count(n_links, 'clip')} to videos", path
             )
         if manifest.header.video_root:

@@ -20,7 +20,7 @@ import numpy as np
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.store.files import check_memory, free_bytes
 from obygaze_features.store.importing.files import (
@@ -120,7 +120,7 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
     """
     read = _mapped
     if kind == "pth":
-        read = partial(_tensor, need("torch", "mlp", "reading .pth files"))
+        read = partial(_tensor, import_optional("torch", "mlp", "reading .pth files"))
     names = [file.stem for file in files]
     if len(set(names)) < len(names):
         names = [f"{file.parent.name}-{file.stem}" for file in files]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, near
+from obygaze_features.core.external_calls import ERRORS_OF_DAMAGE
 from obygaze_features.core.files import NO_MORE_BYTES
-from obygaze_features.core.foreign import FOREIGN_DAMAGE
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import MASK, N_WORDS, TIMES
@@ -67,7 +67,7 @@ class ArrayOfClips:
         self.shape: tuple[int, ...] = (n_clips, 0)
         # It has the dimensions of the first clip that can be opened.
         for place in range(n_clips):
-            with suppress(BadRow, *FOREIGN_DAMAGE):
+            with suppress(BadRow, *ERRORS_OF_DAMAGE):
                 self.shape = (n_clips, *[0] * len(read(place).shape))
                 break
 
@@ -78,7 +78,7 @@ class ArrayOfClips:
             n_bytes = math.prod(opened.shape) * opened.dtype.itemsize
             check_memory(n_bytes, "the array of one clip", "", error=Corrupt)
             return np.asarray(opened[()])[None]
-        except FOREIGN_DAMAGE as error:
+        except ERRORS_OF_DAMAGE as error:
             raise BadRow(f"it cannot be read: {str(error)[:120]}") from error
 
 
@@ -119,7 +119,7 @@ def file_without_name(folder: Path | None) -> Any:
 @contextmanager
 def damaged(problem: str, where: object, *more: type[Exception]) -> Iterator[None]:
     """Make an error that a file is damaged of what libraries raise over its bytes."""
-    errors: tuple[type[Exception], ...] = (*FOREIGN_DAMAGE, *more)
+    errors: tuple[type[Exception], ...] = (*ERRORS_OF_DAMAGE, *more)
     try:
         yield
     except errors as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.lazy import need
+from obygaze_features.core.lazy import import_optional
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.files import (
     EXPORT_KEY,
@@ -34,7 +34,7 @@ ID_BYTES = 50
 
 def _arrow(module: str) -> Any:
     """Return a module of pyarrow."""
-    return need(f"pyarrow.{module}", PARQUET_EXTRA, "reading Parquet")
+    return import_optional(f"pyarrow.{module}", PARQUET_EXTRA, "reading Parquet")
 
 
 def open_parquet(

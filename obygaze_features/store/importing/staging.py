@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.outside import safe_text
+from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.clips import Clips
 from obygaze_features.store.importing.files import (

@@ -98,7 +98,7 @@ def test_every_violation_at_once(tmp_path: Path) -> None:
     [
         (b"", "1: the file is empty"),
         (b"film,annotator,level\n", "1: column 'movie_id': required"),
-        (b"\0\0", "which no text has"),
+        (b"\0\0", "has a NUL character"),
     ],
 )
 def test_files_that_are_not_such_tables(

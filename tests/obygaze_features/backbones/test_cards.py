@@ -10,7 +10,7 @@ import pytest
 from obygaze_features.backbones.card import Mel, Sound, Words
 from obygaze_features.backbones.cards import SHIPPED, find_card, find_cards
 from obygaze_features.backbones.geometry import Depth
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.workspace import Workspace
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
@@ -96,17 +96,11 @@ def test_a_card_of_sound_is_as_published(name: str) -> None:
     [
         ("clap-htsat-unfused", "seconds = 20", "above 0 and at most 10, got 20"),
         ("whisper-small", "rate = 48000", "models of whisper take 16000, got 48000"),
-        ("wav2vec2-base", "before = 1", "sound.before: models of wav2vec2 do nothing"),
-        ("speech", "normalise = true", "models of speech do nothing with it"),
-        (
-            "clap-htsat-unfused",
-            "[sound.mel]\nhigh_hz = 30",
-            "above low_hz and at most 24000",
-        ),
+        ("speech", "normalise = true", "models of speech do not use this key"),
         (
             "sound-descriptors",
             "rate = 8000\n[tokens]\nprefix = 1",
-            "tokens.prefix: only models of pictures have it, not sound-descriptors",
+            "tokens.prefix: only for models of pictures, not sound-descriptors",
         ),
     ],
 )
@@ -200,21 +194,6 @@ def test_a_new_checkpoint_is_ten_lines(own: Workspace) -> None:
     assert "clip-b32" in [card.name for card in find_cards(own)[0]]
     with pytest.raises(NotFound):
         find_card("clip-b32")
-
-
-def test_near_misses_are_suggested() -> None:
-    with pytest.raises(NotFound) as caught:
-        find_card("xclip-b16-k40")
-    assert "did you mean 'xclip-b16-k400'?" in caught.value.message
-    assert caught.value.hint == "obygaze backbones ls"
-    # A list of those that are a little like it looked as if there were no others.
-    with pytest.raises(NotFound) as caught:
-        find_card("nosuch")
-    assert caught.value.message == "no backbone called 'nosuch'"
-    assert caught.value.hint == "obygaze backbones ls"
-    with pytest.raises(FixUsage, match="no preset 'papr'") as usage:
-        find_card("vivit-b16x2-k400@papr")
-    assert usage.value.hint == "one of default, hub, paper-2024"
 
 
 def test_the_hash_of_a_card_is_that_of_the_stores_which_have_it_in_their_recipe():

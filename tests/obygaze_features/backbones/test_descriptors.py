@@ -162,15 +162,6 @@ def test_preprocessing_is_the_mean_of_each_cell(backbone: Any) -> None:
     assert np.array_equal(backbone.preprocess(large), backbone.preprocess(small))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [np.zeros((1, T + 1, 3, S, S)), np.zeros((T, 3, S, S)), np.zeros((1, T, 3, 4, 4))],
-)
-def test_wrong_pixels_are_refused(backbone: Any, wrong: Any) -> None:
-    with pytest.raises(FixInput):
-        backbone.forward(wrong)
-
-
 def test_frames_and_masks_that_mean_nothing_are_refused(backbone: Any) -> None:
     with pytest.raises(FixInput, match="uint8"):
         backbone.preprocess(np.zeros((2, 8, 8, 3)))

@@ -107,7 +107,7 @@ def test_no_gpu_is_idle(machine: Machine, visible: str | None) -> None:
         machine.auto(ALL_BUSY, n_gpus, visible=visible)
     sentence = "no GPU is idle: each has more than 2,000 MB of memory in use"
     assert error.value.message == sentence
-    assert error.value.hint == "--device cuda:0, or --device cpu"
+    assert error.value.hint == "use --device cuda:0, or --device cpu"
 
 
 def test_a_machine_without_a_gpu_computes_on_its_cpu(machine: Machine) -> None:
@@ -123,7 +123,7 @@ def test_torch_is_asked_only_where_it_is_there_and_can_compute(
     frames = find_card("frames:clip-b16")
     machine.auto(ONE_BUSY, 3)
     assert chosen_device("auto", [descriptors, find_card("clip-b16")]) == "cuda:1"
-    # Own code may compute with torch, whatever its family is.
+    # User code may compute with torch, whatever its family is.
     own = replace(descriptors, code={"function": "mine"})
     assert chosen_device("auto", [own]) == "cuda:1"
     # One that has nothing, also no `cuda`.

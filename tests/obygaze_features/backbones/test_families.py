@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from msgspec import structs
 
@@ -263,11 +262,3 @@ def test_dinov3_in_bfloat16_equals_transformers(folders: Any) -> None:
     with torch.inference_mode():
         tokens = theirs(pixel_values=x.flatten(0, 1).bfloat16()).last_hidden_state
     assert torch.equal(half.forward(x)["tokens"], tokens.unflatten(0, x.shape[:2]))
-
-
-def test_masks_are_refused_where_nothing_knows_them(backbones: Any) -> None:
-    x = clips("vivit", 1)
-    with pytest.raises(FixInput, match="takes no mask"):
-        backbones("vivit").forward(x, np.array([[1, 1, 1, 1, 1, 0]]))
-    whole = backbones("vivit").forward(x, np.ones((1, 6)))
-    assert torch.equal(whole["clip"], backbones("vivit").forward(x)["clip"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import pytest
 from support.checkpoints import hub_cache, save_tiny, write_tiny_card
 from support.cli import call_obygaze, run_obygaze
-from support.fake_hub import model_hub
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
-from support.words import save_text_model  # noqa: E402
 
 from obygaze_features.backbones.actions import fetch_weights, load_backbone  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
@@ -53,31 +50,6 @@ def test_fetch_does_not_ask_the_hub_for_what_is_there(
     hub_cache(find_card("tiny-dinov2", Workspace(tmp_path)), tmp_path / "hub", folder)
     (fetched,) = fetch_weights(["tiny-dinov2"], workspace=tmp_path).backbones
     assert fetched["folder"].startswith(str(tmp_path / "hub"))
-
-
-@pytest.mark.check("a process without the hub's library in it")
-def test_fetched_weights_bring_the_tokenizer_of_their_text_tower(
-    tmp_path: Path,
-) -> None:
-    """Also where another program has downloaded the model without its tokenizer."""
-    served = save_text_model("clip", tmp_path / "served")
-    write_tiny_card("clip", tmp_path / "backbones", checkpoint="lab/tiny")
-    home = tmp_path / "home"
-    few = tmp_path / "few"
-    few.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        shutil.copy(served / name, few)
-    card = find_card("tiny-clip", Workspace(tmp_path))
-    hub_cache(card, home / "hub", few, commit="0" * 40)
-    env: dict[str, str | None] = {
-        **{name: None for name in os.environ if name.lower().endswith("_proxy")},
-        **{"HF_HUB_CACHE": None, "HF_HUB_OFFLINE": None, "HF_HOME": str(home)},
-    }
-    fetch = ("-C", tmp_path, "backbones", "fetch", "tiny-clip")
-    with model_hub("lab/tiny", served) as address:
-        run_obygaze(*fetch, env={**env, "HF_ENDPOINT": address}).ok()
-    names = {path.name for path in home.rglob("*.json")}
-    assert {"config.json", "tokenizer.json", "tokenizer_config.json"} <= names
 
 
 def test_one_revision_is_carried(tmp_path: Path) -> None:

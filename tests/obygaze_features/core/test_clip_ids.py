@@ -11,15 +11,9 @@ from support.cli import call_obygaze
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.written_tables import write_table
 from obygaze_features.store import import_features, open_store
 
 IDS = ["-a-1", "b-2"]
-
-
-def test_a_table_that_was_written_here_has_ids(tmp_path: Path) -> None:
-    path = write_table(tmp_path / "clips.csv", {"level": ["S"] * 2, "clip_id": IDS})
-    assert clip_ids(path) == IDS
 
 
 def test_a_cell_may_have_several_lines_and_signs_that_end_lines(tmp_path: Path) -> None:

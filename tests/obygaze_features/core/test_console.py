@@ -8,7 +8,6 @@ import pytest
 from obygaze_features.core import console as module
 from obygaze_features.core.console import (
     Console,
-    human,
     json_text,
     printable,
 )
@@ -53,20 +52,6 @@ def test_talk_goes_to_stderr_and_results_to_stdout(capsys, verbosity, told):
     assert captured.err.replace("Warning: ", "").split() == told.split()
 
 
-@pytest.mark.parametrize(
-    "amount, unit, text",
-    [
-        (999, "B", "999 B"),
-        (1000, "B", "1.0 kB"),
-        (94e6, "B", "94.0 MB"),
-        (-1500, "B", "-1.5 kB"),
-        (1914, "clips", "1,914 clips"),
-    ],
-)
-def test_amounts_as_people_say_them(amount, unit, text):
-    assert human(amount, unit) == text
-
-
 class Clock:
     def __init__(self) -> None:
         self.now = 100.0
@@ -87,16 +72,6 @@ def test_a_log_gets_a_line_every_half_minute(capsys, monkeypatch):
     captured = capsys.readouterr()
     assert captured.err == "extract: 30 of 100 clips, 30 s, 70 s to go GPU waits\n"
     assert captured.out == ""
-
-
-def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(capsys, monkeypatch):
-    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
-    with Console().progress("extract", 3) as progress:
-        progress.advance(2)
-        progress.remark("GPU waits")
-    err = capsys.readouterr().err
-    assert "extract" in err
-    assert err.endswith("\r")
 
 
 def test_control_characters_are_shown_and_colours_kept() -> None:

@@ -45,24 +45,6 @@ def figure_of_one_row() -> Any:
     return figure
 
 
-def test_labels_of_rows_are_whole_so_that_no_two_are_the_same() -> None:
-    """Two rows were called "ridge …", as their stores have longer names."""
-    stores = ("facebook/imagebind-huge_pictures", "facebook/imagebind-huge_soundtracks")
-    names = [f"svm_of_our_own ({store}), 1,234 clips" for store in stores]
-    with row_canvas(40, 0, (0, 1), "AP") as (figure, axes):
-        draw_label(axes, 10, names[0])
-        draw_label(axes, 30, names[1])
-    root = ElementTree.fromstring(drawn(figure, ".svg", "title"))
-    texts = [str(text.text) for text in root.iter(f"{SVG}text")]
-    letters = "".join(texts).replace(" ", "")
-    for name in names:
-        assert name.replace(" ", "") in letters
-    # Two lines of 24 letters have the size of the other texts.
-    assert all(4 < text.get_fontsize() < 9 for text in axes.texts)
-    draw_label(axes, 10, "ridge (a store of words)")
-    assert axes.texts[-1].get_fontsize() == 9
-
-
 def test_a_file_has_the_colours_of_paper_and_a_page_its_own() -> None:
     file = drawn(figure_of_one_row(), ".svg", "title <i>")
     root = ElementTree.fromstring(file)

@@ -75,7 +75,7 @@ def test_different_texts_have_different_names() -> None:
         ("con", "CON is the name of a device"),
         ("lpt³", "LPT³ is the name of a device"),
         ("films.", "it ends with a dot or a blank"),
-        ("a:b", "it has ':'"),
+        ("a:b", "it contains ':'"),
     ],
 )
 def test_names_that_windows_cannot_have_are_refused_on_every_system(
@@ -89,12 +89,6 @@ def test_names_that_windows_cannot_have_are_refused_on_every_system(
     check_new_name(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["films.v2", "com10", "été"])
-def test_other_names_are_not(tmp_path: Path, name: str) -> None:
-    check_new_name(tmp_path / name)
-    check_new_name(tmp_path / "no" / "such folder" / name)
-
-
 @pytest.mark.parametrize(
     ("there", "name"),
     [("films", "Films"), ("Straße", "STRASSE"), ("Ame\u0301lie", "Am\u00e9lie")],
@@ -103,7 +97,9 @@ def test_a_name_that_some_system_takes_for_another_one_is_refused(
     tmp_path: Path, there: str, name: str
 ) -> None:
     (tmp_path / there).mkdir()
-    with pytest.raises(AlreadyThere, match="on Windows and macOS both are one name"):
+    with pytest.raises(
+        AlreadyThere, match="on Windows and macOS both are the same name"
+    ):
         check_new_name(tmp_path / name)
     check_new_name(tmp_path / there)
     check_new_name(tmp_path / f"{name}-2")

@@ -144,17 +144,6 @@ def test_new_files_can_be_made_on_disks_without_hard_links(tmp_path, monkeypatch
     assert names(tmp_path) == ["file"]
 
 
-def test_several_results_are_written_all_or_none(tmp_path):
-    (tmp_path / "second").write_bytes(b"mine")
-    with pytest.raises(AlreadyThere):
-        files.write_all_new({tmp_path / "first": b"1", tmp_path / "second": b"2"})
-    assert names(tmp_path) == ["second"]
-    files.write_all_new(
-        {tmp_path / "first": b"1", tmp_path / "second": b"2"}, force=True
-    )
-    assert (tmp_path / "second").read_bytes() == b"2"
-
-
 def test_a_full_disk_replaces_none_of_several_results(tmp_path, monkeypatch):
     """The rows of a manifest were new, and its header was that of before."""
     results = {tmp_path / "rows": b"1", tmp_path / "header": b"2"}

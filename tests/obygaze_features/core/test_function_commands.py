@@ -14,149 +14,19 @@ from click.testing import CliRunner
 from obygaze_features.core.commands import Session
 from obygaze_features.core.console import Console, Progress
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.function_commands import (
-    command_of,
-)
+from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Command, Option
 from obygaze_features.core.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class Counted:
+class Called:
     """What the function was called with."""
 
     values: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         return self.values
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.values.items())
-
-    def write(
-        self,
-        *,
-        output: str | Path | None = None,
-        force: bool = False,
-    ) -> list[Path]:
-        """Write the result.
-
-        Args:
-            output: The file to write.
-            force: Replace it.
-        """
-        if output is None:
-            return []
-        path = Path(output)
-        path.write_text(f"{self} force={force}", encoding="utf-8")
-        return [path]
-
-
-def count_clips(
-    store: str | Path,
-    manifest: str | None = None,
-    *,
-    tail: Literal["two_sided", "less"] = "two_sided",
-    pairs: Sequence[tuple[str, str]] = (),
-    runs: Sequence[str] = (),
-    draws: int = 10,
-    scale: float | None = None,
-    drop_missing: bool = False,
-    workspace: str | Path | None = None,
-) -> Counted:
-    """Count clips in a store.
-
-    Args:
-        store: The store.
-        manifest: Its manifest.
-        tail: The tail.
-        pairs: Pairs of words.
-        runs: Some runs.
-        draws: How many.
-        scale: A factor.
-        drop_missing: Leave out what is missing.
-        workspace: The workspace.
-    """
-    return Counted(
-        {
-            "store": store,
-            "manifest": manifest,
-            "tail": tail,
-            "pairs": [list(pair) for pair in pairs],
-            "runs": list(runs),
-            "draws": draws,
-            "scale": scale,
-            "drop_missing": drop_missing,
-            "workspace": str(workspace),
-        }
-    )
-
-
-PLAIN = {
-    "store": "s",
-    "manifest": None,
-    "tail": "two_sided",
-    "pairs": [],
-    "runs": [],
-    "draws": 10,
-    "scale": None,
-    "drop_missing": False,
-    "workspace": "there",
-}
-
-
-def typed(*words: str, as_json: bool = True) -> Any:
-    options = {
-        "runs": Option("--run", metavar="RUN"),
-        "draws": Option(least=1),
-        "output": Option("-o"),
-    }
-    entry = Command(
-        f"{__name__}:count_clips", options, then=f"{__name__}:Counted.write"
-    )
-    command = command_of(entry, "count")
-    session = Session(Workspace(Path("there")), Console(as_json=as_json))
-    return CliRunner().invoke(command, [*words], obj=session)
-
-
-def values(*words: str) -> dict[str, Any]:
-    done = typed(*words)
-    assert done.exit_code == 0, done.output
-    document: dict[str, Any] = json.loads(done.stdout)
-    document.pop("json_version", None)
-    return document
-
-
-def test_only_what_has_no_default_must_be_typed() -> None:
-    assert values("s") == PLAIN
-    assert typed().exit_code == 2
-
-
-def test_the_help_shows_a_default_unless_it_is_empty() -> None:
-    assert "[default: 10" in typed("--help").output
-    assert '[default: ""]' not in copied("--help").output
-
-
-def test_every_kind_of_parameter_is_typed() -> None:
-    inputs = ("s", "m", "--tail", "two_sided", "--draws", "3", "--scale", "2")
-    repeated = ("--pairs", "a", "b", "--pairs", "c", "d", "--run", "x", "--run", "y")
-    assert values(*inputs, *repeated, "--drop-missing") == {
-        **PLAIN,
-        "manifest": "m",
-        "pairs": [["a", "b"], ["c", "d"]],
-        "runs": ["x", "y"],
-        "draws": 3,
-        "scale": 2.0,
-        "drop_missing": True,
-    }
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("--draws", "0"), ("--scale", "nan"), ("--tail", "x")],
-)
-def test_values_outside_the_type_are_refused(words: tuple[str, str]) -> None:
-    assert typed("s", *words).exit_code == 2
 
 
 def copy_clips(
@@ -166,15 +36,16 @@ def copy_clips(
     *,
     columns: Mapping[str, str] | None = None,
     offsets: Mapping[str, float] | None = None,
+    pairs: Sequence[tuple[str, str]] = (),
     clips: str | Path | None = None,
-    folder: Path | None = None,
     films: Sequence[str] | None = None,
+    scale: float | None = None,
+    draws: int = 10,
     licence: str = "",
     seal: bool = True,
-    depth: int = 0,
     mask: complex | None = None,
     progress: Progress | None = None,
-) -> Counted:
+) -> Called:
     """Copy clips.
 
     Args:
@@ -183,24 +54,24 @@ def copy_clips(
         form: The format.
         columns: New names.
         offsets: Shifts.
+        pairs: Pairs of words.
         clips: A file of ids.
-        folder: A folder.
         films: Only these.
+        scale: A factor.
+        draws: How many.
         licence: The licence.
         seal: Close it.
-        depth: How deep.
         mask: Which rows.
         progress: Counts bytes.
     """
     values = dict(locals())
-    values.pop("mask")
-    shown = values.pop("progress")
-    assert isinstance(shown, Progress)
-    for name in ("clips", "folder"):
-        path = values[name]
-        assert path is None or isinstance(path, Path)
-        values[name] = path and str(path)
-    return Counted(values)
+    del values["mask"]
+    assert isinstance(values.pop("progress"), Progress)
+    assert clips is None or isinstance(clips, Path)
+    values["clips"] = clips and str(clips)
+    values["pairs"] = [list(pair) for pair in pairs]
+    values["films"] = None if films is None else list(films)
+    return Called(values)
 
 
 COPY = Command(
@@ -210,84 +81,93 @@ COPY = Command(
         "columns": Option("--map", metavar="NEW=OLD"),
         "offsets": Option(metavar="FILM=SECONDS"),
         "clips": Option(exists="file"),
-        "depth": Option(group="Depth"),
+        "films": Option("--film", separator=","),
+        "draws": Option(least=1),
         "mask": PYTHON_ONLY,
         "progress": Bar("copy", "B"),
     },
 )
+PLAIN = {
+    **{"stores": ["a"], "target": "t", "form": "npz", "columns": None},
+    **{"offsets": None, "pairs": [], "clips": None, "films": None, "scale": None},
+    **{"draws": 10, "licence": "", "seal": True},
+}
 
 
-def copied(*words: str) -> Any:
+def typed(*words: str) -> Any:
     session = Session(Workspace(Path("there")), Console(as_json=True))
     return CliRunner().invoke(command_of(COPY, "copy"), [*words], obj=session)
 
 
-COPIED = {
-    "stores": ["a", "b"],
-    "target": "t",
-    "form": "npz",
-    "columns": None,
-    "offsets": None,
-    "clips": None,
-    "folder": None,
-    "films": None,
-    "licence": "",
-    "seal": True,
-    "depth": 0,
-}
+def values(*words: str) -> dict[str, Any]:
+    done = typed("a", "npz", "-o", "t", *words)
+    assert done.exit_code == 0, done.output
+    document: dict[str, Any] = json.loads(done.stdout)
+    del document["json_version"]
+    return document
 
 
-def test_mappings_paths_and_the_other_flag_of_a_switch_are_typed(
-    tmp_path: Path,
-) -> None:
+def test_only_what_has_no_default_must_be_typed() -> None:
+    assert values() == PLAIN
+    assert typed("a", "npz").exit_code == 2
+
+
+def test_the_help_shows_a_default_unless_it_is_empty() -> None:
+    shown = typed("--help").output
+    assert "[default: 10" in shown
+    assert '[default: ""]' not in shown
+
+
+def test_every_kind_of_parameter_is_typed(tmp_path: Path) -> None:
     ids = tmp_path / "ids.txt"
     ids.touch()
     options = ["--map", "clip_id=id", "--map", "x=y", "--offsets", "tt1=-2.5"]
-    options += ["--clips", str(ids), "--folder", "f", "--films", "m", "--no-seal"]
-    done = copied("a", "b", "npz", "--output", "t", *options)
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout) == {
-        "json_version": 1,
-        **COPIED,
+    options += ["--pairs", "a", "b", "--pairs", "c", "d", "--clips", str(ids)]
+    options += ["--film", "m,n", "--scale", "2", "--draws", "3", "--no-seal"]
+    assert values(*options) == {
+        **PLAIN,
         "columns": {"clip_id": "id", "x": "y"},
         "offsets": {"tt1": -2.5},
+        "pairs": [["a", "b"], ["c", "d"]],
         "clips": str(ids),
-        "folder": "f",
-        "films": ["m"],
+        "films": ["m", "n"],
+        "scale": 2.0,
+        "draws": 3,
         "seal": False,
     }
 
 
-def test_wrong_words_of_a_mapping_are_a_usage_error_with_the_help_to_read() -> None:
-    for words, what in [
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("--draws", value) for value in ("0", "-1", "1e3", "0.1", "", "x")),
+        *(("--scale", value) for value in ("nan", "inf", "1e999", "1/0", " ")),
+        ("--clips", "none.txt"),
+    ],
+)
+def test_values_outside_the_type_are_refused(words: tuple[str, ...]) -> None:
+    assert typed("a", *words, "npz", "-o", "t").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
         (("--map", "x"), "--map must be of the form NAME=VALUE, got 'x'"),
         (("--map", "x=1", "--map", "x=2"), "--map names 'x' twice"),
         (("--offsets", "a=b"), "--offsets must be FILM=SECONDS: could not convert"),
-    ]:
-        error = copied("a", "npz", "-o", "t", *words).exception
-        assert isinstance(error, FixUsage)
-        assert error.message.startswith(what)
-        assert error.hint == "copy --help"
-
-
-def test_a_file_that_must_exist_is_a_usage_error(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.txt", tmp_path):
-        assert copied("a", "npz", "-o", "t", "--clips", str(path)).exit_code == 2
-
-
-def choose(*, names: Sequence[str] | None = None) -> Counted:
-    """Choose names.
-
-    Args:
-        names: The names. The default is all.
-    """
-    return Counted({"names": None if names is None else list(names)})
+    ],
+)
+def test_wrong_words_of_a_mapping_are_a_usage_error(
+    words: tuple[str, ...], told: str
+) -> None:
+    error = typed("a", "npz", "-o", "t", *words).exception
+    assert isinstance(error, FixUsage)
+    assert error.message.startswith(told)
 
 
 def test_an_empty_list_is_not_the_same_as_none() -> None:
-    entry = Command(f"{__name__}:choose", {"names": Option(separator=",")})
-    command = command_of(entry, "choose")
-    session = Session(Workspace(Path("there")), Console())
-    assert CliRunner().invoke(command, [], obj=session).stdout == "names=None\n"
-    empty = CliRunner().invoke(command, ["--names", ","], obj=session)
-    assert empty.stdout == "names=[]\n"
+    assert values("--film", ",")["films"] == []
+
+
+def test_a_word_that_is_no_choice_is_refused() -> None:
+    assert typed("a", "csw", "-o", "t").exit_code == 2

@@ -1,20 +1,14 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from obygaze_features.core.errors import FixInput, InstallExtra
-from obygaze_features.core.lazy import need
-
-
-def test_a_module_that_is_there_is_given():
-    assert need("math", "mlp", "testing") is math
+from obygaze_features.core.lazy import import_optional
 
 
 def test_one_that_is_absent_names_the_extra_to_install():
     with pytest.raises(InstallExtra) as caught:
-        need("no_such_package.inner", "extract", "decoding")
+        import_optional("no_such_package.inner", "extract", "decoding")
     assert str(caught.value).splitlines() == [
         "decoding needs the package 'no_such_package', which is not installed",
         '  Try: pip install "obygaze[extract]"',
@@ -30,19 +24,9 @@ def test_a_package_that_is_installed_and_broken_is_called_that(
     (tmp_path / "unusable_package.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(FixInput) as caught:
-        need("unusable_package", "video", "decoding")
+        import_optional("unusable_package", "video", "decoding")
     assert str(caught.value).splitlines() == [
         "decoding needs the package 'unusable_package', which is installed and does not work:"
         " libav.so.62: no such file",
         "  Try: obygaze doctor",
     ]
-
-
-@pytest.mark.parametrize("lacking", ["another_package", "bro"])
-def test_a_package_that_lacks_one_of_its_own_needs_is_not_our_extra(
-    tmp_path, monkeypatch, lacking
-):
-    (tmp_path / "broken_package.py").write_text(f"import {lacking}\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError):
-        need("broken_package", "extract", "decoding")

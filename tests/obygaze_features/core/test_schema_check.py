@@ -12,7 +12,6 @@ from msgspec import Meta
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.schema_check import (
     Count,
-    Document,
     Record,
     Sha256,
     one_of,
@@ -98,34 +97,14 @@ def test_a_whole_file_is_read() -> None:
             "f.toml: yaer: unknown key 'yaer' (did you mean 'year'?)",
         ),
         (
-            "1979",
-            "1812",
-            "f.toml: year: must be int >= 1888, got 1812",
-        ),
-        ('"colour"', '"gray"', "f.toml: colour: must be one of grey, colour (did"),
-        ('["a", "b"]', '"a"', "f.toml: tags: must be array, got 'a'"),
-        (
             'file = "a.csv"',
             'file = "a.csv"\nsha256 = "ab"',
             "f.toml: sources[0].sha256: must be 64 hexadecimal digits, got 'ab'",
         ),
-        (
-            "[[sources]]",
-            "[sources]",
-            "f.toml: sources: must be array, got {",
-        ),
-        (
-            "Ripley",
-            "ripley",
-            "f.toml: cast.ripley: must be str matching regex '^[A-Z]', got",
-        ),
+        ('"colour"', '"gray"', "f.toml: colour: must be one of grey, colour (did"),
+        ("lost = true", 'kind = "shrt"', "f.toml: kind: must be one of short, feature"),
         ("fps = 24", "fps = -1", "f.toml: rate.fps: must be float >= 0.0"),
         ("fps = 24", f"fps = {10**400}", "f.toml: rate.fps: Number out of range"),
-        (
-            "lost = true",
-            'kind = "shrt"',
-            "f.toml: kind: must be one of short, feature (did you mean 'short'?)",
-        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line_and_key(
@@ -184,12 +163,3 @@ def test_the_schema_key_tells_other_files_from_other_versions() -> None:
 def test_what_is_not_toml(data: bytes, message: str) -> None:
     with pytest.raises(FixInput, match=message):
         read_toml(data, "f.toml")
-
-
-def test_checks_of_several_keys_come_after_those_of_each_key() -> None:
-    document = Document({"title": "Alien", "year": 3000}, "f.toml")
-    film = document.check(Film)
-    assert film == Film("Alien", 3000)
-    document.add("year", "must be at most 2100")
-    with pytest.raises(FixInput, match="year: must be at most 2100"):
-        document.raise_if_any("the film is not valid")

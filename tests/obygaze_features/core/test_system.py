@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core import system
 from obygaze_features.core.system import posix
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -133,18 +132,6 @@ def test_a_disk_that_cannot_sync_as_macos_does_is_synced_as_elsewhere(
     else:
         posix.sync_path(tmp_path / "file")
         assert len(plain) == 1
-
-
-def test_this_system_has_its_own_implementation() -> None:
-    assert system.replace_file is posix.replace_file
-    assert system.typed_path("a\\b") == "a\\b"
-
-
-def test_windows_is_known_by_what_it_has(on_windows: Printed) -> None:
-    assert on_windows["facts"] == [
-        "True False True",
-        "my films/2024/x ('SIGTERM', 'SIGINT')",
-    ]
 
 
 def test_a_folder_is_locked_though_windows_cannot_open_one(on_windows: Printed) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import zipfile
 from datetime import date, timedelta
 from pathlib import Path
@@ -12,9 +11,9 @@ import xlsxwriter
 from support.workbooks import write_workbook
 
 from obygaze_features.core import workbooks
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.tables import read_table
-from obygaze_features.core.workbooks import cell_text, read_sheet
+from obygaze_features.core.workbooks import read_sheet
 
 
 def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None:
@@ -51,12 +50,6 @@ def test_errors_of_formulas_are_no_empty_cells(tmp_path: Path) -> None:
     book.close()
     table = read_table(path, required=("clip_id",))
     assert [row["level"] for row in table.rows] == ["#N/A", "#DIV/0!"]
-
-
-def test_durations_keep_their_milliseconds() -> None:
-    assert cell_text(timedelta(seconds=70.5)) == "0:01:10.500"
-    assert cell_text(timedelta(seconds=59.9996)) == "0:01:00"
-    assert cell_text(timedelta(seconds=-5)) == "-0:00:05"
 
 
 @pytest.mark.parametrize(("is_text", "read"), [(True, "1,2"), (False, "1.2")])
@@ -158,26 +151,14 @@ def test_of_several_sheets_with_data_one_is_asked_for(tmp_path: Path) -> None:
         "Lists": [["S", "EN"]],
     }
     path = write_workbook(tmp_path / "t.xlsx", sheets, hidden=["Lists"])
-    with pytest.raises(FixUsage, match="expected one sheet with data") as caught:
+    expected = "expected one visible sheet with data, got 2"
+    with pytest.raises(FixUsage, match=expected) as caught:
         read_table(path, required=("a", "b"), sheet="")
-    assert caught.value.message.endswith("that is shown, got 2")
-    assert (caught.value.hint or "").startswith(
-        "the sheets are Ada, Empty, Ben, Lists;"
-    )
+    assert "--sheet with one of Ada, Empty, Ben, Lists," in str(caught.value.hint)
     table = read_table(path, required=("a", "b"), sheet="Ben")
     assert [row["a"] for row in table.rows] == ["3", "5"]
     with pytest.raises(FixUsage, match=r"no sheet 'Bem' \(did you mean 'Ben'\?\)"):
         read_table(path, required=("a", "b"), sheet="Bem")
-
-
-def test_a_hidden_sheet_is_read_if_it_is_named(tmp_path: Path) -> None:
-    sheets = {"Shown": [], "Hidden": [["a"], ["x"]]}
-    path = write_workbook(tmp_path / "t.xlsx", sheets, hidden=["Hidden"])
-    with pytest.raises(FixUsage, match="that is shown, got 0") as caught:
-        read_table(path, required=("a",), sheet="")
-    assert (caught.value.hint or "").startswith("the sheets are Shown, Hidden;")
-    table = read_table(path, required=("a",), sheet="Hidden")
-    assert [row["a"] for row in table.rows] == ["x"]
 
 
 TITLED = [
@@ -207,27 +188,6 @@ def test_the_row_with_names_is_below_the_title_or_the_one_that_is_named(
     )
 
 
-def test_the_row_with_names_can_be_chosen_in_a_csv_file(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("Clips of 2024;;\n\nfilm;n;x\nlake;1;2\n", encoding="utf-8")
-    table = read_table(path, required=("film",), header_row=3)
-    assert [(row.line, row["film"], row["x"]) for row in table.rows] == [
-        (4, "lake", "2")
-    ]
-    with pytest.raises(FixInput) as caught:
-        read_table(path, required=("film",), header_row=10**20)
-    assert caught.value.details == (
-        f"{path}: line {10**20} is empty, expected the header there",
-    )
-
-
-def test_a_csv_file_has_no_sheets(tmp_path: Path) -> None:
-    text = tmp_path / "t.csv"
-    text.write_text("a\n1\n", encoding="utf-8")
-    with pytest.raises(FixUsage, match="another file has no sheets"):
-        read_table(text, required=("a",), sheet="Clips")
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -240,16 +200,7 @@ def test_what_only_has_the_name_of_a_spreadsheet_is_refused(
 ) -> None:
     path = tmp_path / "t.xlsx"
     path.write_bytes(data)
-    with pytest.raises(
-        Corrupt, match="no spreadsheet that can be read, or has a password"
-    ):
-        read_table(path, required=("a",))
-
-
-def test_other_spreadsheets_are_named_with_the_cure(tmp_path: Path) -> None:
-    path = tmp_path / "t.ods"
-    path.write_bytes(b"")
-    with pytest.raises(FixInput, match=r"\.ods files are not read, only .xlsx"):
+    with pytest.raises(Corrupt, match="spreadsheet cannot be read, or has a password"):
         read_table(path, required=("a",))
 
 
@@ -291,35 +242,6 @@ def test_a_cell_far_away_is_found_in_files_of_each_program(
         read_table(path, required=("a",))
 
 
-def test_a_cell_far_away_is_refused_however_it_is_named(tmp_path: Path) -> None:
-    path = write_workbook(tmp_path / "t.xlsx", {"A": [["a"], ["x"]]})
-    changed_sheet(path, ('r="A2"', 'r="xfd1048576"'))
-    with pytest.raises(Corrupt, match="has 1,048,576 rows and 16,384 columns"):
-        read_table(path, required=("a",))
-
-
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    path = write_workbook(tmp_path / "t.xlsx", {"A": [["a", "b"], ["x", "y"]]})
-    inner = "xl/worksheets/sheet1.xml"
-    with zipfile.ZipFile(path) as archive:
-        first = archive.getinfo(inner).header_offset + 30 + len(inner)
-    data = bytearray(path.read_bytes())
-    data[first : first + 20] = b"\xff" * 20
-    path.write_bytes(data)
-    with pytest.raises(Corrupt, match="no spreadsheet that can be read"):
-        read_table(path, required=("a",))
-
-
-def test_without_the_library_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_workbook(tmp_path / "t.xlsx", {"Clips": [["a"], [1]]})
-    monkeypatch.setitem(sys.modules, "python_calamine", None)
-    with pytest.raises(InstallExtra, match=r"reading \.xlsx files needs") as caught:
-        read_sheet(path)
-    assert caught.value.hint == 'pip install "obygaze[tables]"'
-
-
 @pytest.mark.parametrize(
     ("limit", "row"),
     [
@@ -346,5 +268,5 @@ def test_a_sheet_that_is_too_long_is_refused_before_its_end(
         for name, data in members.items():
             archive.writestr(name, data)
     monkeypatch.setattr(workbooks, limit, 1000)
-    with pytest.raises(Corrupt, match=r"1,000 rows that|at most 1,000 cells"):
+    with pytest.raises(Corrupt, match=r"limit of 1,000|at most 1,000 cells"):
         read_sheet(path)

@@ -29,15 +29,6 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_and_a_folder_are_made_and_replaced(tmp_path: Path) -> None:
-    for text in ("one", "two"):
-        write_folder(tmp_path / "a" / "folder", text)
-        assert (tmp_path / "a" / "folder" / "deep" / "data").read_text() == text
-        write_file(tmp_path / "a" / "file", text)
-        assert (tmp_path / "a" / "file").read_text() == text
-    assert names(tmp_path / "a") == ["file", "folder"]
-
-
 def test_an_error_changes_nothing(tmp_path: Path) -> None:
     write_folder(tmp_path / "x", "old")
     with pytest.raises(ZeroDivisionError), write_then_rename(tmp_path / "x") as new:

@@ -142,28 +142,18 @@ def test_a_spreadsheet_does_not_have_the_time_of_the_clock(tmp_path: Path) -> No
     assert str(datetime.now().year) not in properties
 
 
-@pytest.mark.parametrize("name", ["t.xls", "t"])
-def test_another_suffix_is_refused_with_those_that_are_written(
-    tmp_path: Path, name: str
-) -> None:
-    with pytest.raises(FixUsage, match=r"\.csv or \.xlsx, got") as caught:
-        write_table(tmp_path / name, COLUMNS)
-    assert caught.value.hint == "t.csv or t.xlsx"
-    assert not list(tmp_path.iterdir())
-
-
 def test_what_a_spreadsheet_cannot_hold_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = {f"c{n}": [n] for n in range(16_385)}
-    with pytest.raises(FixUsage, match="at most 16,384 columns, the table has 16,385"):
+    with pytest.raises(FixUsage, match="at most 16,384 columns, got 16,385"):
         write_table(tmp_path / "t.xlsx", many)
     long = {"a": ["x" * (MAX_CELL_LETTERS + 1)]}
     with pytest.raises(FixUsage, match="at most 32,767 letters in a cell") as caught:
         write_table(tmp_path / "t.xlsx", long)
-    assert caught.value.hint == "t.csv"
+    assert caught.value.hint == "use t.csv"
     assert written_tables.MAX_SHEET_ROWS == 1_048_576
     # With the row of the names.
     monkeypatch.setattr(written_tables, "MAX_SHEET_ROWS", 100)
-    with pytest.raises(FixUsage, match="at most 100 rows, the table has 101"):
+    with pytest.raises(FixUsage, match="at most 100 rows, got 101"):
         write_table(tmp_path / "t.xlsx", {"a": range(100)})

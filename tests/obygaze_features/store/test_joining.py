@@ -167,7 +167,7 @@ def test_where_one_store_is_needed_a_join_is_refused(here: Workspace) -> None:
 
 
 def test_no_store_gets_a_name_with_a_plus(here: Workspace) -> None:
-    with pytest.raises(FixUsage, match="stands between stores that are read"):
+    with pytest.raises(FixUsage, match="joins stores that are read together"):
         og.store.subset("seen", "seen+heard", films=["tt0000100"], workspace=here.root)
 
 

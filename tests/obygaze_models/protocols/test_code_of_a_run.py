@@ -1,4 +1,4 @@
-"""The identity of a run has the version of own code."""
+"""The identity of a run has the version of user code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.experiments import films, planted, quick, store_of
 from support.joined_stores import joined_stores
 
 from obygaze_features.core.errors import AlreadyThere
-from obygaze_features.core.parts import trust
+from obygaze_features.core.user_code import trust
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.run import run_protocol
 

@@ -9,7 +9,7 @@ import pytest
 from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.parts import trust
+from obygaze_features.core.user_code import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank

@@ -9,7 +9,7 @@ import pytest
 from support.experiments import quick
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.parts import trust
+from obygaze_features.core.user_code import trust
 from obygaze_models.protocols.kinds import candidates
 
 OWN_CLASS = """

@@ -13,7 +13,7 @@ from support.experiments import films, planted, write_workspace
 from support.tables import models, rows_of
 
 import obygaze as og
-from obygaze_features.core import parts
+from obygaze_features.core import user_code
 from obygaze_features.core.errors import FixInput
 from obygaze_models.runner import run as runner
 from obygaze_models.runner.files import Run
@@ -70,11 +70,11 @@ ONE_TASK = [*QUICK, 'grid.train=["EN_S"]', 'grid.test=["EN_S"]']
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace with features, and a file of own code; nothing is trusted yet."""
+    """A workspace with features, and a file of user code; nothing is trusted yet."""
     write_workspace(tmp_path, FILMS, planted(FILMS), "sig")
     (tmp_path / "own.py").write_text(FILE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(parts, "_TRUSTED", {})
+    monkeypatch.setattr(user_code, "_TRUSTED", {})
     return tmp_path
 
 

@@ -189,7 +189,7 @@ class TestOnDisk:
         for name in (*of_report, added):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("mine")
-        with pytest.raises(AlreadyThere, match=f"it also holds '{added}'"):
+        with pytest.raises(AlreadyThere, match=f"it also contains '{added}'"):
             write_run(folder, second, WITHOUT_ROWS, force=True)
         write_run(folder, first, WITHOUT_ROWS)
         assert read_run(folder).about["identity"] == "first"

@@ -28,7 +28,7 @@ from support.held_out_fits import (
 )
 from support.seeds import amount
 
-from obygaze_features.core.parts import trust
+from obygaze_features.core.user_code import trust
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.runner.heldout import HeldOut
@@ -127,7 +127,7 @@ def case(
 
 
 def trusted(folder: Path, module: str, code: str, name: str) -> str:
-    """Write a file of own code, which is trusted; return the name of a part of it."""
+    """Write a file of user code, which is trusted; return the name of a part of it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{module}.py"
     path.write_text(code, encoding="utf-8")
@@ -180,7 +180,7 @@ def test_every_kind_is_tried(tmp_path: Path) -> None:
         for model in way.run.models.values()
     }
     assert set(KINDS) <= tried
-    assert len(tried - set(KINDS)) == 2  # a class of scikit-learn, and one of own code
+    assert len(tried - set(KINDS)) == 2  # a class of scikit-learn, and one of user code
     grids = case(tmp_path / "grids", "nested", "chosen settings")
     for name, model in grids.run.models.items():
         assert len(candidates(model)) == 2, name

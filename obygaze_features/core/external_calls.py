@@ -1,4 +1,4 @@
-"""Calls of code that is not ours: every error says what failed, and the line of it."""
+"""Calls of user code: each error names what failed, and the line."""
 
 import reprlib
 import struct
@@ -16,10 +16,10 @@ from obygaze_features.core.machine import is_out_of_memory
 
 T = TypeVar("T")
 OURS = ("obygaze", "obygaze_features", "obygaze_models")
-# The names of folders of installed packages.
+# Folders of installed packages.
 INSTALLED = ("site-packages", "dist-packages")
-# What NumPy, h5py, torch and PyAV raise over damaged bytes.
-FOREIGN_DAMAGE = (
+# Errors that NumPy, h5py, torch and PyAV raise for damaged files.
+ERRORS_OF_DAMAGE = (
     OSError,
     EOFError,
     ValueError,
@@ -35,12 +35,12 @@ FOREIGN_DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# What to do about an error of code that is not ours.
-TRACEBACK = "the same command with OBYGAZE_DEBUG=1 shows the traceback"
+# The hint for an error in user code.
+TRACEBACK = "run the same command with OBYGAZE_DEBUG=1 to see the traceback"
 
 
-def call_foreign(function: Callable[[], T], subject: str) -> T:
-    """Return the result of code that is not ours; errors, but for memory, name the `subject`."""
+def call_user_code(function: Callable[[], T], subject: str) -> T:
+    """Call user code and return its result; errors, except of memory, start with `subject`."""
     try:
         return function()
     except (ObygazeError, MemoryError):
@@ -60,9 +60,9 @@ def short_value(value: object) -> str:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the last line of somebody's own code before an error, in brackets; or "".
+    """Return the last line of user code before an error, in brackets, or "".
 
-    Own code is what is neither installed nor part of obygaze or Python.
+    User code is neither installed nor part of obygaze or Python.
     """
     packages = Path(__file__).parents[2]
     not_own = [packages / name for name in OURS]

@@ -1,7 +1,7 @@
-"""Text from outside, such as the title of a received store, made safe to be shown.
+"""Untrusted text, such as the title of a received store, made safe to show.
 
-A publisher decides what a licence, a title or a concept is called. Shown as it is, such a text
-could fake lines of a terminal, headings and links of a card, or markup of a page.
+A publisher chooses the text of a licence, a title or a concept. Without changes, such a text could
+fake lines of a terminal, headings and links of a card, or the markup of a page.
 """
 
 import re
@@ -9,24 +9,24 @@ from html import escape
 from typing import Literal
 
 Medium = Literal["terminal", "markdown"]
-# Between the letters of scripts that need them, and in emoji.
+# Invisible joiners, which some scripts and emoji need between characters.
 _JOINERS = "\u200c\u200d"
 _LINE_BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
-# Markup within a line; an underscore within a word is none.
+# Markup within a line; an underscore within a word is not markup.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
-# What makes a heading, a list, a quote or a rule at the start of a line.
+# The start of a line that makes it a heading, a list, a quote or a rule.
 _LINE_START = re.compile(r"#|[+-](?= |$)|(?:-[- ]*|=+)$|[0-9]{1,9}(?=[.)](?: |$))")
 
 
 def safe_text(text: object, medium: Medium) -> str:
-    """Return a text from outside as one line that is only text in a medium.
+    """Return untrusted text as one line that a medium shows as plain text.
 
-    Blanks and line breaks become one space. Other characters that are not printed, such as those
-    that control a terminal or turn the direction of writing, are shown as escapes.
+    Blanks and line breaks become one space. Other characters that are not printable, such as
+    terminal controls and marks of writing direction, become escapes.
 
     Args:
-        text: The text, or a value that is shown as text.
-        medium: Where it is shown: `terminal` or `markdown`.
+        text: The text, or a value to show as text.
+        medium: The medium: `terminal` or `markdown`.
 
     >>> safe_text("CC0\\n\\n# Free\\x1b[2J", "terminal")
     'CC0 # Free\\\\x1b[2J'
@@ -39,7 +39,7 @@ def safe_text(text: object, medium: Medium) -> str:
     marked = _MARKUP.sub(r"\\\g<0>", line)
     start = _LINE_START.match(marked)
     if start is not None:
-        # Of "1." the dot is escaped, since a backslash before a digit would be shown.
+        # In "1.", escape the dot: Markdown shows a backslash before a digit.
         position = start.end() if start[0].isdigit() else start.start()
         marked = f"{marked[:position]}\\{marked[position:]}"
     # Not all programs accept a backslash before "<".
@@ -47,14 +47,14 @@ def safe_text(text: object, medium: Medium) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text in which characters that are not printed are escapes, except line breaks."""
+    """Return text with escapes for characters that are not printable, except line breaks."""
     if text.isprintable():
         return text
     return "".join(map(_visible_character, text))
 
 
 def one_line(text: str) -> str:
-    """Return text with a space in place of line breaks."""
+    """Return text with each line break replaced by a space."""
     return text if text.isprintable() else _LINE_BREAKS.sub(" ", text)
 
 

@@ -1,10 +1,10 @@
-"""Hidden names of what is not finished, whose they are, and what killed commands left there.
+"""Temporary names of unfinished files and folders, and the leftovers of killed commands.
 
-A file or folder is written under a hidden name beside its own, and renamed when it is finished. The
-name says which process writes it: `.NAME.[WORD-]MACHINE-PROCESS-START-RANDOM.tmp`. So the next
-command for NAME removes what a killed one left, and nothing of a command that still runs. Where
-this cannot be known, as of a process on another machine, in another container or before a restart,
-nothing is removed, and `obygaze doctor` names what is there.
+A file or folder is written under a temporary name in its folder, and renamed when it is finished.
+The name identifies the process that writes: `.NAME.[WORD-]MACHINE-PROCESS-START-RANDOM.tmp`. The
+next command for NAME removes leftovers of killed processes, but no file of a running process. If
+the process is on another machine, in another container or from before a restart, its state is
+unknown: nothing is removed, and `obygaze doctor` lists the leftover.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ from obygaze_features.core import system
 from obygaze_features.core.shell import shell_word
 
 State = Literal["running", "ended", "unknown"]
-# What was there before, where two names cannot be exchanged in one step.
+# The replaced folder, if two names cannot be exchanged in one step.
 OLD_FILE = "before-"
-# A copy that was interrupted: any process may go on with it.
+# An interrupted copy, which any process may continue.
 PULL = "pull-"
 
-# With all its parts a name has at most 255 bytes, of which a character may take four.
+# A complete name has at most 255 bytes, and a character up to four.
 _NAME_CHARACTERS = 50
 _HIDDEN = re.compile(
     r"\.(?P<name>.+)\.(?P<word>(before-|[0-9a-f]{8}-)?)"
@@ -38,13 +38,13 @@ _PULLED = re.compile(r"\.(?P<name>.+)\.(?P<word>pull-)[0-9a-f]{16}", re.DOTALL)
 
 
 class Leftover(NamedTuple):
-    """Something with a hidden name.
+    """A file or folder with a temporary name.
 
     Args:
         path: The file or folder.
-        name: The name that it was to get; of a long name, its beginning.
-        word: What the command has in its names, or "".
-        state: Whether its process still runs.
+        name: The final name, or the start of a long one.
+        word: The word of the command in the name, or "".
+        state: Whether the process still runs.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class Leftover(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of its files."""
+        """The size of its files."""
         paths = [self.path]
         if not self.path.is_symlink():
             for folder, _, names in os.walk(self.path):
@@ -68,23 +68,23 @@ class Leftover(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it is there."""
+        """Why it exists."""
         if self.state == "ended":
-            return f"left of {self.name} by a command that was killed"
+            return f"left of {self.name} by a killed command"
         if self.word == PULL:
-            return f"a copy of {self.name} that was interrupted; the same pull goes on with it"
+            return f"an interrupted copy of {self.name}; the same pull continues it"
         return (
-            f"of {self.name}: left by a command that was killed, or of one that still runs, perhaps"
-            " on another machine"
+            f"of {self.name}: left by a killed command, or in use by a command that still runs,"
+            " perhaps on another machine"
         )
 
     @property
     def command(self) -> str:
-        """The line that removes it."""
+        """The command that removes it."""
         return f"rm -rf {shell_word(self.path)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what it is, its size, and the line that removes it."""
+        """Return the path, the size, the reason and the command that removes it."""
         return {
             "path": str(self.path),
             "bytes": self.n_bytes,
@@ -94,20 +94,20 @@ class Leftover(NamedTuple):
 
 
 def hidden_name(path: Path, word: str = "") -> Path:
-    """Return a new hidden name beside a path, which says that this process writes it."""
+    """Return a new temporary name next to a path, owned by this process."""
     process = os.getpid()
     owner = f"{_machine()}-{process}-{_start_of(process)}-{os.urandom(4).hex()}"
     return path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{word}{owner}.tmp")
 
 
 def pulled_name(path: Path, seal: str) -> Path:
-    """Return the hidden name of a copy of a store: any process goes on with it after a stop."""
+    """Return the temporary name of a copy of a store, which any process may continue."""
     return path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{PULL}{seal[:16]}")
 
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """Return 8 digits for this machine and its start, and for the container of this process."""
+    """Return 8 digits that identify this machine, its start and the container."""
     return hashlib.sha256(system.machine_start().encode()).hexdigest()[:8]
 
 
@@ -117,7 +117,7 @@ def _start_of(process: int) -> str:
 
 
 def read_hidden(path: Path) -> Leftover | None:
-    """Return what a hidden name says; None for other names."""
+    """Return the record of a temporary name, or None for other names."""
     parts = _HIDDEN.fullmatch(path.name)
     if parts is None:
         parts = _PULLED.fullmatch(path.name)
@@ -125,33 +125,33 @@ def read_hidden(path: Path) -> Leftover | None:
     state: State = "unknown"
     if parts["machine"] == _machine():
         start = system.process_start(int(parts["process"]))
-        # "0": it is not known when this process began, which may be another one of its number.
+        # "0": the start is unknown, and another process may have the same number.
         if start != "0":
             state = "running" if start == parts["start"] else "ended"
     return Leftover(path, parts["name"], parts["word"], state)
 
 
 def named_beside(path: Path) -> Path:
-    """Return the path of the name that a hidden one was to get; of other names, the path."""
+    """Return the final path of a temporary name; other paths are returned unchanged."""
     hidden = read_hidden(path)
     return path.with_name(hidden.name) if hidden else path
 
 
 def hidden_of(target: Path) -> list[Leftover]:
-    """Return what has a hidden name of a target."""
+    """Return the files and folders with a temporary name of a target."""
     name = target.name[:_NAME_CHARACTERS]
     start = f".{name}."
     try:
         with os.scandir(target.parent) as entries:
             names = [entry.name for entry in entries if entry.name.startswith(start)]
-    except OSError:  # the folder is not there, or may be written to and not read
+    except OSError:  # the folder is missing or not readable
         return []
     all_hidden = [read_hidden(target.with_name(name)) for name in names]
     return [hidden for hidden in all_hidden if hidden and hidden.name == name]
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove what killed commands left of a target; what cannot be removed stays, and is named."""
+    """Remove the leftovers of killed commands for a target; errors of removal are ignored."""
     for hidden in hidden_of(target):
         if hidden.state != "ended":
             continue
@@ -164,7 +164,7 @@ def remove_leftovers(target: Path) -> None:
 
 
 def remove_hidden(path: Path) -> None:
-    """Remove a file or folder that has a hidden name; another process may remove it too."""
+    """Remove a file or folder with a temporary name, which another process may remove too."""
     if path.is_dir() and not path.is_symlink():
         with suppress(FileNotFoundError):
             shutil.rmtree(path, onerror=_remove_read_only)
@@ -175,9 +175,9 @@ def remove_hidden(path: Path) -> None:
 def _remove_read_only(
     remove: Callable[[str], object], path: str, reason: tuple[Any, ...]
 ) -> None:
-    """Try again where Windows does not remove a file that is read-only.
+    """Retry a removal, because Windows does not remove read-only files.
 
-    What cannot be removed, because a program has it open, stays in the hidden folder.
+    A file that a program has open stays in the temporary folder.
     """
     if not isinstance(reason[1], FileNotFoundError):
         with suppress(OSError):
@@ -186,7 +186,7 @@ def _remove_read_only(
 
 
 def find_leftovers(root: Path) -> Iterator[Leftover]:
-    """Yield what killed commands left in a folder and those below it, in the order of names."""
+    """Yield the leftovers in a folder and its subfolders, sorted by name."""
     for folder, folders, files in os.walk(root):
         for name in sorted([*folders, *files]):
             hidden = read_hidden(Path(folder, name)) if name.startswith(".") else None

@@ -1,18 +1,17 @@
-"""Own code by its name: FILE.py:NAME and package.module:NAME, imported as Python does."""
+"""User code by its name: FILE.py:NAME and package.module:NAME, imported as Python does."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from obygaze_features.core import parts
+from obygaze_features.core import user_code
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
-from obygaze_features.core.parts import find_part, is_own_code, trust
+from obygaze_features.core.user_code import find_user_code, is_user_code, trust
 from obygaze_models.models.registry import build, default_settings
 
 
@@ -20,7 +19,7 @@ from obygaze_models.models.registry import build, default_settings
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder in which nothing is trusted yet."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(parts, "_TRUSTED", {})
+    monkeypatch.setattr(user_code, "_TRUSTED", {})
     return tmp_path
 
 
@@ -32,7 +31,7 @@ def write(path: Path, text: str) -> Path:
 
 def load(name: str) -> object:
     trust([name])
-    return find_part(name).load()
+    return find_user_code(name).load()
 
 
 @pytest.mark.parametrize(
@@ -47,37 +46,16 @@ def load(name: str) -> object:
     ],
 )
 def test_what_is_a_name_of_own_code(name: str, is_part: bool) -> None:
-    assert is_own_code(name) is is_part
-
-
-def test_a_file_is_imported_under_its_own_name_with_its_folder(here: Path) -> None:
-    write(here / "code" / "mine.py", "VALUE = 5\nNAME = __name__\n")
-    assert load("code/mine.py:VALUE") == 5
-    assert load("code/mine.py:NAME") == "mine"
-    assert sys.modules["mine"].__file__ == str(here / "code" / "mine.py")
-    assert str(here / "code") not in sys.path
+    assert is_user_code(name) is is_part
 
 
 def test_a_module_of_the_working_folder_is_one_file(here: Path) -> None:
     write(here / "gazing" / "__init__.py", "WORD = 'look'\n")
     write(here / "gazing" / "data.py", "WORD = 'look'\n")
     assert load("gazing:WORD") == "look"
-    assert find_part("gazing:WORD").file == here / "gazing" / "__init__.py"
-    with pytest.raises(FixInput, match="own code is one file, and this one is of a"):
+    assert find_user_code("gazing:WORD").file == here / "gazing" / "__init__.py"
+    with pytest.raises(FixInput, match="expected user code of one file, got a module"):
         load("gazing.data:WORD")
-
-
-def test_a_class_of_an_installed_package_has_its_version(here: Path) -> None:
-    import click
-
-    assert load("click:Command") is click.Command
-    assert find_part("click:Command").package == f"click {version('click')}"
-    import sklearn
-    from sklearn.svm import SVC
-
-    part = find_part("sklearn.svm.SVC")  # nobody trusted it
-    assert part.load() is SVC
-    assert part.package == f"scikit-learn {sklearn.__version__}"
 
 
 def test_the_version_of_a_file_is_its_hash(here: Path) -> None:
@@ -85,13 +63,13 @@ def test_the_version_of_a_file_is_its_hash(here: Path) -> None:
     write(here / "other.py", "VALUE = 1\n")
     trust(["mine.py:read"])
     sha256 = hashlib.sha256(main.read_bytes()).hexdigest()
-    before = find_part("mine.py:read")
+    before = find_user_code("mine.py:read")
     assert before.package == f"mine.py {sha256[:16]}"
     write(here / "other.py", "VALUE = 2\n")
-    assert find_part("mine.py:read") == before
+    assert find_user_code("mine.py:read") == before
     write(here / "mine.py", "def read():\n    import other\n")
-    with pytest.raises(FixInput, match="own code is one file, and this one imports o"):
-        find_part("mine.py:read")
+    with pytest.raises(FixInput, match="got an import of other"):
+        find_user_code("mine.py:read")
 
 
 def test_changed_code_is_imported_anew(here: Path) -> None:
@@ -117,7 +95,7 @@ def test_two_folders_may_have_files_of_the_same_names(here: Path) -> None:
 
 def test_a_file_with_the_name_of_an_imported_module_is_refused(here: Path) -> None:
     write(here / "json.py", "VALUE = 1\n")
-    with pytest.raises(FixInput, match="the module json is another one") as refused:
+    with pytest.raises(FixInput, match=r"the module name .json. is in use") as refused:
         load("json.py:VALUE")
     assert refused.value.hint == "rename json.py"
 
@@ -141,7 +119,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
     write(here / "mine.py", text)
     trust([name])
     with pytest.raises((FixInput, NotFound), match=told):
-        find_part(name).load_function()
+        find_user_code(name).load_function()
     # A corrected file is another version of it.
     write(here / "mine.py", "def read(): return 5\n")
     assert load("mine.py:read")() == 5  # type: ignore[operator]
@@ -152,28 +130,28 @@ def test_a_trusted_file_does_not_stand_for_one_of_another_folder(here: Path) -> 
     write(here / "b" / "mine.py", "VALUE = 2\n")
     trust(["a/mine.py:VALUE"])
     # A saved model names the file alone.
-    assert find_part("mine.py:VALUE").load() == 1
-    with pytest.raises(FixUsage, match="is not the file"):
-        find_part("b/mine.py:VALUE")
+    assert find_user_code("mine.py:VALUE").load() == 1
+    with pytest.raises(FixUsage, match="expected the trusted file"):
+        find_user_code("b/mine.py:VALUE")
 
 
 def test_what_is_not_trusted_is_not_imported(here: Path) -> None:
     write(here / "mine.py", "open('it-ran', 'w')\ndef read(): ...\n")
     for name in ("mine.py:read", "mine:read", "./mine.py:read"):
         with pytest.raises(FixUsage, match="is not trusted") as refused:
-            find_part(name)
+            find_user_code(name)
         assert f"--trust {name}" in str(refused.value.hint)
     # A record has no folder, and the file is not here.
     with pytest.raises(FixUsage, match="is not trusted") as refused:
-        find_part("theirs.py:read")
+        find_user_code("theirs.py:read")
     assert "--trust FOLDER/theirs.py:read" in str(refused.value.hint)
     trust(["mine.py:other", "splits.kind=mine.py:another"])
     with pytest.raises(FixUsage):
-        find_part("mine.py:read")
+        find_user_code("mine.py:read")
     assert not (here / "it-ran").exists()
     # A record names the file alone; the folder is where somebody trusted it.
     trust([f"{here}/mine.py:read"])
-    assert find_part("mine.py:read").name == "mine.py:read"
+    assert find_user_code("mine.py:read").name == "mine.py:read"
 
 
 # ---- what a model returns ----------------------------------------------------------------------

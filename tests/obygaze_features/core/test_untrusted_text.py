@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.cli import call_obygaze
 from support.stores import (
     made_store,
     some_rows,
@@ -18,9 +17,7 @@ from support.stores import (
 from obygaze_features.core.console import printable, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.outside import one_line, safe_text
-from obygaze_features.manifest import model
-from obygaze_features.manifest.io import write_manifest
+from obygaze_features.core.untrusted_text import one_line, safe_text
 from obygaze_features.store import Recipe, open_store
 from obygaze_features.store.card import Terms
 from obygaze_features.store.describing import describe
@@ -156,25 +153,6 @@ def test_a_card_has_the_headings_and_links_of_a_harmless_store(
     front = yaml.safe_load(card.split("---\n")[1])
     assert front["license"] == "other"
     assert front["license_name"].startswith("CC0 | # Fake")
-
-
-def test_the_names_of_a_received_manifest_make_no_lines(tmp_path: Path) -> None:
-    n_lines = {}
-    for name, text in (("hostile", HOSTILE), ("harmless", "CC0")):
-        header = model.Header(text, licence=text, citation=text, notes=(text,))
-        extra = {"annotator": text, "movie_title": text}
-        clips = (
-            model.Clip("a", "m", level="S", extra=extra),
-            model.Clip("b", "m", level="EN", extra=extra),
-        )
-        manifest = model.Manifest(name, header, clips, ("annotator", "movie_title"))
-        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
-        for command in ("show", "stats"):
-            said = call_obygaze("-C", tmp_path, "manifest", command, name).ok().stdout
-            assert all(line.isprintable() for line in said.splitlines())
-            n_lines[name, command] = len(said.splitlines())
-    assert n_lines["hostile", "show"] == n_lines["harmless", "show"]
-    assert n_lines["hostile", "stats"] == n_lines["harmless", "stats"]
 
 
 def test_errors_and_tables_and_reprs_have_no_line_from_outside() -> None:

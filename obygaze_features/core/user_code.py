@@ -1,12 +1,12 @@
-"""Parts of one's own: the function or class that `FILE.py:NAME` or `package.module:NAME` names.
+"""User code: the function or class that `FILE.py:NAME` or `package.module:NAME` names.
 
-Such a name may stand wherever a backbone or a model is named. Own code is one file, of which
-records have the hash. It is run from its bytes, with its folder not in `sys.path`: what it imports
-is installed.
+The name of a backbone or of a model may be such a name. User code is one file, and recipes and runs
+record the hash of the file. The file is run from its bytes, and its folder is not in `sys.path`, so
+that it can import installed packages only.
 
-Commands call `trust` with what a person types, which may run. A name that only stands in a protocol
-is refused until a person trusts it. Classes of scikit-learn, by names such as `sklearn.svm.SVC`,
-need no trust.
+Commands call `trust` with the names that the user types: this code may run. A name that only a
+protocol contains is refused until the user trusts it. Classes of scikit-learn, such as
+`sklearn.svm.SVC`, need no trust.
 """
 
 import ast
@@ -23,30 +23,35 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
+from obygaze_features.core.external_calls import (
+    INSTALLED,
+    OURS,
+    call_user_code,
+    short_value,
+)
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.core.foreign import INSTALLED, OURS, call_foreign, short_value
 from obygaze_features.core.shell import shell_word
 
 T = TypeVar("T")
 _FILE = r"(?P<file>[^\s'\"\[\]{},=]+\.py)"
 _MODULE = r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
 _OWN_NAME = re.compile(rf"(?:{_FILE}|{_MODULE}):(?P<attribute>[A-Za-z_]\w*)")
-# A name alone may have a folder with blanks; within a text, a blank ends the name.
+# A whole text may be a path with blanks; within a longer text, a blank ends the name.
 _WHOLE_NAME = re.compile(r"(?P<file>[^'\"\[\]{}=]+\.py):(?P<attribute>[A-Za-z_]\w*)")
 _OF_SKLEARN = re.compile(r"sklearn(?:\.[a-z_]\w*)+\.[A-Z]\w*")
-# The names of own code that was trusted in this process, with the file of `FILE.py:NAME`.
+# Names that are trusted in this process, with the file of `FILE.py:NAME`.
 _TRUSTED: dict[str, Path | None] = {}
-# The modules of own code that were run, by their file and its hash.
+# Modules of user code that were run, by their file and its hash.
 _LOADED: dict[tuple[Path, str], ModuleType] = {}
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a name of own code stands for; nothing is imported before `load`.
+class UserCode:
+    """A function or class of user code; nothing is imported before `load`.
 
     Args:
-        name: The name as records have it, without the folder of a file.
-        package: The file with the start of its hash, or the name and version of an installed
+        name: The recorded name: that of a file without its folder.
+        package: The file name and the start of its hash, or the name and version of an installed
             package.
         module: The name of the module.
         attribute: The name of the function or class in it.
@@ -61,7 +66,7 @@ class Part:
 
     @property
     def where(self) -> str:
-        """The place of the code, for an error."""
+        """The file or module and its version, for an error."""
         return f"{self.file or self.module} ({self.package})"
 
     def load(self) -> Any:
@@ -74,18 +79,18 @@ class Part:
         return getattr(module, self.attribute)
 
     def load_function(self) -> Callable[..., Any]:
-        """Return what can be called; an error for anything else."""
+        """Return the function; raise an error if it cannot be called."""
         function = self.load()
         if not callable(function):
             raise self.refuse(f"must be a function, got {short_value(function)}")
         return function  # type: ignore[no-any-return]
 
     def call(self, function: Callable[[], T], failure: str) -> T:
-        """Return the result of the part's code; errors name the part, and `failure`."""
-        return call_foreign(function, f"{self.name} {failure}")
+        """Call user code and return its result; errors start with the name and `failure`."""
+        return call_user_code(function, f"{self.name} {failure}")
 
     def refuse(self, reason: str) -> FixInput:
-        """Return the error that the part, or what it returned, is not as it must be."""
+        """Return the error for user code, or a result of it, that is invalid for this reason."""
         return FixInput(f"{self.name} {reason}", where=self.where)
 
     def _import(self) -> ModuleType:
@@ -97,7 +102,7 @@ class Part:
         if before is not None and before not in _LOADED.values():
             origin = getattr(before, "__file__", None) or "of Python"
             raise FixInput(
-                f"the module {self.module} is another one: {origin}",
+                f"the module name {self.module!r} is in use: {origin}",
                 where=str(self.file),
                 hint=f"rename {self.file.name}",
             )
@@ -116,22 +121,23 @@ class Part:
         return module
 
 
-def is_own_code(name: object) -> bool:
-    """Return whether a name is one of own code: `FILE.py:NAME` or `package.module:NAME`."""
+def is_user_code(name: object) -> bool:
+    """Return whether a name has the form `FILE.py:NAME` or `package.module:NAME`."""
     if not isinstance(name, str):
         return False
     return bool(_OWN_NAME.fullmatch(name) or _WHOLE_NAME.fullmatch(name))
 
 
 def is_of_sklearn(name: object) -> bool:
-    """Return whether a name is that of a class of scikit-learn: `sklearn.svm.SVC`."""
+    """Return whether a name is a class of scikit-learn, such as `sklearn.svm.SVC`."""
     return isinstance(name, str) and _OF_SKLEARN.fullmatch(name) is not None
 
 
 def trust(texts: Iterable[str]) -> None:
-    """Allow the own code that is named in some texts to run in this process.
+    """Allow user code that these texts name to run in this process.
 
-    The folder of a file does not matter later: a record names the file only.
+    Later the code is found without the folder of its file, because protocols and runs record the
+    file name only.
     """
     trusted: dict[str, Path | None] = {}
     for text in texts:
@@ -152,53 +158,53 @@ def trust(texts: Iterable[str]) -> None:
     _TRUSTED.update(trusted)
 
 
-def find_part(name: str) -> Part:
-    """Return the part of a name; an error where its code is not trusted, or is not there."""
+def find_user_code(name: str) -> UserCode:
+    """Return the user code of a name; raise an error if it is missing or not trusted."""
     if is_of_sklearn(name):
         module, _, attribute = name.rpartition(".")
         package = f"scikit-learn {metadata.version('scikit-learn')}"
-        return Part(name, package, module, attribute)
+        return UserCode(name, package, module, attribute)
     source, _, attribute = name.rpartition(":")
     name_in_records = _name_in_records(name)
     if name_in_records not in _TRUSTED:
-        # A record has the name of a file without its folder.
+        # Protocols and runs record a file name without its folder.
         is_elsewhere = source.endswith(".py") and not Path(source).is_file()
         typed = f"FOLDER/{name}" if is_elsewhere else name
         raise FixUsage(
-            f"{name} would run own code, and is not trusted",
+            f"{name} is user code that is not trusted",
             hint=f"read the code, then --trust {shell_word(typed)} (in Python trust=[{typed!r}])",
         )
     path = _TRUSTED[name_in_records]
     if path is None:
-        return _part_of_module(name, source, attribute)
+        return _code_of_module(name, source, attribute)
     asked = [
         part for part in Path(source).expanduser().parts if part not in (".", "..")
     ]
     if list(path.parts[-len(asked) :]) != asked:
         raise FixUsage(
-            f"{name} is not the file {path}, which is trusted",
+            f"{name}: expected the trusted file {path}",
             hint=f"--trust {shell_word(name)}",
         )
     if not path.is_file():
         raise NotFound(
             "no such file",
             where=str(path),
-            hint="name the file with its path from this folder",
+            hint="use the path of the file, from this folder",
         )
-    return _part_of_file(name_in_records, path, path.stem, attribute)
+    return _code_of_file(name_in_records, path, path.stem, attribute)
 
 
 def _name_in_records(name: str) -> str:
-    """Return a name without the folder of a file."""
+    """Return a name without the folder of its file."""
     source, _, attribute = name.rpartition(":")
     return f"{Path(source).name}:{attribute}" if source.endswith(".py") else name
 
 
-def _part_of_module(name: str, module: str, attribute: str) -> Part:
-    """Return the part of a module: of the working folder, or else where Python finds it."""
+def _code_of_module(name: str, module: str, attribute: str) -> UserCode:
+    """Return user code of a module in the working folder, or of a module that Python finds."""
     root = module.partition(".")[0]
     if root == "__main__":
-        raise FixUsage("own code must be in a file or a module", where=name)
+        raise FixUsage("expected user code in a file or a module", where=name)
     here = Path.cwd().resolve()
     place = _place_of(here, root)
     if place is None:
@@ -208,40 +214,40 @@ def _part_of_module(name: str, module: str, attribute: str) -> Part:
         packages = packages_of_modules().get(root, [])
         if packages:
             package = f"{packages[0]} {metadata.version(packages[0])}"
-            return Part(name, package, module, attribute)
+            return UserCode(name, package, module, attribute)
         place = Path(spec.origin or root)
     if "." in module:
         if _place_of(place.parent, module.rpartition(".")[2]) is None:
             raise NotFound(f"no module called {module!r}", where=str(place.parent))
         raise FixInput(
-            "own code is one file, and this one is of a package",
+            "expected user code of one file, got a module of a package",
             where=str(place),
-            hint=f"FILE.py:{attribute}",
+            hint=f"use FILE.py:{attribute}",
         )
-    return _part_of_file(name, place, module, attribute)
+    return _code_of_file(name, place, module, attribute)
 
 
 @cache
 def packages_of_modules() -> Mapping[str, Sequence[str]]:
-    """Return the installed packages of each module; finding them takes a second."""
+    """Return the installed packages of each module; this takes about a second."""
     return metadata.packages_distributions()
 
 
-def _part_of_file(name: str, file: Path, module: str, attribute: str) -> Part:
-    """Return the part of a file, with the start of its hash; an error if it imports own files."""
+def _code_of_file(name: str, file: Path, module: str, attribute: str) -> UserCode:
+    """Return user code of a file; raise an error if the file imports other files next to it."""
     for root in imported_roots(file):
         if not root or _place_of(file.parent, root) is not None:
             raise FixInput(
-                f"own code is one file, and this one imports {root or 'from its package'}",
+                f"expected user code of one file, got an import of {root or 'its package'}",
                 where=str(file),
-                hint="put both into one file, or install what is imported as a package",
+                hint="put both into one file, or install the imported code as a package",
             )
     package = f"{file.name} {sha256_bytes(file.read_bytes())[:16]}"
-    return Part(name, package, module, attribute, file)
+    return UserCode(name, package, module, attribute, file)
 
 
 def _place_of(folder: Path, root: str) -> Path | None:
-    """Return the file that a folder of own code has for a module or a package of a name."""
+    """Return the file of a module or package in a folder of user code, or None."""
     if root in OURS or folder.name in INSTALLED:
         return None
     for file in (folder / f"{root}.py", folder / root / "__init__.py"):
@@ -255,7 +261,7 @@ def imported_roots(file: Path) -> Iterator[str]:
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
-        # Running the file says what is wrong with it.
+        # Running the file raises an error with the line.
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

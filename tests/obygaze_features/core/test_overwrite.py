@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core import own_results
+from obygaze_features.core import overwrite
 from obygaze_features.core.errors import AlreadyThere
-from obygaze_features.core.own_results import OwnFolder, check_folder
+from obygaze_features.core.overwrite import OwnFolder, check_folder
 
 THING = OwnFolder("thing", lambda folder: "no thing.json")
 
@@ -18,14 +18,14 @@ THING = OwnFolder("thing", lambda folder: "no thing.json")
     [
         (b"mark, then more", ""),
         (b"more, then mark", ""),
-        (b"more, mark in the middle", "it does not have the words of one"),
-        (b"", "it does not have the words of one"),
+        (b"more, mark in the middle", "it does not contain the words of one"),
+        (b"", "it does not contain the words of one"),
     ],
 )
 def test_a_mark_may_be_at_either_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, refusal: str
 ) -> None:
-    monkeypatch.setattr(own_results, "_MARK_BYTES", 4)
+    monkeypatch.setattr(overwrite, "_MARK_BYTES", 4)
     (tmp_path / "file").write_bytes(data)
     kind = OwnFolder.marked("thing", "the words", b"mark")
     assert kind.refusal(tmp_path / "file") == refusal
@@ -34,6 +34,6 @@ def test_a_mark_may_be_at_either_end(
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"created_by": 7}', "[" * 100_000])
 def test_what_is_not_a_document_of_ours(tmp_path: Path, text: str) -> None:
     (tmp_path / "thing.json").write_text(text)
-    assert not own_results.made_by_obygaze(tmp_path / "thing.json")
+    assert not overwrite.made_by_obygaze(tmp_path / "thing.json")
     with pytest.raises(AlreadyThere):
         check_folder(tmp_path, THING, force=True)

@@ -1,4 +1,4 @@
-"""What a result may replace: nothing, or with `force` a file or folder of the same kind."""
+"""Overwriting of results: only with `force`, and only files or folders of the same type."""
 
 import os
 import re
@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Self
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.files import parse_json, taken
-from obygaze_features.core.leftovers import read_hidden
+from obygaze_features.core.files import name_taken_error, parse_json
+from obygaze_features.core.temporary_names import read_hidden
 
-# Longer than the header of any table, and than what is before or after the data of any file.
+# Longer than the header of any table, or the parts before and after the data of any file.
 _MARK_BYTES = 10_000_000
-# The endings of the page of a report.
+# Extensions of the page of a report.
 REPORT_ENDINGS = (".html", ".htm")
-# What a report writes into the folder of its run.
+# Files that a report writes into the folder of its run.
 _REPORT = r"report\.html|tables/[^/]+\.(csv|tex)|figures/[^/]+\.(svg|png|pdf)"
 
 
 @dataclass(frozen=True)
 class OwnFolder:
-    """A kind of folder, or file, that obygaze writes.
+    """A type of folder, or file, that obygaze writes.
 
-    `refusal` returns why a folder is not one of this kind, or holds more; "" where it is one.
+    `refusal` returns why a folder is not of this type or contains other files; otherwise "".
     """
 
     kind: str
@@ -31,11 +31,11 @@ class OwnFolder:
 
     @classmethod
     def marked(cls, kind: str, marked_part: str, mark: bytes) -> Self:
-        """Return a kind of files: their first or last bytes match a regular expression.
+        """Return a type of file whose first or last bytes match a regular expression.
 
         Args:
-            kind: The name of the kind.
-            marked_part: What has the mark, such as `the columns`.
+            kind: Name of the type.
+            marked_part: Name of the part that matches, such as `the columns`.
             mark: The regular expression.
         """
 
@@ -44,18 +44,18 @@ class OwnFolder:
                 head = stream.read(_MARK_BYTES)
                 stream.seek(max(0, file.stat().st_size - _MARK_BYTES))
                 is_own = re.search(mark, head) or re.search(mark, stream.read())
-            return "" if is_own else f"it does not have {marked_part} of one"
+            return "" if is_own else f"it does not contain {marked_part} of one"
 
         return cls(kind, refusal)
 
     @classmethod
     def described(cls, kind: str, document: str, further_files: str = "") -> Self:
-        """Return a kind of folders, each with a document of obygaze that lists the other files.
+        """Return a type of folder with a document of obygaze that lists the other files.
 
         Args:
-            kind: The name of the kind.
-            document: The name of the document, such as `run.json`.
-            further_files: A regular expression of files that obygaze adds later.
+            kind: Name of the type.
+            document: Name of the document, such as `run.json`.
+            further_files: Regular expression of files that obygaze adds later.
         """
 
         def refusal(folder: Path) -> str:
@@ -66,20 +66,20 @@ class OwnFolder:
             if isinstance(listed, dict):
                 names.update(listed)
             added = added_to(folder, names, further_files)
-            return f"it also holds {added!r}" if added else ""
+            return f"it also contains {added!r}" if added else ""
 
         return cls(kind, refusal)
 
 
 def added_to(folder: Path, names: Container[str], further_files: str) -> str:
-    """Return the first file in a folder that has none of some names; "" if there is none.
+    """Return the first file of a folder that is not expected there, or "".
 
-    Files that a killed command left do not count.
+    Temporary files of killed commands are ignored.
 
     Args:
         folder: The folder.
-        names: The names, relative to the folder.
-        further_files: A regular expression of further names.
+        names: The expected names, relative to the folder.
+        further_files: Regular expression of further expected names.
     """
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -102,7 +102,7 @@ def made_by_obygaze(document: Path) -> bool:
 
 
 def check_name(path: Path) -> Path:
-    """Return the path without links; an error for the current folder and those above it."""
+    """Return the path without links; raise an error for the current folder and its parents."""
     resolved = Path(os.path.realpath(path))
     if path.name in ("", "..") or Path.cwd().is_relative_to(resolved):
         raise FixUsage(
@@ -113,7 +113,7 @@ def check_name(path: Path) -> Path:
 
 
 def check_folder(folder: Path, expected: OwnFolder, *, force: bool) -> Path:
-    """Return the path to write to, which must be free, empty or, with `force`, of the same kind."""
+    """Return the path to write to: missing, empty or, with `force`, of the expected type."""
     target = check_name(folder)
     if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
         return target
@@ -123,7 +123,7 @@ def check_folder(folder: Path, expected: OwnFolder, *, force: bool) -> Path:
         expected.refusal(target) if target.is_dir() else "it is a file",
     )
     if not force:
-        raise taken(f"another {expected.kind} has this name", folder)
+        raise name_taken_error(f"another {expected.kind} has this name", folder)
     return target
 
 
@@ -136,7 +136,7 @@ def _check_own(path: Path, expected: OwnFolder, refusal: str) -> None:
 
 
 def check_file(path: Path, expected: OwnFolder) -> None:
-    """Raise an error unless the path is free, or a file of the same kind."""
+    """Raise an error unless the path is missing, or a file of the expected type."""
     check_name(path)
     if path.is_dir():
         raise AlreadyThere("expected a file, got a folder", where=str(path))
