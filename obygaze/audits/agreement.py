@@ -1,4 +1,4 @@
-"""`obygaze agree`: how far people agree on clips of a manifest, on marks, or in a table of ratings.
+"""`obygaze agree`: agreement of people on clips of a manifest, on marks, or in a table of ratings.
 
 All three become one table of answers: a row for each item, a column for each person.
 """
@@ -51,7 +51,7 @@ from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS
 
 Row = dict[str, Any]
-# What each person says, by film and item.
+# The answer of each person, by film and item.
 Said = dict[tuple[str, str], dict[str, str]]
 
 ALL_FILMS = "all films"
@@ -63,9 +63,9 @@ COLUMNS = (
     *("film", "people", "words", "items", "equal", "kappa", "alpha", "low", "high"),
     *(*GAMMAS, "cronbach", "cronbach_low", "cronbach_high"),
 )
-# What a person found in a clip that has a level, and no concept.
+# The answer of a person who gave a clip a level and no concept.
 NO_CONCEPT = "no concept"
-# Below the first, labels depend on who gave them; from the second on, they can be relied on.
+# Krippendorff's limits: tentative conclusions from the first, reliable labels from the second.
 TENTATIVE, RELIABLE = 0.667, 0.8
 OF_SCALE = {
     LEVELS_ON_LINE: "Levels are points on a line ("
@@ -80,18 +80,18 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far people agree: a row of all people and films, and rows of pairs, means and films.
+    """The agreement of people: a row of all people and films, and rows of pairs, means and films.
 
     Attributes:
-        people: Who has answered.
-        scale: What the answers are: levels, words in order, words or numbers.
-        rows: The measures. A measure that is not defined is None.
-        has_films: Whether items have films; else each is its own.
-        n_films: How many films have items that two people have answered.
-        n_single: How many items one person alone has answered.
-        n_complete: How many items all people have answered.
-        n_undefined: How many pairs in films lack a measure, because chance alone always agrees.
-        films_of_one: The films with answers of one person alone.
+        people: The people.
+        scale: The kind of answers: levels, words in order, words or numbers.
+        rows: The measures. An undefined measure is None.
+        has_films: Whether items have films; else each item is its own film.
+        n_films: Number of films with items that two people answered.
+        n_single: Number of items that only one person answered.
+        n_complete: Number of items that all people answered.
+        n_undefined: Number of pairs in films without a measure, because chance always agrees.
+        films_of_one: The films with answers of only one person.
     """
 
     people: Sequence[str]
@@ -150,14 +150,19 @@ def agree(
     names = column_names(raters)
     are_marks = clips is not None or every is not None
     if len(sources) > 1 and not are_marks:
-        raise FixUsage("several tables are for marks", hint="--every 30")
+        raise FixUsage(
+            "expected one table, or several tables of marks with --clips or --every",
+            hint="pass --every 30",
+        )
     if names and (are_marks or typed or column != LEVEL):
         raise FixUsage(
             "--raters is for a table of ratings; --clips, --every, --column and --order are for"
             " manifests and marks"
         )
     if cluster and not names:
-        raise FixUsage("--cluster is for a table of ratings", hint="--raters ada,ben")
+        raise FixUsage(
+            "--cluster is for a table of ratings", hint="pass --raters ada,ben"
+        )
     if names:
         answers = answers_of_table(sources[0], names, column_names(cluster))
         return present(compute(answers), f"Agreement: {Path(sources[0]).name}")
@@ -166,7 +171,7 @@ def agree(
         projected = project_tables(
             sources, clips, every, orders=typed, workspace=workspace
         )
-        # Of clips that have the same span of a film, one is compared.
+        # Clips with the same span of a film are compared once.
         of_span = {span[1:4]: span.clip_id for span in reversed(projected.spans)}
         kept = {*of_span.values()}
         manifest = projected.manifest
@@ -184,21 +189,21 @@ def agree(
     return present(compute(answers, column, order), title, warnings)
 
 
-# ---- where the answers are from ------------------------------------------------------------------
+# ---- answers -------------------------------------------------------------------------------------
 
 
 def answers_of_table(
     table: PathLike, raters: Sequence[str], cluster: Sequence[str] = ()
 ) -> Answers:
     """Return the ratings of a table with a column for each rater."""
-    # A rater who is named twice would agree with himself.
+    # A rater who is named twice would agree with themselves.
     names = tuple(dict.fromkeys(raters))
     if len(names) < 2:
         raise FixInput(
             f"expected at least two raters, got {len(names)}: {', '.join(names)}"
         )
     said: Said = {}
-    # A word is one in the columns of all raters.
+    # A word has one spelling in the columns of all raters.
     spelling = Spelling()
     needed = (*names, *cluster)
     for record in read_records(os.fspath(table), needed, hint="--raters, --cluster"):
@@ -209,7 +214,7 @@ def answers_of_table(
 
 
 def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
-    """Return what each annotator says of the clips in a column, or whether it is one word."""
+    """Return the answers of each annotator in a column, or for COLUMN=WORD yes or no."""
     known: dict[str, None] = {}
     for one in manifest.annotations:
         columns = (LEVEL, CONCEPTS_COLUMN, *one.own)
@@ -217,7 +222,7 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
     name, sign, typed = (column, "", "") if column in known else column.partition("=")
     if name not in known:
         raise FixInput(
-            f"nobody says anything in the column {name!r}{near(name, known)}",
+            f"no annotator has an answer in the column {name!r}{near(name, known)}",
             where=manifest.name,
             hint=" or ".join(f"--column {shell_word(own)}" for own in known) or None,
         )
@@ -233,25 +238,25 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
         said.setdefault((film, one.clip_id), {})[one.annotator] = cell
     if sign and word not in words:
         raise FixInput(
-            f"nobody says {word!r} in the column {name}{near(word, words)}",
+            f"no annotator has the word {word!r} in the column {name}{near(word, words)}",
             where=manifest.name,
         )
     return _answers(manifest.annotators, said, has_films=manifest.has_films)
 
 
 def cell_of(annotation: Annotation, column: str) -> str:
-    """Return what a person says of a clip in a column, "" for nothing; words have no order."""
+    """Return the answer of a person for a clip in a column, or ""; several words are sorted."""
     if column == LEVEL:
         return annotation.level
     if column == CONCEPTS_COLUMN:
-        # Who gave a level and no concept has found none.
+        # A level without a concept means that the person found no concept.
         nothing = NO_CONCEPT if annotation.level else ""
         return "|".join(sorted(annotation.concepts)) or nothing
     return sorted_words(annotation.own.get(column, ""))
 
 
 def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:
-    """Return answers as a table; who could not tell has not answered."""
+    """Return answers as a table; `?` is no answer."""
     rows = []
     for words in said.values():
         rows.append([words.get(name, "") for name in people])
@@ -262,16 +267,16 @@ def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:
 
 
 def _annotated(name: PathLike, workspace: PathLike | None) -> Manifest:
-    """Return the manifest with annotators that is named."""
+    """Return a manifest with annotators; raise an error for any other source."""
     if Workspace.of(workspace).manifest(str(name)).is_file():
         manifest = read_manifest(name, workspace=workspace)
         if manifest.annotations:
             return manifest
     raise FixUsage(
-        "expected --clips or --every, on which marks are compared; --raters, the columns of a table"
-        " of ratings; or the manifest of clips that several people annotated",
+        "expected a manifest with annotators; or marks, with --clips or --every; or a table of"
+        " ratings, with --raters",
         where=str(name),
-        hint="--every 30, or --raters ada,ben",
+        hint="pass --every 30, or --raters ada,ben",
     )
 
 
@@ -279,17 +284,17 @@ def _annotated(name: PathLike, workspace: PathLike | None) -> Manifest:
 
 
 def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Agreement:
-    """Return how far people agree in their answers.
+    """Return the agreement of people in their answers.
 
     Args:
-        answers: What people say.
-        column: The column; levels have places on a line.
-        order: The words from the lowest, where they have an order.
+        answers: The answers.
+        column: The column; levels are points on a line.
+        order: The words from the lowest, if they have an order.
     """
     compared = answers.answered_by(2)
     if not len(compared):
         raise FixInput(
-            "agreement needs items that two people have answered, got none; the people are"
+            "expected items that two people have answered, got none; the people are"
             f" {few(answers.people, 5)}",
             where=column or None,
         )
@@ -321,7 +326,7 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
 
 
 def _require_one_kind(answers: Answers, column: str) -> None:
-    """Raise an error where some answers are numbers, and others words or numbers with a comma."""
+    """Raise an error if answers mix numbers and words, or if numbers have a decimal comma."""
     said = sorted({*answers.words.ravel().tolist()} - {""})
     words = [word for word in said if number_of_cell(word) is None]
     is_mixed = 0 < len(words) < len(said)
@@ -331,12 +336,13 @@ def _require_one_kind(answers: Answers, column: str) -> None:
             f"expected only numbers with a point, or only words, got {words[0]!r}"
             f" ({answers.people[person]}, {answers.items[item]})",
             where=column or None,
-            hint="--column COLUMN=WORD, one word against all others; or --order with all words",
+            hint="pass --column COLUMN=WORD, one word against all others; or --order with all"
+            " words",
         )
 
 
 def measured(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
-    """Return the row of some people and films: all measures that their answers allow."""
+    """Return the row of some people and films, with all measures that their answers allow."""
     alpha, low, high = krippendorff_alpha(answers, scale)
     row: Row = {
         **dict.fromkeys(COLUMNS),
@@ -362,12 +368,12 @@ def rows_of_films(answers: Answers, scale: Scale) -> list[Row]:
     rows = []
     sure = []
     for film in sorted({*answers.films.tolist()}):
-        # The names of several columns are joined so that no two films are alike.
+        # The cells of several columns are joined by NUL, so that different films stay different.
         name = film.replace("\0", " ")
         for pair in answers.where(answers.films == film).pairs():
             rows.append(measured(pair, scale, name))
             if scale.name == LEVELS_ON_LINE and (answers.words == NOT_SURE).any():
-                # The paper has both: of these items, nobody was not sure.
+                # The paper also has the measures of items for which nobody was not sure.
                 of_sure = pair.where((pair.words != NOT_SURE).all(axis=1))
                 if len(of_sure):
                     row = measured(of_sure, Scale.of_levels(NOT_SURE), name)
@@ -378,7 +384,7 @@ def rows_of_films(answers: Answers, scale: Scale) -> list[Row]:
 
 
 def _means(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the means over films, of the means of a film's pairs, and over all pairs."""
+    """Yield the mean over films of the mean over their pairs, and the mean over all pairs."""
     of_film: dict[str, list[Row]] = {}
     for row in rows:
         of_film.setdefault(row["film"], []).append(row)
@@ -396,7 +402,7 @@ def _means(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are known, or None without any."""
+    """Return the mean of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
@@ -443,7 +449,7 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
 
 
 def _answers_in_words(found: Agreement) -> Iterator[str]:
-    """Yield what the row of all people says."""
+    """Yield the sentences about the row of all people."""
     row = found.rows[0]
     items = count(row["items"], "item")
     equal = f"{100 * row['equal']:.0f} %"
@@ -469,12 +475,12 @@ def _with_ends(row: Row, name: str, of_ends: str) -> str:
     low = row[f"{of_ends}low"]
     high = row[f"{of_ends}high"]
     if alpha is None:
-        return "not defined, because no item differs from another"
+        return "not defined, because all items are equal"
     return f"{alpha:.3f}" if low is None else f"{alpha:.3f} ({low:.3f} to {high:.3f})"
 
 
 def _limits(found: Agreement) -> Iterator[str]:
-    """Yield what the measures mean, and which items they are of."""
+    """Yield what the measures mean, and which items are left out."""
     yield (
         f"{OF_SCALE[found.scale]}. Kappa, alpha and gamma are 1 for complete agreement, and 0 for"
         " agreement by chance."
@@ -494,10 +500,10 @@ def _limits(found: Agreement) -> Iterator[str]:
     yield f"Intervals (95 %) are {MADE_OVER_CLUSTERS}. Clusters are {clusters}."
     if found.n_single:
         items = count(found.n_single, "item")
-        yield f"Left out, because one person alone has answered: {items}."
+        yield f"Left out, because only one person answered: {items}."
     if found.scale == NUMBERS and found.n_complete < found.rows[0]["items"]:
         items = count(found.n_complete, "item")
-        yield f"Cronbach's alpha is that of the {items} that all have rated."
+        yield f"Cronbach's alpha is computed from the {items} that all raters rated."
     if found.n_undefined:
         rows = count(found.n_undefined, "row")
         yield (

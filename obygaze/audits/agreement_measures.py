@@ -1,7 +1,7 @@
 """Measures of agreement of people who answered the same items.
 
-Each word is a point, and two words are as far apart as the squared distance of their points, so
-that one formula holds for levels, ordered words, other words and numbers.
+Each word is a point, and the distance of two words is the squared distance of their points. So one
+formula holds for levels, ordered words, other words and numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from obygaze_models.evaluation.bootstrap import resample
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
-# A measure with the ends of its interval of 95 % over films; None where there is none.
+# A measure with the ends of its 95 % interval over films; None if undefined.
 Measured = tuple[float | None, float | None, float | None]
 
 # The places of the levels on a line, as in the paper.
@@ -26,16 +26,16 @@ LEVELS_ON_LINE = "levels"
 IN_ORDER = "words in order"
 NUMBERS = "numbers"
 PLAIN_WORDS = "words"
-# What rounding may leave of 0, as a share of the squares that were summed.
+# Sums below this share of the summed squares are rounding errors and count as 0.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What people say of the same items: a row for each item, a column for each person.
+    """The answers of people to the same items: a row for each item, a column for each person.
 
-    A word is "" where a person says nothing. `films` has the film of each item; without
-    `has_films`, each item is its own.
+    A word is "" if a person has no answer. `films` has the film of each item; without `has_films`,
+    each item is its own film.
     """
 
     people: tuple[str, ...]
@@ -54,11 +54,11 @@ class Answers:
         return replace(self, items=items, films=films, words=words)
 
     def answered_by(self, n_people: int) -> Self:
-        """Return the items that at least so many people have answered."""
+        """Return the items that at least `n_people` people have answered."""
         return self.where((self.words != "").sum(axis=1) >= n_people)
 
     def pairs(self) -> Iterator[Self]:
-        """Yield the answers of each two people to the items that both have answered."""
+        """Yield the answers of each pair of people to the items that both have answered."""
         for both in combinations(range(len(self.people)), 2):
             people = tuple(self.people[person] for person in both)
             pair = replace(self, people=people, words=self.words[:, both])
@@ -69,7 +69,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Scale:
-    """The words that people can say, each as a point."""
+    """The possible words, each as a point."""
 
     name: str
     words: Sequence[str]
@@ -77,35 +77,35 @@ class Scale:
 
     @classmethod
     def of(cls, said: Iterable[str], order: Sequence[str] = ()) -> Self:
-        """Return the scale of some words: ordered words, numbers, or words that differ alike."""
+        """Return the scale of some words: ordered words, numbers, or equally distant words."""
         if order:
             return cls(IN_ORDER, order, on_line(range(len(order))))
         words = sorted({*said} - {""})
         numbers = [number_of_cell(word) for word in words]
         if None in numbers:
-            # Each two words are 1 apart.
+            # The distance of each two words is 1.
             return cls(PLAIN_WORDS, words, np.eye(len(words)) / 2**0.5)
         values = np.array(numbers, dtype=np.float64)
-        # No measure depends on the mean; without it, sums of squares keep their digits.
+        # No measure depends on the mean; subtracting it keeps the digits of sums of squares.
         ascending = np.argsort(values)
         points = values[ascending, None] - values.mean()
         return cls(NUMBERS, [words[place] for place in ascending], points)
 
     @classmethod
     def of_levels(cls, without: str = "") -> Self:
-        """Return the scale of the levels, of those who do not say one of them."""
+        """Return the scale of the levels, without one of them if it is left out."""
         places = {level: at for level, at in PLACES.items() if level != without}
         return cls(LEVELS_ON_LINE, [*places], on_line(places.values()))
 
     @property
     def distances(self) -> Floats:
-        """How far each two words are apart."""
+        """The distance of each two words."""
         apart = self.points[:, None] - self.points
         squares: Floats = (apart**2).sum(axis=2)
         return squares
 
     def places(self, answers: Answers) -> Ints:
-        """Return the place of each answer among the words, -1 where there is none."""
+        """Return the index of each answer among the words, or -1 without an answer."""
         place_of = {word: place for place, word in enumerate(self.words)}
         places = [place_of.get(word, -1) for word in answers.words.ravel().tolist()]
         return np.array(places, dtype=np.intp).reshape(answers.words.shape)
@@ -122,15 +122,15 @@ def on_line(places: Iterable[float]) -> Floats:
 
 
 def equal_share(answers: Answers) -> float:
-    """Return the share of pairs of answers to an item that are the same."""
+    """Return the share of equal answers among all pairs of answers to an item."""
     equal = [pair.words[:, 0] == pair.words[:, 1] for pair in answers.pairs()]
     return float(np.concatenate(equal).mean())
 
 
 def cohen_kappa(pair: Answers) -> float | None:
-    """Return Cohen's kappa of two people; None where chance always agrees."""
+    """Return Cohen's kappa of two people, or None if chance always agrees."""
     words, places = np.unique(pair.words, return_inverse=True)
-    # Answers that differ are all equally wrong.
+    # The distance of different answers is always 1.
     apart = 1 - np.eye(len(words))
     return _beyond_chance(places.reshape(pair.words.shape), apart)["own"]
 
@@ -138,8 +138,8 @@ def cohen_kappa(pair: Answers) -> float | None:
 def gammas(pair: Answers, scale: Scale) -> dict[str, float | None]:
     """Return 1 - observed / expected distance of two people, for each definition of chance.
 
-    Each word of the scale is as likely as any other (`uniform`), or as frequent as each person
-    (`own`) or both (`pooled`) say it. Gamma is None where chance always agrees.
+    By chance, all words of the scale are equally likely (`uniform`), or as frequent as in the
+    answers of each person (`own`) or of both (`pooled`). Gamma is None if chance always agrees.
     """
     return _beyond_chance(scale.places(pair), scale.distances)
 
@@ -179,7 +179,7 @@ def krippendorff_alpha(answers: Answers, scale: Scale) -> Measured:
 
 
 def _krippendorff(sums: Floats) -> Floats:
-    """Return alpha of each row of sums over items; NaN where no item differs from another."""
+    """Return alpha of each row of sums over items, or NaN if all answers are equal."""
     n_answers, within, squares = sums[:, :3].T
     around_mean = squares - (sums[:, 3:] ** 2).sum(axis=1) / n_answers
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -188,7 +188,7 @@ def _krippendorff(sums: Floats) -> Floats:
 
 
 def cronbach_over_films(answers: Answers, scale: Scale) -> Measured:
-    """Return Cronbach's alpha of the numbers of the items that all have rated."""
+    """Return Cronbach's alpha of the items that all people have rated."""
     complete = answers.answered_by(len(answers.people))
     if len(complete) < 2:
         return None, None, None
@@ -198,9 +198,9 @@ def cronbach_over_films(answers: Answers, scale: Scale) -> Measured:
 
 
 def cronbach_alpha(ratings: ArrayLike) -> float | None:
-    """Return Cronbach's alpha of a table, a row for each item, a column for each rater.
+    """Return Cronbach's alpha of a table with a row for each item and a column for each rater.
 
-    It is None where the sums of all items are equal.
+    It is None if the sums of all items are equal.
 
     >>> cronbach_alpha([[1, 2], [2, 3], [3, 4]])
     1.0
@@ -211,13 +211,13 @@ def cronbach_alpha(ratings: ArrayLike) -> float | None:
 
 
 def _rater_sums(ratings: Floats) -> Floats:
-    """Return of each item 1, the sum of its ratings, its square, the ratings, and their squares."""
+    """Return for each item 1, the sum of its ratings, its square, the ratings, their squares."""
     total = ratings.sum(axis=1, keepdims=True)
     return np.hstack([np.ones_like(total), total, total**2, ratings, ratings**2])
 
 
 def _cronbach(sums: Floats) -> Floats:
-    """Return Cronbach's alpha of each row of sums over items; NaN where all sums are equal."""
+    """Return Cronbach's alpha of each row of sums over items, or NaN if all sums are equal."""
     n_items, total, total_squares = sums[:, :3].T
     ratings, squares = np.hsplit(sums[:, 3:], 2)
     n_raters = ratings.shape[1]
@@ -234,10 +234,10 @@ def _over_films(
     sums_of_items: Floats,
     alpha_of: Callable[[Floats], Floats],
 ) -> Measured:
-    """Return an alpha, a function of sums over items, with its interval by drawing whole films.
+    """Return an alpha, computed from sums over items, with its bootstrap interval over films.
 
-    Films with lower answers come first, so that the draws depend neither on the names of films nor
-    on the order of items.
+    Films are sorted by their answers, so that the draws depend neither on the names of films nor on
+    the order of items.
     """
     items_of: dict[str, list[int]] = {}
     for item, film in enumerate(answers.films.tolist()):
@@ -254,5 +254,5 @@ def _over_films(
 
 
 def _known(value: float) -> float | None:
-    """Return a value without the rounding of sums, which prints 0 as -0.000; None for NaN."""
+    """Return a value without rounding errors, which print 0 as -0.000, or None for NaN."""
     return round(float(value), 14) + 0.0 if np.isfinite(value) else None

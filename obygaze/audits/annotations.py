@@ -1,7 +1,7 @@
 """The audit of annotations: which values of a column are more frequent in one group of clips.
 
 The values of a clip (emotions, relationships, concepts) are joined with | in its cell. Clips of one
-film are alike, so they are exchanged only within films.
+film are similar, so they are exchanged only within films.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _decided_groups(
         clips = [decided[clip] for clip in group.clips if clip in decided]
         if not clips:
             raise FixInput(
-                f"annotators differ on {column} in all clips of a group",
+                f"annotators differ on {column} in all clips of the group {group.name}",
                 where=manifest.name,
             )
         groups.append(GroupOfClips(group.name, clips))
@@ -216,7 +216,7 @@ def present(
 
 
 def _limits(x: GroupOfClips, y: GroupOfClips, n_empty: int) -> Iterator[str]:
-    """Yield what the groups are, and what is missing."""
+    """Yield the definition of the groups, and the number of clips without values."""
     yield (
         f"X is {x.name}, {len(x.clips)} clips; Y is {y.name}, {len(y.clips)} clips. Shares are of"
         " all clips of a group, with 95 % intervals over films."

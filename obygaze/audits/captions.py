@@ -69,8 +69,8 @@ Record = dict[str, Any]
 class CaptionWords:
     """How often captions use the words of lists: a rate of each list in each group, and tests.
 
-    `not_tested` says why groups were not tested, "" where they were. `rare_words` has the words of
-    each list that were left out, with their counts.
+    `not_tested` is the reason why groups were not tested, or "". `rare_words` has the words of each
+    list that were left out, with their counts.
     """
 
     n_captions: int
@@ -95,15 +95,15 @@ def audit_captions(
 
     Two groups are also tested against each other, by exchanging whole clusters. With several
     columns, such as race, gender and class, groups are crossed: each column is tested by
-    exchanging clusters that have the same values of the others.
+    exchanging clusters with the same values in the other columns.
 
     Args:
-        source: A table, or a folder of .txt files with one caption per line, which are named as
-            those of Wolfe et al. (2023).
+        source: A table, or a folder of .txt files with one caption per line and with file names as
+            in Wolfe et al. (2023).
         text: The column of the captions.
         group: The columns whose values are the groups.
         cluster: The columns of the film or image; by default each caption is its own cluster.
-        words: Sets of words by name. By default those of Wolfe et al. (2023).
+        words: Sets of words by name. By default the lists of Wolfe et al. (2023).
         tokens: What counts as a word of a caption: words finds it beside any mark, as in sad! and
             (sad); authors cuts at blanks and leaves out . and , alone, as Wolfe et al. (2023) do.
         min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
@@ -123,7 +123,8 @@ def audit_captions(
     lists = read_words("emotions") if words is None else words
     if tokens not in get_args(Tokens):
         raise FixUsage(
-            f"unknown tokens {tokens!r}", hint=f"one of {', '.join(get_args(Tokens))}"
+            f"unknown tokens {tokens!r}",
+            hint=f"pass one of {', '.join(get_args(Tokens))}",
         )
     captions = _captions_of_groups(source, text, groups, column_names(cluster))
     if tokens == "words":
@@ -134,7 +135,7 @@ def audit_captions(
     found = compute(captions, lists, groups, min_occurrences)
     if not found.rates:
         raise FixInput(
-            f"no word of the lists has {min_occurrences} occurrences in all captions",
+            f"no word of the lists has at least {min_occurrences} occurrences in all captions",
             where=source_name(source),
             hint="use a smaller --min-occurrences",
         )
@@ -147,7 +148,7 @@ def _captions_of_groups(
     groups: GroupNames,
     cluster: Sequence[str],
 ) -> list[LabelledText]:
-    """Return the captions whose group is known; a warning says how many others there are."""
+    """Return the captions with a group; warn about the number of the others."""
     read = read_captions(
         source,
         text,
@@ -223,7 +224,7 @@ def present(found: CaptionWords, source: str, tokens: Tokens) -> Audit:
 
 
 def _limits(found: CaptionWords) -> Iterator[str]:
-    """Yield what intervals are of, and which words were left out."""
+    """Yield how intervals are made, and which words were left out."""
     yield f"Intervals (95 %) are over clusters, not captions: {MADE_OVER_CLUSTERS}."
     for title, counts in found.rare_words.items():
         words = ", ".join(f"{word} {n}" for word, n in counts.items())
@@ -240,7 +241,7 @@ def _limits(found: CaptionWords) -> Iterator[str]:
 def _rare_words(
     captions: Sequence[LabelledText], lists: WordLists, min_occurrences: int
 ) -> dict[str, dict[str, int]]:
-    """Return the words of each list that all captions use too rarely, and how often they do."""
+    """Return the words of each list that all captions use too rarely, with their counts."""
     all_words = frozenset(chain.from_iterable(lists.values()))
     occurrences = Counter[str]()
     for caption in captions:
@@ -283,11 +284,11 @@ def word_rates(captions: Sequence[LabelledText], lists: WordLists) -> list[Recor
 
 
 def _why_not_tested(captions: Sequence[LabelledText], groups: GroupNames) -> str:
-    """Return why clusters cannot be exchanged between groups, "" where they can be."""
+    """Return why clusters cannot be exchanged between groups, or ""."""
     if len(groups.record_cells) < 2:
-        return "there is only one"
+        return "there is only one group"
     if len(groups.columns) == 1 and len(groups.record_cells) > 2:
-        return "one column tests two of them, several columns are crossed"
+        return "expected two groups in one column, or several crossed columns"
     labels_of: dict[str, frozenset[str]] = {}
     for caption in captions:
         if labels_of.setdefault(caption.cluster, caption.labels) != caption.labels:
@@ -308,8 +309,9 @@ def group_contrasts(
 ) -> list[Record]:
     """Return the tests of each column of groups and each list, corrected together.
 
-    Of a column with two values, these are compared; of one with more, each with the others. Each
-    cluster is of one group, and clusters are exchanged where the other columns are the same.
+    A column with two values gives one comparison; in a column with more values, each value is
+    compared with all others. Each cluster belongs to one group, and clusters are exchanged if their
+    other columns are equal.
     """
     group_of: dict[str, str] = {}
     for caption in captions:
@@ -349,7 +351,7 @@ def _sentence(contrast: Record) -> str:
 
 
 def _compared_values(values: set[str]) -> list[tuple[str, str]]:
-    """Return the two values of a column, or each of more values with all others."""
+    """Return the two values of a column, or each of more values against all others."""
     names = sorted(values)
     if len(names) < 2:
         return []
@@ -361,10 +363,10 @@ def _compared_values(values: set[str]) -> list[tuple[str, str]]:
 def _words_above_rate(
     captions: Sequence[LabelledText], words: frozenset[str], clusters: Sequence[str]
 ) -> list[float]:
-    """Return by how many words each cluster is above the rate over all captions.
+    """Return for each cluster its number of words above the rate over all captions.
 
-    So a cluster with many captions does not count as one that uses the words more often. The
-    values are multiplied by the number of captions: in whole numbers, ties are ties.
+    So a cluster with many captions does not count as using the words more often. The values are
+    multiplied by the number of captions, because ties are exact in whole numbers.
     """
     words_of = Counter[str]()
     sizes = Counter[str]()

@@ -1,4 +1,4 @@
-"""The co-occurrence audit: which things are named together with words of which gender.
+"""The co-occurrence audit: how often things are named together with words of each gender.
 
 The bias of a thing is the share of one gender among its gendered texts (Zhao et al. 2017).
 """
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.audits.gender import cut_shares
-from obygaze.audits.printed import SABIR, as_range, printed_shares_beside
+from obygaze.audits.printed import SABIR, as_range, published_shares_of
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.audits.texts import (
     LabelledText,
@@ -46,7 +46,7 @@ def audit_cooc(
     *,
     cluster: str | Sequence[str] | None = None,
 ) -> Audit:
-    """Count which things are named together with words of which gender.
+    """Count how often things are named together with words of each gender.
 
     A text with words of both genders counts for both. Shares are printed exactly, and cut after two
     decimals as in published tables.
@@ -136,7 +136,7 @@ def _row_of(thing: Record) -> tuple[object, ...]:
 
 
 def _of_paper(thing: Record) -> tuple[str | None, str | None]:
-    """Return the ranges of both shares that a paper prints for a thing."""
+    """Return the published ranges of both shares of a thing."""
     if not thing["paper"]:
         return None, None
     first, second = zip(*thing["paper"].values(), strict=True)
@@ -152,7 +152,7 @@ def compute(texts: Sequence[LabelledText], genders: WordLists) -> list[Record]:
     """Return the counts of each thing and the share of the first gender, over clusters.
 
     A text with words of both genders counts twice. A thing without a gendered text has no share.
-    Words are found beside punctuation as well: in quotes, in brackets, before 's.
+    Words are also found next to punctuation: in quotes, in brackets, before 's.
     """
     list_of_first, list_of_second = genders.values()
     counted = []
@@ -178,7 +178,7 @@ def compute(texts: Sequence[LabelledText], genders: WordLists) -> list[Record]:
                 "share": share,
                 "ci": interval,
                 "printed": printed,
-                "paper": printed_shares_beside(thing),
+                "paper": published_shares_of(thing),
             }
         )
     return counted

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze.audits.agreement_measures import cronbach_alpha
 from obygaze.audits.printed import (
-    PrintedEffects,
+    PublishedEffects,
     model_of_checkpoint,
-    printed_effects,
+    published_effects,
 )
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.backbones.text import read_prompts
@@ -59,8 +59,8 @@ HEADERS = (
 )
 XLABEL = "d, above 0 if X is closer to A than Y is"
 Pairs = Sequence[tuple[VectorGroup, VectorGroup]]
-# What a paper prints for pairs of attributes.
-Paper = Mapping[tuple[str, str], PrintedEffects]
+# Published effect sizes for pairs of attributes.
+Paper = Mapping[tuple[str, str], PublishedEffects]
 
 
 def audit_eat(
@@ -79,7 +79,7 @@ def audit_eat(
     """Test whether one group of clips is closer to some words than another group.
 
     Permutations are counted exactly if possible. If a film has clips of both groups, the reported
-    p-value exchanges clips only within films; the one across films is shown beside it, with a
+    p-value exchanges clips only within films. The p-value across films is shown next to it, with a
     sentence that explains the difference.
 
     Args:
@@ -91,7 +91,7 @@ def audit_eat(
         attributes: Pairs of attributes of the texts; by default the only two.
         text: The npz file of text vectors that `extract text` wrote.
         tail: The p-value to report and correct.
-        permutations: How many permutations are drawn if they are too many to count.
+        permutations: Number of random permutations, if there are too many to count.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -104,7 +104,7 @@ def audit_eat(
         obygaze audit eat --vectors vectors.npz --json
     """
     if tail not in TAILS:
-        raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
+        raise FixUsage(f"unknown tail {tail!r}", hint=f"pass one of {', '.join(TAILS)}")
     if (vectors is None) == (store is None):
         sources = "neither" if store is None else "both"
         raise FixUsage(
@@ -172,9 +172,9 @@ def present(
         found: The tests.
         source: Where the vectors are from.
         clips: The manifest from which expressions chose clips.
-        n_silent: The clips that are left out, because nothing is said in them.
-        paper: What a paper prints for pairs of attributes.
-        model: The name that the tables of the paper have for the model of the clips.
+        n_silent: Number of clips that are left out because they have no words.
+        paper: Published effect sizes for pairs of attributes.
+        model: The name of the model of the clips in the tables of the paper.
     """
     tests = found.tests
     printed = [(paper or {}).get((test.a, test.b)) for test in tests]
@@ -214,7 +214,7 @@ def present(
 
 
 def _limits(found: Association, n_silent: int) -> Iterator[str]:
-    """Yield what was left out, and how the p-values and the texts may be read."""
+    """Yield what was left out, the normal approximation of p, and the alpha of the texts."""
     if n_silent:
         verb = "is" if n_silent == 1 else "are"
         yield f"{count(n_silent, 'clip')} in which nothing is said {verb} left out."
@@ -258,10 +258,10 @@ def _sentence(test: GroupTest) -> str:
 
 
 def _prompts_of(x: VectorGroup, y: VectorGroup, pairs: Pairs) -> list[dict[str, Any]]:
-    """Return Cronbach's alpha of each attribute of several texts: do the texts go together?
+    """Return Cronbach's alpha of each attribute with several texts: do its texts agree?
 
-    It is that of the cosines of the items of both groups to the texts; None where the sums of the
-    cosines of all items are equal.
+    It is computed from the cosines of the items of both groups to the texts. It is None if the sums
+    of the cosines of all items are equal.
     """
     items = [unit_rows(group.vectors, group.name) for group in (x, y)]
     rows = np.concatenate(items)
@@ -277,17 +277,19 @@ def _prompts_of(x: VectorGroup, y: VectorGroup, pairs: Pairs) -> list[dict[str, 
 
 
 def _model_of(store: Store) -> str:
-    """Return the name that tables of papers have for the model of a store; "" without one."""
+    """Return the name of the model of a store in the tables of papers, or ""."""
     backbone = store.recipe.to_json().get("backbone", {})
     checkpoint = backbone.get("checkpoint") or backbone.get(UNVERIFIED, "")
     return model_of_checkpoint(checkpoint)
 
 
-def _paper_of(pairs: Pairs, texts: TextTable) -> dict[tuple[str, str], PrintedEffects]:
-    """Return what a paper prints for each pair of attributes that has all prompts of the paper."""
+def _paper_of(
+    pairs: Pairs, texts: TextTable
+) -> dict[tuple[str, str], PublishedEffects]:
+    """Return the published effect sizes of each pair whose texts are the prompts of the paper."""
     named = {(a.name, b.name) for a, b in pairs}
     found = {}
-    for printed in printed_effects():
+    for printed in published_effects():
         names = (printed.a, printed.b)
         if names not in named:
             continue
@@ -335,7 +337,7 @@ def _check_widths(groups: Sequence[VectorGroup]) -> None:
 
 
 def _films_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
-    """Return the films of the vectors of both groups, the first group first; None without films."""
+    """Return the films of the vectors of the first and the second group, or None without films."""
     if (x.blocks is None) != (y.blocks is None):
         raise FixInput("expected both x_block and y_block or neither, got one")
     if x.blocks is None or y.blocks is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from obygaze.audits.printed import SABIR, GenderShares, as_range, printed_shares
+from obygaze.audits.printed import SABIR, GenderShares, as_range, published_shares
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
@@ -26,10 +26,10 @@ COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
 
 @dataclass(frozen=True)
 class GenderEstimate:
-    """Which of the two wordings of a caption scores higher, and by how much.
+    """The scores of the two wordings of a caption, and the wording with the higher score.
 
     A tie goes to man, as in the original. The ratio is the share of the sum of both scores, in
-    percent; None if both scores are zero. `caption` has the wording with the higher score.
+    percent, or None if both scores are zero. `caption` has the wording with the higher score.
     """
 
     caption: str
@@ -43,9 +43,9 @@ class GenderEstimate:
 
 @dataclass(frozen=True)
 class GenderMeans:
-    """What captions say together.
+    """The means over captions.
 
-    Ratios are in percent, and None where no caption has one. A caption with two scores of 0 has no
+    Ratios are in percent, and None if no caption has a ratio. A caption with two scores of 0 has no
     ratio.
     """
 
@@ -182,7 +182,7 @@ def present(estimates: Sequence[GenderEstimate], source: str) -> Audit:
     """Return the table and the sentences of captions."""
     found = compute(estimates)
     cut = cut_shares(**found.counts)
-    paper = printed_shares()
+    paper = published_shares()
     rows = []
     points = []
     for row in estimates:
@@ -226,7 +226,7 @@ def _answers(
 
 
 def _limits(found: GenderMeans) -> Iterator[str]:
-    """Yield which captions count otherwise."""
+    """Yield which captions are counted as ties, and which have no ratio."""
     if found.n_ties:
         yield (
             f"{count(found.n_ties, 'caption')} with the same score for both are counted for 'man',"

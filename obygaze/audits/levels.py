@@ -1,7 +1,8 @@
 """The audit of levels: whether clips of a higher level have more concepts, for each annotator.
 
-Clips of one film are alike, so films are what counts: intervals come from a bootstrap over films,
-and a step from one level to the next is tested by the signs of the differences within films.
+Clips of one film are similar, so films are the resampling group: intervals come from a bootstrap
+over films, and a step from one level to the next is tested by sign flips of the differences within
+films.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from obygaze_models.text_vectors import in_view
 ANNOTATOR = "annotator"
 ALL = "all annotators"
 ALPHA = 0.05
-# An easy negative is a clip without concepts, so that its number is 0 by definition.
+# EN has no step: an easy negative has no concepts by definition.
 STEPS = (("HN", "NS"), ("NS", "S"))
-# As in comparisons of models: of fewer films, a sign-flip test says little.
+# As in comparisons of models: with fewer films, a sign-flip test has no power.
 LEAST_FILMS = 6
 OF_STEP = ("rise in a film", "low", "high", "rising films", "films", "p of a rise")
 # A level or a step, by the names of JSON.
@@ -48,12 +49,12 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class PersonLevels:
-    """The levels and steps of one annotator, of another value of a column, or of all clips.
+    """The levels and steps of one annotator, of one value of a column, or of all clips.
 
-    A level has the mean number of concepts of its clips, with the interval over films. A step says
-    how much the number rises from one level to the next: the mean difference over the films that
-    have clips of both, how many of them have more at the higher one, and the p of a rise, None of
-    fewer than six films.
+    A level has the mean number of concepts of its clips, with the interval over films. A step has
+    the rise from one level to the next: the mean difference over the films with clips of both
+    levels, the number of films with more concepts at the higher level, and the p of a rise, None
+    for fewer than six films.
     """
 
     annotator: str
@@ -62,14 +63,14 @@ class PersonLevels:
 
     @property
     def rises(self) -> bool:
-        """Whether the mean of all clips of a level rises with each step."""
+        """Whether the mean over all clips of a level rises with each step."""
         means = [level["mean"] for level in self.levels]
         return None not in means and all(low < high for low, high in pairwise(means))
 
 
 @dataclass(frozen=True)
 class ConceptsByLevel:
-    """The levels of all clips, and of each annotator or value; `noun` is what these are."""
+    """The levels of all clips, and of each annotator or value; `noun` names the column."""
 
     everyone: PersonLevels
     named: Sequence[PersonLevels]
@@ -77,12 +78,12 @@ class ConceptsByLevel:
 
     @property
     def asked(self) -> Sequence[PersonLevels]:
-        """Those of whom the claim is: each annotator, else all clips together."""
+        """The groups that the claim is about: each annotator, else all clips together."""
         return self.named or [self.everyone]
 
     @property
     def p(self) -> float | None:
-        """The p of a rise with each step for each: the largest; None where a step has none."""
+        """The largest p of all steps of all groups, or None if a step has no p."""
         p_values = [step["p"] for one in self.asked for step in one.steps]
         return None if None in p_values else max(p_values)
 
@@ -105,7 +106,7 @@ def audit_levels(
     Args:
         manifest: The manifest, or its name or path.
         view: The view of the manifest, by default that of protocols.
-        by: Another column of clips, in place of the annotators.
+        by: Group clips by this column instead of by annotators.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -118,7 +119,7 @@ def audit_levels(
     manifest = in_view(manifest, view, workspace)
     if by is not None:
         require_column(manifest, by)
-        # Their labels are counted, and not what each annotator said.
+        # The labels of clips are counted, not the annotations of each person.
         manifest = manifest.undisputed(("level", *manifest.header.concepts))
     clips_of = _clips_by(manifest, by)
     clips = list(manifest)
@@ -141,7 +142,7 @@ def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
     column = by or ANNOTATOR
     clips_of: dict[str, list[Clip]] = {}
     for clip in manifest:
-        # A cell may have several values, such as the names of people who decided together.
+        # A cell can have several values, such as the names of people who decided together.
         values = clip.values(column) if by or column in clip.extra else ()
         for value in values:
             clips_of.setdefault(value, []).append(clip)
@@ -157,7 +158,7 @@ def compute(
     noun: str,
     title: str = ALL,
 ) -> ConceptsByLevel:
-    """Return the levels and steps of all clips, and of those of each annotator or value."""
+    """Return the levels and steps of all clips, and of the clips of each annotator or value."""
     named = [levels_of(name, clips_of[name]) for name in sorted(clips_of)]
     return ConceptsByLevel(levels_of(title, everyone), named, noun)
 
@@ -180,7 +181,7 @@ def levels_of(name: str, clips: Sequence[Clip]) -> PersonLevels:
 
 
 def _numbers_at(level: str, clips: Sequence[Clip]) -> dict[str, list[float]]:
-    """Return the numbers of concepts of each film; a clip that several gave a level counts once."""
+    """Return the numbers of concepts of each film; a clip with several annotators counts once."""
     numbers_of_clip: dict[tuple[str, str], list[int]] = {}
     for clip in clips:
         if clip.level == level:
@@ -233,7 +234,7 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
         for level, step in zip(person.levels, [None, *person.steps], strict=True):
             row = [person.annotator, level["level"], level["n_clips"], level["mean"]]
             row += level["interval"]
-            # The step that leads to the level; the lowest one has none.
+            # The step to this level; the lowest level has no step.
             of_step: list[object] = [None] * len(OF_STEP)
             if step is not None:
                 p = None if step["p"] is None else p_text(step["p"])
@@ -272,7 +273,7 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
 
 
 def _answers(found: ConceptsByLevel) -> list[str]:
-    """Return whether the number of concepts rises, and whether this is shown."""
+    """Return sentences on whether the number of concepts rises, and whether this is shown."""
     if found.named:
         who = f"each {found.noun}"
         n_rising = sum(person.rises for person in found.named)

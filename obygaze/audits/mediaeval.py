@@ -1,4 +1,4 @@
-"""The MediaEval 2015 audit: the runs of a team are scored, checked against the rules, and drawn."""
+"""The MediaEval 2015 audit: score the runs of a team, and check them against the rules."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def audit_mediaeval(
     test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. At most five
     runs per subtask are allowed, one of them without external data.
 
-    With --write, a run is written of the scores of a table, and scored if there are judgements.
+    --write makes a run from a table of scores; it is scored if there are judgements.
 
     Args:
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
@@ -96,7 +96,7 @@ def audit_mediaeval(
     """
     if (affect is not None) + (predictions is not None) != (write is not None):
         raise FixUsage(
-            "--write RUN takes the scores of one table: --affect TABLE or --predictions PATH"
+            "expected --write RUN with one table of scores: --affect TABLE or --predictions PATH"
         )
     if qrels is not None and manifest is not None:
         raise FixUsage("expected --qrels or --manifest, got both")
@@ -158,18 +158,23 @@ def score_run(path: Path, grades: Judged, classes: Judged) -> RunScore:
                 _check_names(classes[subtask], returned, path)
                 scores[subtask] = score_affect(classes[subtask], returned)
         if not scores:
-            raise FixInput("no valence or arousal classes given", where=str(path))
+            raise FixInput(
+                "expected judgements of valence or arousal for this run of affect, got none",
+                where=str(path),
+            )
         return RunScore(str(path), scores)
     ranked, warnings = read_trec_run(path)
     topic, returned_scores = next(iter(ranked.items()))
     if classes.get("violence"):
         grades = {topic: classes["violence"]}
     if not grades:
-        raise FixInput("no violence judgements for this run", where=str(path))
+        raise FixInput(
+            "expected judgements of violence for this run, got none", where=str(path)
+        )
     if len(ranked) != 1 or topic not in grades:
         topics = f"{', '.join(sorted(ranked))} in the run, {', '.join(sorted(grades))} judged"
         raise FixInput(
-            f"a run and its judgements must have the same topic, got {topics}",
+            f"expected a run and judgements of the same topic, got {topics}",
             where=str(path),
         )
     _check_names(grades[topic], returned_scores, path)
@@ -178,13 +183,13 @@ def score_run(path: Path, grades: Judged, classes: Judged) -> RunScore:
 
 
 def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
-    """Raise an error if no clip of a run is judged: its score would be 0 whatever it says."""
+    """Raise an error if no clip of a run is judged: its score would always be 0."""
     judged_names = sorted(judged)
     run_names = sorted(returned)
     if set(judged_names).isdisjoint(run_names):
         raise FixInput(
             f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
-            f" one is {judged_names[0]!r}",
+            f" name is {judged_names[0]!r}",
             where=str(run),
         )
 
@@ -194,7 +199,7 @@ def present(scores: Sequence[RunScore], answers: Sequence[str] = ()) -> Audit:
 
     Args:
         scores: The runs.
-        answers: What is said before.
+        answers: Sentences to print first.
     """
     n_violence = sum("violence" in run.subtasks for run in scores)
     broken = []
@@ -209,7 +214,7 @@ def present(scores: Sequence[RunScore], answers: Sequence[str] = ()) -> Audit:
     limits: list[str] = []
     rows: list[tuple[object, ...]] = []
     points = []
-    # At the top, for each subtask, its first run.
+    # The first run of each subtask is at the top of the JSON.
     first = dict[str, Any].fromkeys(COLUMNS)
     for run in scores:
         name = Path(run.run).name

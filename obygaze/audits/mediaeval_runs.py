@@ -107,7 +107,7 @@ def is_affect_run(path: Path) -> bool:
 
 
 def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
-    """Yield the words of each line that has as many as the form; other lines are violations."""
+    """Yield the words of each line with as many words as the form; other lines are violations."""
     columns = form.split()
     line = ""
     for number, line in numbered_lines(path):
@@ -124,7 +124,7 @@ def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
 
 
 def official_name(clip_id: str) -> str:
-    """Return the name of a clip in the official files of the task; other ids as they are.
+    """Return the name of a clip in the official files of the task; other ids stay unchanged.
 
     >>> official_name("ACCEDE00286"), official_name("tt0108160-001")
     ('ACCEDE00286.mp4', 'tt0108160-001')
@@ -184,7 +184,7 @@ def _scores_of_table(
 ) -> dict[str, tuple[float, ...]]:
     """Return the numbers of some columns of a table by the official names of clips.
 
-    A name is a word, and each clip has one name.
+    Raise an error for a name with blanks, and for a clip under two names.
     """
     violations = Violations(path)
     table = read_table(

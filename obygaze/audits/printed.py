@@ -1,4 +1,4 @@
-"""Values that papers print, to show beside a user's own; the file printed.toml has them."""
+"""Published values, shown next to the user's results; they are read from printed.toml."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -14,11 +14,11 @@ GenderShares = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class PrintedEffects:
-    """The effect sizes that a table of a paper prints for two attributes, by model.
+class PublishedEffects:
+    """The published effect sizes of two attributes, by model.
 
-    `prompts` is the set of prompts with both attributes; `x` and `y` are the groups of the paper.
-    A model has a text for each of `columns`, with a star where the paper calls it significant.
+    `prompts` is the set of prompts with both attributes; `x` and `y` are the groups of the paper. A
+    model has a text for each of `columns`, with a star if the paper calls it significant.
     """
 
     table: str
@@ -31,7 +31,7 @@ class PrintedEffects:
     models: Mapping[str, tuple[str, ...]]
 
     def of_model(self, model: str) -> str | None:
-        """Return the effect sizes of a model, such as "1.26* high, 1.09* low"; None without any."""
+        """Return the effect sizes of a model, such as "1.26* high, 1.09* low", or None."""
         if model not in self.models:
             return None
         values = zip(self.models[model], self.columns, strict=True)
@@ -45,43 +45,43 @@ class PrintedEffects:
             ]
             ranges.append(f"{column} {as_range(effects)}".strip())
         return (
-            f"{WOLFE}, {self.table}, print for {self.a} against {self.b} in "
+            f"Published in {WOLFE}, {self.table}, for {self.a} against {self.b} in "
             f"{len(self.models)} models: d {' and '.join(ranges)}, where X are {self.x} and Y are "
             f"{self.y}; * is p < .05."
         )
 
 
-def printed_effects() -> list[PrintedEffects]:
-    """Return the effect sizes of association tests that papers print."""
+def published_effects() -> list[PublishedEffects]:
+    """Return the published effect sizes of association tests."""
     effects = []
     for table in _document()["eat"]:
         models = {model: tuple(values) for model, values in table["models"].items()}
         columns = tuple(table["columns"])
         effects.append(
-            PrintedEffects(**{**table, "columns": columns, "models": models})
+            PublishedEffects(**{**table, "columns": columns, "models": models})
         )
     return effects
 
 
 def model_of_checkpoint(checkpoint: str) -> str:
-    """Return the name that tables of effect sizes have for a checkpoint; "" without one."""
+    """Return the name of a checkpoint in the tables of effect sizes, or ""."""
     return str(_document()["checkpoints"].get(checkpoint, ""))
 
 
-def printed_shares() -> dict[str, GenderShares]:
-    """Return the shares of captions of man and of woman that are printed for each caption model."""
+def published_shares() -> dict[str, GenderShares]:
+    """Return the published shares of man and of woman for each caption model."""
     of_models = _document()["ratios"]
     return {model: (row[2], row[3]) for model, row in of_models.items()}
 
 
-def printed_shares_beside(thing: str) -> dict[str, GenderShares]:
-    """Return the shares of man and of woman that are printed for a thing, by caption model."""
+def published_shares_of(thing: str) -> dict[str, GenderShares]:
+    """Return the published shares of man and of woman for a thing, by caption model."""
     of_models = _document()["things"].get(thing, {})
     return {model: (man, woman) for model, (man, woman) in of_models.items()}
 
 
 def as_range(values: Iterable[float]) -> str:
-    """Return the smallest and the largest of some values, such as "0.67 to 0.76"."""
+    """Return the smallest and the largest value as a text, such as "0.67 to 0.76"."""
     ordered = sorted(values)
     return f"{ordered[0]:.2f} to {ordered[-1]:.2f}"
 

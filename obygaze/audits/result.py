@@ -26,20 +26,20 @@ MAX_ROWS = 40
 
 
 class Drawable(Protocol):
-    """What the figure of an audit shows, and how it is drawn."""
+    """The figure of an audit."""
 
     @property
     def title(self) -> str:
-        """What it shows."""
+        """The title of the figure."""
 
     def drawn(self) -> AbstractContextManager[Any]:
         """Return a context with the matplotlib figure."""
 
 
 class Point(NamedTuple):
-    """A labelled row: a value with the ends of its interval, and a note beside the axes.
+    """A labelled row: a value with the ends of its interval, and a note next to the axes.
 
-    A value that is not known has no dot.
+    An unknown value has no dot.
     """
 
     label: str
@@ -97,15 +97,15 @@ class Audit:
     Each number is also `audit[NAME]`, by its name in JSON.
 
     Args:
-        title: What was measured, of what.
+        title: The measure and its source.
         headers: The columns of the table.
-        rows: A cell for each header.
-        answers: What the numbers say, in sentences.
-        limits: What the answers depend on, and what was left out.
-        values: What JSON has.
-        figure: What the figure shows.
-        warnings: What was wrong with the input.
-        notes: What is printed beside the text.
+        rows: The rows of the table, with a cell for each header.
+        answers: The results in sentences.
+        limits: Sentences on assumptions and on what was left out.
+        values: The JSON document.
+        figure: The figure.
+        warnings: Problems of the input.
+        notes: Further lines to print.
     """
 
     title: str
@@ -138,7 +138,7 @@ class Audit:
         from obygaze_models.report import figures, tables
 
         rows = [tuple(map(_cell_of_page, row)) for row in self.rows]
-        # Whoever gets the page did not see what the command warned of.
+        # The reader of the page has not seen the warnings of the command.
         warned = [f"{text[:1].upper()}{text[1:]}." for text in self.warnings]
         with self.figure.drawn() as drawing:
             return tables.render_template(

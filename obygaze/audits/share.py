@@ -1,7 +1,7 @@
-"""The audit of a share: in how many clips of films that nobody annotated something is.
+"""The audit of a share: the share of clips that show something, in films that nobody annotated.
 
 The clips were drawn within films by `manifest sample`, and labelled. Scores of a model for all
-clips of the films may make the interval narrower; they never replace labels.
+clips of the films can make the interval narrower; they never replace labels.
 
 `labels_of` reads and checks, `estimate_shares` computes, and `present` makes the page.
 """
@@ -48,7 +48,7 @@ Scores = Mapping[str, Mapping[str, float]]
 # A share, or a difference, by the names of JSON.
 Row = dict[str, Any]
 
-# Scores of a model that may have learned from the seconds of a clip.
+# The bases of scores of a model that may have been trained on a clip or its film.
 MAY_HAVE_TRAINED = (COPY, IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
 LEAST_FILMS = 2
 LABELS_OF_MARKS = (
@@ -70,7 +70,7 @@ class FilmLabels:
         n_clips: The clips of the film.
         n_drawn: The clips that were drawn.
         n_disputed: The drawn clips on which annotators differ.
-        holds: Whether it holds, for each clip that was judged.
+        holds: Whether the expression holds, for each judged clip.
     """
 
     n_clips: int
@@ -84,16 +84,15 @@ class Shares:
     """The shares of all films and of groups of films, their differences, and what is missing.
 
     Attributes:
-        counts: How many clips the films have, and how many were drawn, judged, not judged, and
-            disputed by annotators.
+        counts: The numbers of all clips, and of drawn, judged, not judged and disputed clips.
         shares: The share of all films with labels, then of each group: its counts, the share, and
-            the ends of its interval of 95 % over films, None for one film.
+            the ends of its 95 % interval over films, None for one film.
         differences: The differences of each two groups, without the films that are in both. `p` is
             found by exchanging whole films, and `p_holm` is corrected over all pairs of groups.
-        explained: The part of the variance within films that predictions explain.
-        films_without_labels: Films of which no clip was judged.
+        explained: The share of the variance within films that predictions explain.
+        films_without_labels: Films without a judged clip.
         films_without_group: Films with labels that are in no group.
-        n_without_score: The clips without a score.
+        n_without_score: Number of clips without a score.
     """
 
     counts: Mapping[str, int]
@@ -113,22 +112,22 @@ def audit_share(
     by: str | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Estimate in how many clips of films something is, from clips drawn by plan and labelled.
+    """Estimate the share of clips that show something, from drawn clips with labels of people.
 
-    The clips are those of `manifest sample`, with the labels of a person: `manifest project` makes
-    labels of marks. A clip without a label, or with `?`, was not judged and does not count. A word
-    that no label has is refused.
+    `manifest sample` draws the clips, and `manifest project` makes labels of marks. A clip without
+    a label, or with `?`, was not judged and does not count. A word that no label has is refused.
 
-    The share is that of all clips of the films, with an interval over films: it speaks of films of
-    which these are a draw. Groups of films are compared by exchanging whole films, with Holm's
-    correction.
+    The share is estimated for all clips of the films. Its interval is over films: it holds for
+    films of which these are a random sample. Groups of films are compared by exchanging whole
+    films, with Holm's correction.
 
-    Predictions of all clips of the films can make the interval narrower. The share is the mean of
-    what they predict of all clips, plus the mean error on the judged clips; they are never counted.
+    Predictions for all clips of the films can make the interval narrower. The share is then the
+    mean prediction of all clips plus the mean error on the judged clips; predictions are never
+    counted.
 
     Args:
         manifest: The manifest of the drawn clips, with labels.
-        of: What is counted, such as "level == S", "Look in concept" or "mood == sad".
+        of: The expression to count, such as "level == S", "Look in concept" or "mood == sad".
         predictions: CSV of clips with scores, as `models predict` writes it.
         by: A column of films whose values are the groups.
         workspace: The workspace, if it is not the current one.
@@ -159,9 +158,8 @@ def labels_of(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
         sample = f"obygaze manifest sample {shell_word(drawn.name)}"
         n_drawn = min(5 * len(drawn.films), len(drawn))
         raise FixInput(
-            f"no share of {drawn.name}: its clips were not drawn by plan, and counting predictions"
-            " is wrong: nobody knows how many errors a model makes in these films, and the count"
-            " has the errors in it",
+            f"expected clips drawn by manifest sample, got {drawn.name}: counting predictions is"
+            " wrong, because the number of errors that a model makes in these films is unknown",
             where=drawn.name,
             hint=f"{sample} -n {n_drawn} -o drawn, mark the drawn clips; {LABELS_OF_MARKS}",
         )
@@ -190,7 +188,7 @@ def labels_of(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
 
 
 def _holds(expression: Expression, clip: Clip) -> bool | None:
-    """Return whether it holds for a clip; None where a person could not tell, or said nothing."""
+    """Return whether an expression holds for a clip, or None if the clip was not judged."""
 
     def values(column: str) -> list[str]:
         return [value for value in clip.values(column) if value != UNKNOWN]
@@ -199,9 +197,9 @@ def _holds(expression: Expression, clip: Clip) -> bool | None:
 
 
 def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
-    """Return the values of each film in a column, in which the clips of a film must be equal.
+    """Return the values of each film in a column; all clips of a film must have the same values.
 
-    Clips with an empty cell have those of the others of their film.
+    Empty cells are ignored.
     """
     require_column(manifest, column)
     values_of_film: dict[str, list[str]] = {film: [] for film in manifest.films}
@@ -219,16 +217,17 @@ def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
 
 
 def _expression(of: str, drawn: Manifest) -> Expression:
-    """Return what is asked, which is not known of a clip without a label."""
+    """Return the parsed expression, which is unknown for a clip without a label."""
     concepts = dict.fromkeys(drawn.header.concepts)
     for clip in drawn:
         concepts |= dict.fromkeys(clip.concepts)
     concepts = concepts or dict.fromkeys(concepts_of_papers())
     expression = parse(of, vocabulary=concepts, where=of, of_empty=None)
-    # Without levels, a clip without the concept looks like one that nobody judged.
+    # Without levels, a clip without the concept cannot be told from a clip that nobody judged.
     if expression.concepts and not any(is_labelled("level", c.values) for c in drawn):
         raise FixInput(
-            "concepts are counted where clips have levels, and these have none",
+            "expected clips with levels, which tell whether a concept was judged, got clips"
+            " without levels",
             where=of,
         )
     for column in expression.compared:
@@ -243,9 +242,9 @@ def _expression(of: str, drawn: Manifest) -> Expression:
 def read_scores(
     path: Path, drawn: Manifest, labels: Mapping[str, FilmLabels]
 ) -> Scores:
-    """Return the scores of a table of predictions, which must be of all clips of the films.
+    """Return the scores of a table of predictions for all clips of the films.
 
-    A model that was trained on a film of the sample, or may have been, is an error.
+    Raise an error if the model was, or may have been, trained on a film of the sample.
     """
     violations = Violations(path)
     table = read_table(
@@ -263,7 +262,7 @@ def read_scores(
         film = row["movie_id"]
         row.unique("clip_id", lines)
         if row["clip_id"] in drawn and not film:
-            row.add("movie_id", "the film of this drawn clip is not known")
+            row.add("movie_id", "the film of this drawn clip is missing")
         if film in scores and row.cells.get("basis") in MAY_HAVE_TRAINED:
             trained[film] = None
         score = number_of_cell(row[column])
@@ -281,8 +280,8 @@ def read_scores(
     for film, of_clip in scores.items():
         if len(of_clip) > labels[film].n_clips and not problem:
             problem = (
-                f"scores of {len(of_clip)} clips of the film {film}, of which the sample was drawn"
-                f" from {labels[film].n_clips}"
+                f"expected scores of at most {labels[film].n_clips} clips of the film {film}, from"
+                f" which the sample was drawn, got {len(of_clip)}"
             )
     if not trained:
         require_same_shared(
@@ -306,9 +305,9 @@ def estimate_shares(
 ) -> Shares:
     """Return the share of the clips of all films and of groups of films, and their differences.
 
-    With scores, the share is the mean of what they predict of all clips, plus the mean error of
-    this prediction on the judged clips. The prediction is a straight line of the scores, which is
-    fitted on the other films: so the share is without bias, whatever the scores are.
+    With scores, the share is the mean prediction of all clips plus the mean error of the prediction
+    on the judged clips. The prediction is a linear function of the scores that is fitted on the
+    other films. So the share is unbiased for any scores.
 
     Args:
         labels: The labels of each film.
@@ -344,7 +343,7 @@ def estimate_shares(
 
 
 def _counts(films: Iterable[FilmLabels]) -> dict[str, int]:
-    """Return how many clips some films have, and what became of the drawn ones."""
+    """Return the numbers of clips of some films: all, drawn, judged, disputed, not judged."""
     names = ("n_clips", "n_drawn", "n_judged", "n_disputed", "n_not_judged")
     counts = dict.fromkeys(names, 0)
     for film in films:
@@ -380,7 +379,7 @@ def _marked_films(
 def _differences(
     groups: Mapping[str, NDArray[np.intp]], films: MarkedFilms, slopes: Floats
 ) -> list[Row]:
-    """Return the difference of each two groups; pairs of a group of one film are left out."""
+    """Return the difference of each two groups of at least two films."""
     values = films.shares + slopes * films.ahead
     tested: list[Row] = []
     for names in combinations(groups, 2):
@@ -392,7 +391,7 @@ def _differences(
         both = np.concatenate(parts)
         sizes = films.sizes[both]
         mean = np.average(values[both], weights=sizes)
-        # How many clips of each film have it beyond this mean.
+        # The number of clips of each film above the number that this mean gives.
         surplus = sizes * difference_of(values[both], mean)
         p_value = permutation_p(surplus, np.arange(len(both)) < len(parts[0]))
         means = [np.average(values[of], weights=films.sizes[of]) for of in parts]
@@ -457,7 +456,7 @@ def present(found: Shares, of: str, source: str) -> Audit:
 
 
 def _sentences(differences: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each pair of groups; of many, for those that differ."""
+    """Yield a sentence for each pair of groups, or of many pairs only for those that differ."""
     shown = differences
     n_pairs = len(differences)
     if n_pairs > MANY:
@@ -476,12 +475,12 @@ def _sentences(differences: Sequence[Row]) -> Iterator[str]:
 
 
 def _limits(found: Shares) -> Iterator[str]:
-    """Yield what the interval is about, and what is missing."""
+    """Yield what the interval means, and what is missing."""
     whole = found.shares[0]
     yield (
-        "The interval says how the share depends on the films that were at hand and on the clips"
-        " that were drawn; other kinds of films can differ more. Long films count for more, as"
-        " they have more clips."
+        "The interval shows how much the share depends on the choice of films and of drawn clips;"
+        " other kinds of films can differ more. Long films count for more, because they have more"
+        " clips."
     )
     if found.explained is not None:
         yield (
@@ -493,7 +492,7 @@ def _limits(found: Shares) -> Iterator[str]:
     if found.counts["n_not_judged"]:
         yield (
             "Clips that were not judged do not count: the share is right if they were not left out"
-            " for what they show."
+            " because of what they show."
         )
     if found.films_without_labels:
         yield (

@@ -36,27 +36,26 @@ class CaptionRow(NamedTuple):
     def cluster(self, columns: Sequence[str]) -> str:
         """Return the name of the film or image; without columns each row is its own cluster.
 
-        A row of which it is not known is an error: it may be of any of the others, and of none.
+        Raise an error for an empty cell: the row may belong to any cluster.
         """
         if not columns:
             return self.where
-        # A film is one, however its accents were typed.
+        # Accents can be typed in two ways; both are one name.
         names = [composed(self.cells[column]).strip() for column in columns]
         for column, name in zip(columns, names, strict=True):
             if not name:
                 raise FixInput(
-                    f"the {column} of this row is not known, so that it cannot be kept together"
-                    " with the others of its cluster",
+                    f"the {column} of this row is missing, so its cluster is unknown",
                     where=self.cells.get("clip_id", self.where),
-                    hint="write it into the table, or leave out such rows",
+                    hint="fill in the cell, or leave out such rows",
                 )
-        # Cells have no NUL, so that other cells are never the same text.
+        # Cells have no NUL, so different cells never give the same text.
         return "\0".join(names)
 
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text, its labels (a group, or the things it is about), and its film or image."""
+    """A text, its labels (a group, or the things it names), and its film or image."""
 
     text: str
     labels: frozenset[str]
@@ -122,9 +121,9 @@ def read_records(
 
 
 class GroupNames:
-    """The function from the cells of a text to the name of its group; an error where two are alike.
+    """A function from the cells of a text to the name of its group.
 
-    `record_cells` has the values of the columns of each group that was named.
+    It raises an error if two groups get the same name. `record_cells` has the cells of each group.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -133,7 +132,7 @@ class GroupNames:
         self._spelling = Spelling()
 
     def __call__(self, cells: Mapping[str, str]) -> frozenset[str]:
-        """Return the name of the group of a text; none where one of its columns is empty."""
+        """Return the name of the group of a text, or no name if one of its cells is empty."""
         group = tuple(
             self._spelling.cell(cells[column], column).strip()
             for column in self.columns
@@ -182,7 +181,7 @@ def source_name(source: TextSource) -> str:
 
 
 def _of_folder(folder: Path) -> Iterator[CaptionRow]:
-    """Yield the captions of the .txt files of a folder; their names have the other columns."""
+    """Yield the captions of the .txt files of a folder; the other columns are in the file names."""
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() != ".txt" or not path.is_file():
             continue
@@ -193,7 +192,7 @@ def _of_folder(folder: Path) -> Iterator[CaptionRow]:
                 where=str(folder),
             )
         try:
-            # A byte order mark would be a part of the first word.
+            # A byte order mark would become a part of the first word.
             text = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
             raise FixInput("not UTF-8", where=str(path)) from None
@@ -214,7 +213,7 @@ def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
 def tokens(caption: str) -> list[str]:
     """Return the tokens of Wolfe et al. (2023): lower case, without . and , and cut at blanks.
 
-    A word beside another mark, as in `sad!`, is another token than the word.
+    A word next to another mark, as in `sad!`, is a different token.
 
     >>> tokens("A man, smiling.")
     ['a', 'man', 'smiling']

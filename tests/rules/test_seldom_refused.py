@@ -261,7 +261,7 @@ def test_it_is_refused_in_these_words(words: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("width", "words"),
-    [(3, "clip is not as wide as a token"), (2, "no direction could be found")],
+    [(3, "as wide as a token, got clip"), (2, "no direction could be fitted")],
 )
 def test_no_map_is_made_of_other_features_or_of_none(
     width: int, words: str, tmp_path: Path

@@ -1,8 +1,8 @@
-"""How much of what a model looks at lies in boxes that people drew.
+"""The share of a map that lies in boxes that people drew.
 
-The share is that of the part of a map above the mean of its clip, so that maps of any method and
-unit can be compared. A place of a map counts by the share of its area that boxes cover, so that a
-small box counts although the middle of no place is in it.
+Only the part of a map above the mean of its clip counts, so that maps of any method and unit can be
+compared. A grid cell of a map counts by the share of its area that boxes cover, so that a small box
+counts even if it contains the centre of no cell.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ ON_PADDING = "with boxes only on frames after its end"
 
 @dataclass(frozen=True)
 class SharesInBoxes:
-    """For each clip with maps and a box, the shares [direction, clip] of its maps in its boxes."""
+    """The shares [direction, clip] of maps in boxes, for each clip with maps and a box."""
 
     clip_ids: tuple[str, ...]
     shares: Floats
@@ -44,7 +44,7 @@ class SharesInBoxes:
 
 
 def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
-    """Return what the maps of each clip have in its boxes, and why some clips are left out.
+    """Return the share of the maps of each clip in its boxes, and why some clips are left out.
 
     Args:
         store: A store of maps.
@@ -69,7 +69,7 @@ def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
 
 
 def notes_on(left_out: Mapping[str, str]) -> list[str]:
-    """Return how many clips were left out for each reason, with the first of them."""
+    """Return the number of clips left out for each reason, with the first of them."""
     clips_of_reason: dict[str, list[str]] = {}
     for clip, reason in left_out.items():
         clips_of_reason.setdefault(reason, []).append(clip)
@@ -82,11 +82,11 @@ def notes_on(left_out: Mapping[str, str]) -> list[str]:
 def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> Floats:
     """Return for each direction the share of its map in the boxes.
 
-    Only frames with a box count. A map that is nowhere above its mean has the share of the area.
+    Only frames with a box count. A constant map has the share of the area.
 
     Args:
         maps: The maps [direction, step, row, column] of a clip.
-        cover: The share of each place [step, row, column] that boxes cover.
+        cover: The share of each grid cell [step, row, column] that boxes cover.
     """
     steps = cover.any(axis=(1, 2))
     wide = maps.astype(np.float64)
@@ -99,7 +99,7 @@ def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> Floats:
 
 
 def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
-    """Return for each clip of a file which share of each place of its maps is in boxes."""
+    """Return for each clip of a file the share of each grid cell of its maps that boxes cover."""
     table = read_table(path, required=("clip_id", *ENDS))
     shape = store.array(MAPS).shape[1:]
     boxes: dict[str, list[list[Box]]] = {}
@@ -132,7 +132,7 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
 
 
 def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
-    """Return the share of each place [row, column] of a grid that boxes cover together.
+    """Return the share of each cell [row, column] of a grid that boxes cover together.
 
     Args:
         boxes: The left, upper, right and lower end of each box, as shares of the picture.
@@ -142,7 +142,7 @@ def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
     if not boxes:
         return np.zeros((n_rows, n_columns))
     ends = np.array(boxes)
-    # Between two neighbouring edges, of places or boxes, all is inside or all is outside.
+    # The edges of cells and boxes cut the picture into pieces; each is fully covered or not at all.
     x = np.unique([*ends[:, 0], *ends[:, 2], *np.arange(n_columns + 1) / n_columns])
     y = np.unique([*ends[:, 1], *ends[:, 3], *np.arange(n_rows + 1) / n_rows])
     middle_x = (x[:-1] + x[1:]) / 2
@@ -181,7 +181,7 @@ def _box_of(row: TableRow) -> Box:
 
 
 def _steps(frame: str, n_steps: int, joined: int) -> slice:
-    """Return the step of the frame of a box, or all of them where none is named.
+    """Return the step of the frame of a box, or all steps if no frame is given.
 
     Args:
         frame: The number of the frame, counted from 0.

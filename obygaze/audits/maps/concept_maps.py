@@ -1,7 +1,8 @@
 """Concept maps: where in a picture and when in a clip a direction is found, from stored tokens.
 
-A direction is the normal of a concept vector, fitted on one vector for each clip. Its projection on
-each spatial token of a clip is a map. Directions for a film were fitted without this film.
+A direction is the normal of a concept vector, fitted on one vector for each clip. The projection of
+each spatial token of a clip on the direction is a map. The directions for a film are fitted without
+this film.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def write_concept_maps(
     For each film, obygaze uses directions that were fitted without this film. Needs no film and no
     weights.
 
-    A map is the projection on the direction, of length 1, of each token less the mean of the clips.
-    A clip without maps has the reason.
+    A map is the projection of each token, minus the mean of the clips, on the direction of length
+    1. A clip without maps gets the reason.
 
     Args:
         path: The new store.
@@ -72,11 +73,13 @@ def write_concept_maps(
     array = features.origin["array"]
     X = features.X
     if opened.array(TOKENS).shape[-1:] != X.shape[1:]:
-        raise FixInput(f"{array} is not as wide as a token")
+        raise FixInput(f"expected an array as wide as a token, got {array}")
     directions_of_film = directions_by_film(inputs)
     names = common_names(directions_of_film)
     if not names:
-        raise FixInput("no direction could be found", where=opened.location)
+        raise FixInput(
+            "no direction could be fitted for every film", where=opened.location
+        )
     named = {
         film: {name: of_film[name] for name in names}
         for film, of_film in directions_of_film.items()
@@ -104,7 +107,7 @@ def _results_of_clips(
     origin: NDArray[Any],
     grid: tuple[int, int, int],
 ) -> Iterator[NDArray[Any] | Reason]:
-    """Yield the maps of each clip, or why it has none."""
+    """Yield the maps of each clip, or the reason why it has none."""
     from obygaze_models.models.common import with_padding
 
     for part in store.stream(TOKENS, clips=clips):
@@ -120,7 +123,7 @@ def _results_of_clips(
 
 
 def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
-    """Return the names of the directions that could be found without each film."""
+    """Return the names of the directions that all films have."""
     if not directions_of_film:
         return []
     first, *others = directions_of_film.values()
@@ -129,7 +132,7 @@ def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
 
 
 def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
-    """Return for each film the directions that were found without it."""
+    """Return for each film the directions that were fitted without this film."""
     from obygaze_models.models.common import FixTraining
     from obygaze_models.runner.store_run import fit_model, store_runs
 

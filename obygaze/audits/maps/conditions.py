@@ -1,7 +1,7 @@
-"""Maps of two conditions: their means, the difference, and whether one has more in the boxes.
+"""Maps of two conditions: their means, their difference, and a test of their shares in boxes.
 
-The clips of a condition are those of a table, such as pictures of women who are shown as objects
-and of the same women who are not. The clips of a pair are exchanged, in all ways.
+A table lists the clips of each condition, such as pictures of women who are shown as objects and
+pictures of the same women who are not. The test exchanges the clips of each pair in all ways.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from obygaze_features.store import Matrix, Store, open_store
 from obygaze_models.evaluation.permutation import holm, p_text, permutation_p
 
 Floats = NDArray[np.float64]
-PERMUTATIONS = 100_000  # where there are too many ways to exchange clips to count them
+PERMUTATIONS = 100_000  # random exchanges, if there are too many exchanges to count
 AT_RANDOM = "random directions, mean"
 WITHOUT_BOX = "without a box"
 WITHOUT_PARTNER = "without the other clip of its pair"
@@ -81,7 +81,7 @@ class MeanMaps(NamedTuple):
 
 @dataclass(frozen=True)
 class MapsOfConditions:
-    """Two conditions, the clips of both of each pair, each direction, and what is left out."""
+    """Two conditions, the two clips of each pair, the directions, and the clips left out."""
 
     names: tuple[str, str]
     pairs: Sequence[tuple[str, str]]
@@ -103,11 +103,11 @@ def compare_conditions(
     boxes: PathLike | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Compare the maps of two conditions: mean maps, and what lies in boxes.
+    """Compare the maps of two conditions: mean maps, and the shares of maps in boxes.
 
-    CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair, which two
-    clips of different conditions share. With boxes, the share of the maps in them is tested between
-    conditions, by exchanging the clips of each pair.
+    CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair; the two
+    clips of a pair have different conditions. With boxes, the shares of the maps in the boxes are
+    compared between conditions, by exchanging the clips of each pair.
 
     Args:
         maps: A store of maps.
@@ -128,7 +128,7 @@ def compare_conditions(
 def compute(
     store: Store, path: Path, boxed: SharesInBoxes | None = None
 ) -> MapsOfConditions:
-    """Return the mean maps of two conditions, and tests of what lies in boxes.
+    """Return the mean maps of two conditions, and tests of their shares in boxes.
 
     Args:
         store: The store of maps.
@@ -166,7 +166,7 @@ def compute(
 def present(found: MapsOfConditions) -> Audit:
     """Return the table, the sentences and the mean maps of two conditions."""
     methods = sorted({item["method"] for item in found.directions} - {""})
-    answer = "Without boxes there is no test: --boxes FILE"
+    answer = "Without boxes there is no test: pass --boxes FILE"
     if methods:
         answer = f"p, two-sided, {', '.join(methods)}: exchanges {EXCHANGED}."
     n_pairs = len(found.pairs)
@@ -198,7 +198,7 @@ def _row_of(item: Record) -> tuple[object, ...]:
 def read_conditions(
     path: Path, store: Store
 ) -> tuple[tuple[str, str], list[tuple[str, str]]]:
-    """Return the two conditions of a file, and for each pair its clip of each of them.
+    """Return the two conditions of a file, and for each pair its clip of each condition.
 
     Args:
         path: The file.

@@ -44,8 +44,8 @@ def draw_maps(
 ) -> MapSheets:
     """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
 
-    All maps of a clip are drawn on one scale. The first random direction, if the store has some, is
-    drawn too: it shows what chance paints.
+    All maps of a clip are drawn on one scale. The first random direction, if the store has any, is
+    drawn too, to show a map by chance.
 
     Args:
         maps: A store of maps.
@@ -75,7 +75,7 @@ def map_sheets(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield directions with a PNG of the maps of a clip over its pictures, on one scale.
 
-    These are all that are not random, and the first random one.
+    These are all directions that are not random, and the first random one.
     """
     names = map_names(store)
     maps_of_clip = store.matrix(MAPS, clips=[clip])
@@ -96,7 +96,7 @@ def map_sheets(
 def with_mean_in_padding(
     maps: NDArray[Any], real: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
-    """Return maps with the mean of the real steps in all others, so that nothing is drawn there.
+    """Return maps with the mean of the real steps in padded steps, so that nothing is drawn there.
 
     Args:
         maps: The maps of a clip [direction, step, row, column].
@@ -109,7 +109,7 @@ def with_mean_in_padding(
 
 
 def highest(maps: NDArray[Any]) -> float:
-    """Return how far a map is above its mean where it is highest."""
+    """Return the difference of the highest value of a map and its mean."""
     wide = maps.astype(np.float32)
     return float((wide - wide.mean()).max())
 
@@ -119,7 +119,7 @@ def overlay(
 ) -> NDArray[np.uint8]:
     """Return pictures in grey, with orange where a map [step, row, column] is above its mean.
 
-    What is `scale` above the mean has the full colour; the default is the highest place.
+    Values `scale` above the mean get the full colour; the default is the highest value.
     """
     wide = maps.astype(np.float32)
     (n, height, width, _) = pictures.shape

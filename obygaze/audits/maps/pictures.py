@@ -1,4 +1,4 @@
-"""The model of a store, and the pictures that it saw of a clip, by the recipe of the store."""
+"""The model of a store, and the pictures of a clip by the recipe of the store."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from obygaze_features.video.film import film_index
 def load_model_of(
     store: Store, weights: str | None, workspace: Workspace
 ) -> PictureBackbone:
-    """Load the model that made the features of a store; other weights are an error."""
+    """Load the model that made the features of a store; raise an error for different weights."""
     recipe = _known_recipe(store)
     compute = recipe["compute"]
     # Only the recipe of a backbone of torch has these settings.
@@ -39,15 +39,15 @@ def load_model_of(
     here = backbone.recipe()
     if any(here[key] != recipe[key] for key in ("weights", "preprocessing")):
         raise Mismatch(
-            "these weights, or the files beside them, are not those of the store",
+            "these weights, or the files next to them, differ from those of the store",
             where=store.location,
-            hint="--weights PATH",
+            hint="pass --weights PATH",
         )
     return of_pictures(backbone, "a map is")
 
 
 def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedClip:
-    """Decode the pictures that the features of a clip are of; no weights are needed.
+    """Decode the pictures from which the features of a clip were computed, without weights.
 
     Raise an error (exit code 5) if the card, the sampling, the decoder or the video has changed.
     """
@@ -69,21 +69,22 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     )
     if is_changed or here != there:
         raise Mismatch(
-            f"the pictures of {clip_id} would not be those of the features",
+            f"the recipe, the times or the video of {clip_id} has changed since its features"
+            " were computed",
             where=store.location,
         )
     return _decode(clip, view, grid, workspace.folder("indexes"))
 
 
 def _known_recipe(store: Store) -> dict[str, Any]:
-    """Return the recipe of a store; an error if nobody knows how its features were made."""
+    """Return the recipe of a store; raise an error if it is unknown."""
     if store.recipe.is_unknown:
         raise FixInput("the recipe of this store is unknown", where=store.location)
     return store.recipe.to_json()
 
 
 def _backbone_name(recipe: dict[str, Any]) -> str:
-    """Return the name by which the backbone of a recipe is found here, with its preset."""
+    """Return the name and the preset of the backbone of a recipe, to find its card."""
     backbone = recipe["backbone"]
     refuse_code_of_store(backbone["name"])
     return f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}"

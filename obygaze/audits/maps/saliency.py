@@ -1,6 +1,6 @@
 """Where the vision tower of CLIP or X-CLIP looks for a text: Grad-CAM (Selvaraju et al., 2017).
 
-Grad-CAM reads the patch tokens where they enter the last layer.
+The gradient is taken at the patch tokens that enter the last layer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ARRAY = "clip"
 
 
 def grad_cam(backbone: Backbone, pixels: Any, directions: npt.NDArray[Any]) -> Maps:
-    """Return maps [B, direction, T, h, w] of where a clip comes closer to each direction.
+    """Return maps [B, direction, T, h, w] of the places that bring a clip closer to a direction.
 
     The score is the cosine of a direction and the vector of the clip. The largest value of a map is
     1, unless all are 0.
@@ -88,7 +88,7 @@ def write_saliency(
 
     Args:
         path: The new store.
-        store: The store of the clips; model and frames are those of its recipe.
+        store: The store of the clips; its recipe names the model and the frames.
         text: Texts of `extract text`, by attribute.
         clips: The clips.
         weights: The file or folder of the weights.
@@ -140,10 +140,10 @@ def _directions_of_texts(store: Store, text: PathLike) -> Directions:
 
 
 def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
-    """Return a backbone whose gradient can be read, and the layers of its vision tower."""
+    """Return a backbone with gradients, and the layers of its vision tower."""
     family = backbone.card.family.name
     if family not in ("clip", "xclip") or not isinstance(backbone, TorchBackbone):
-        problem = f"{backbone.card.label} is neither CLIP nor X-CLIP"
+        problem = f"expected CLIP or X-CLIP, got {backbone.card.label}"
         raise FixUsage(
             problem,
             hint="obygaze explain concepts --help",

@@ -1,4 +1,4 @@
-"""Stores of maps: for each clip and direction, a number at each place of a grid on each frame."""
+"""Stores of maps: for each clip and direction, a grid of numbers on each frame."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ N_RANDOM = 20
 DIMS = ("direction", "step", "grid_row", "grid_column")
 
 Directions = Mapping[str, NDArray[np.float64]]
-"""Directions in feature space by name; their length plays no role."""
+"""Directions in feature space by name; only the direction of a vector counts."""
 
 
 def random_directions(width: int) -> Directions:
-    """Return random directions, always the same: the null of others."""
+    """Return random directions, always the same, as the null of other directions."""
     drawn = np.random.default_rng(0).standard_normal((N_RANDOM, width))
     return {
         f"{RANDOM_PREFIX}{i}": direction for i, direction in enumerate(drawn, start=1)
@@ -46,13 +46,13 @@ def token_grid(store: Store) -> tuple[int, int, int]:
     recipe = store.recipe.to_json()
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
     if 0 in grid:
-        problem = "the recipe of this store does not name a grid of spatial tokens"
+        problem = "the recipe of this store has no grid of spatial tokens"
         raise FixInput(problem, where=store.location)
     return grid[0], grid[1], grid[2]
 
 
 def frames_of_step(store: Store) -> int:
-    """Return how many frames of a clip each step of its maps covers: some models join frames."""
+    """Return the number of frames that a step of maps covers; some models join frames."""
     n_steps = store.array(MAPS).shape[1]
     geometry = store.recipe.to_json()["backbone"]["geometry"]
     return int(geometry.get("frames", n_steps)) // n_steps
@@ -68,7 +68,7 @@ def map_names(store: Store) -> list[str]:
 
 
 def real_steps(store: Store, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which steps [clip, step] of maps are real, not the padding of a short clip."""
+    """Return whether each step [clip, step] of maps is real, not the padding of a short clip."""
     n_steps = store.array(MAPS).shape[1]
     mask = store.record.array(MASK)
     # A model that joins frames has fewer steps than the mask has frames.
@@ -108,9 +108,9 @@ def write_maps(
         source: The other store, which has these clips.
         clip_ids: The clips.
         names: The directions.
-        facts: What else determines the maps, for the recipe.
-        results: For each clip in turn its maps [direction, step, row, column], or why there are
-            none.
+        facts: Further facts that determine the maps, for the recipe.
+        results: For each clip in turn its maps [direction, step, row, column], or the reason why
+            there are none.
     """
     record = source.record
     maps = Array.of(MAPS, "float16", (len(names), *token_grid(source)), DIMS)
@@ -124,7 +124,7 @@ def write_maps(
         raise unknown_name("clip", absent, source.clip_ids.tolist(), source.location)
     path.parent.mkdir(parents=True, exist_ok=True)
     shape = (len(clip_ids), *maps.shape)
-    # A store must know the status of all rows before its first number: the maps wait in a file.
+    # A store needs the status of all rows before its first number, so maps are kept in a file.
     with TemporaryFile(dir=path.parent) as file:
         values = np.memmap(file, maps.dtype, "w+", shape=shape)
         rows: list[Row] = []
@@ -150,7 +150,7 @@ def write_maps(
 
 @dataclass(frozen=True)
 class _RowsOfMaps:
-    """The rows of a new store of maps, whose other arrays are those of the clips.
+    """The rows of a new store of maps, with the other arrays of the clips.
 
     Args:
         rows: The rows of the new store.

@@ -409,7 +409,7 @@ def test_what_is_said_of_clips_says_nothing_of_annotators() -> None:
     manifest = said_of_clips("joy joy joy", "joy joy joy")
     manifest = manifest.with_column("genre", dict.fromkeys(manifest.clip_ids, "drama"))
     for column in ("genre", "movie_id", "genre=drama"):
-        with pytest.raises(FixInput, match="nobody says anything in the column"):
+        with pytest.raises(FixInput, match="no annotator has an answer in the column"):
             answers_of_manifest(manifest, column)
 
 
@@ -427,7 +427,7 @@ def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
         (path, {"raters": "a,a"}, "at least two raters, got 1: a"),
         (path, {"raters": "a,d"}, "no column 'd'; found a, b, c"),
         (path, {"raters": "a,b", "column": "level=S"}, "--raters is for a table"),
-        ([path, path], {"raters": "a,b"}, "several tables are for marks"),
+        ([path, path], {"raters": "a,b"}, "or several tables of marks"),
         (path, {"cluster": "film"}, "--cluster is for a table of ratings"),
     ):
         with pytest.raises((FixInput, FixUsage, NotFound), match=problem):
@@ -438,7 +438,11 @@ def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
         # Each film has one rater of several.
         ([[1, ""], ["", 2]], {}, "two people have answered, got none"),
         # It may be of any of the other films, and of none.
-        ([[1, 2, "lake"], [2, 2, ""]], {"cluster": "c"}, "the c of this row is not"),
+        (
+            [[1, 2, "lake"], [2, 2, ""]],
+            {"cluster": "c"},
+            "the c of this row is missing",
+        ),
     ):
         write_table(path, rows)
         with pytest.raises(FixInput, match=problem):

@@ -65,7 +65,7 @@ def test_rates_need_at_least_one_caption() -> None:
     del rows[1]
     rows.append({"caption": "glad", "group": "b"})
     three = audit_captions([*rows, {"caption": "sad", "group": "c"}])
-    assert three["contrasts"] == [] and "one column tests two" in str(three)
+    assert three["contrasts"] == [] and "two groups in one column" in str(three)
     alike = [{"caption": "sad", "who": "x y", "how": "z"}]
     alike.append({"caption": "sad", "who": "x", "how": "y z"})
     with pytest.raises(FixInput, match="two groups have the name 'x y z'"):

@@ -89,7 +89,7 @@ def test_bad_judgements_and_affect_lines(tmp_path: Path) -> None:
         ("w Q0 a 1 1 t\n", "the same topic, got w in the run, v judged"),
         # Its score would be 0 whatever it says.
         ("v Q0 b 1 1 t\n", "no clip of the run is judged"),
-        ("a 1 0\n", "no valence or arousal classes given"),
+        ("a 1 0\n", "judgements of valence or arousal"),
     ):
         run = write(tmp_path, "r", text)
         with pytest.raises(FixInput, match=problem):

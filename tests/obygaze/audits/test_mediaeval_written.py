@@ -88,5 +88,5 @@ def test_one_table_is_written(tmp_path: Path) -> None:
         {"affect": table},
         {"write": tmp_path / "r.txt", "affect": table, "predictions": table},
     ):
-        with pytest.raises(FixUsage, match="takes the scores of one table"):
+        with pytest.raises(FixUsage, match="with one table of scores"):
             audit_mediaeval(**given)

@@ -6,7 +6,7 @@ import csv
 
 from support.cli import ROOT
 
-from obygaze.audits.printed import printed_shares, printed_shares_beside
+from obygaze.audits.printed import published_shares, published_shares_of
 
 PRINTED = ROOT / "tests" / "data" / "papers" / "printed.csv"
 
@@ -20,7 +20,7 @@ def cells_of(place: str) -> dict[tuple[str, str], str]:
 
 def test_shares_are_those_of_the_poster() -> None:
     of_models = cells_of("gender bias ratio table")
-    shares = printed_shares()
+    shares = published_shares()
     assert len(shares) == 7
     for model, of_model in shares.items():
         name = f"Gender Score, {model}"
@@ -28,11 +28,11 @@ def test_shares_are_those_of_the_poster() -> None:
         assert of_model == tuple(map(float, printed))
     of_things = cells_of("object bias ratio table")
     for thing in ("skateboard", "kitchen", "motorcycle", "baseball"):
-        beside = printed_shares_beside(thing)
+        beside = published_shares_of(thing)
         assert list(beside) == list(shares)
         for model, of_model in beside.items():
             name = f"Object Gender Co-Occ, {model}"
             columns = (f"{thing}, toward men", f"{thing}, toward women")
             printed = [float(of_things[name, column]) for column in columns]
             assert list(of_model) == printed
-    assert printed_shares_beside("baseball bat") == {}
+    assert published_shares_of("baseball bat") == {}
