@@ -42,7 +42,7 @@ MEAN = "mean"
 BY = "by:"
 RULES = (AGREED, MAJORITY, HIGHEST, MEAN, f"{BY}NAME")
 WAYS_OF_RULES = (
-    "--rule agreed leaves open what they differ on; other rules are"
+    "use --rule agreed to leave these labels empty; other rules are"
     f" {', '.join(rule for rule in RULES if rule != AGREED)}"
 )
 COMMENT = "comment"
@@ -251,7 +251,7 @@ def match_orders(
     for column, order in orders.items():
         if column not in columns:
             raise FixUsage(
-                f"--order names the column {column!r}, which no annotator has"
+                f"--order: expected a column of annotators, got {column!r}"
                 f"{near(column, columns)}",
                 where=manifest.name,
                 hint="levels have an order; the other columns: "
@@ -280,8 +280,8 @@ def match_order(
             FixInput,
             f"the order of {column} does not have these words",
             where=where,
-            hint="add them to --order; one that says that a person could not tell is imported with"
-            f" --word {shell_word(f'{others[0]}={UNKNOWN}')}",
+            hint="add them to --order; if a word means that an annotator could not tell, import it"
+            f" with --word {shell_word(f'{others[0]}={UNKNOWN}')}",
         )
     return spelled
 

@@ -175,7 +175,7 @@ def require_same(
     names: tuple[str, str],
     *,
     where: str = "",
-    hint: str = "other ids for the clips of one of them",
+    hint: str = "give the clips of one of them different ids",
 ) -> int:
     """Raise an error if rows of the same id state different films or spans.
 
@@ -193,10 +193,10 @@ def require_same(
     if len(differ):
         examples = [_difference(ours, theirs, place) for place in differ[:SHOWN]]
         first, second = names
-        are_not = "is not" if len(differ) == 1 else "are not"
+        differs, ids = ("differs", "id") if len(differ) == 1 else ("differ", "ids")
         raise Mismatch(
-            f"{count(len(differ), 'clip')} of {first} {are_not} what {second} has under the same"
-            f" {'id' if len(differ) == 1 else 'ids'}: {'; '.join(examples)}",
+            f"{count(len(differ), 'clip')} of {first} {differs} from {second} under the same {ids}:"
+            f" {'; '.join(examples)}",
             where=where,
             hint=hint,
         )
@@ -212,7 +212,7 @@ def require_same_shared(
     names: tuple[str, str],
     *,
     where: str = "",
-    hint: str = "other ids for the clips of one of them",
+    hint: str = "give the clips of one of them different ids",
 ) -> int:
     """Call `require_same` with the rows of the ids that both sources have."""
     places = find_rows(ours.clip_ids, theirs.clip_ids)

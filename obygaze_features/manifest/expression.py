@@ -61,8 +61,8 @@ _TEST = re.compile(
     r"\s*(?:\s(?:not in|in)(?=[\s{\[(])|[=!<>]=|[=<>])"
 )
 HINT = (
-    "write == in place of =, several values in braces, and quotes around what has blanks or other"
-    " signs than letters and _, or begins with a digit:"
+    "use == in place of =, braces for several values, and quotes around names with blanks or signs"
+    " other than letters and _, or with a digit at the start:"
     ' level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
 )
 HINT_OF_NUMBERS = "<, <=, > and >= compare numbers such as 3 and 2.5; == any words"
@@ -215,7 +215,7 @@ class _Parser:
             self.concepts.update(dict.fromkeys(wanted or self.allowed.get(name, ())))
         if not wanted:
             if self.of_empty is None and name not in ("level", *CONCEPTS):
-                self.refuse(f"a column alone is no label: write {name} == VALUE")
+                self.refuse(f"a column is not a label: write {name} == VALUE")
             return self.compares(name, bool)
         if allowed is None:
             self.values[name] += wanted

@@ -187,8 +187,8 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     refuse_if(
         [group for group in groups if spellings[folded(single_line(group))] > 1],
         FixInput,
-        "groups with the name of a concept that is in no group, or with names that differ by"
-        " spelling alone",
+        "groups with the name of a concept that is in no group, or with names that differ only in"
+        " spelling",
         where=manifest.name,
         hint="one name for each group",
     )

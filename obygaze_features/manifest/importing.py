@@ -116,7 +116,7 @@ def import_clips(
     if not source.several and len(paths) > 1:
         raise FixUsage(
             f"{source.name} is one source, got {count(len(paths), 'source')}",
-            hint="import each alone, then obygaze manifest merge",
+            hint="import each separately, then run obygaze manifest merge",
         )
     files = source.files_in(paths) if source.several else paths[0]
     try:

@@ -259,7 +259,7 @@ def read_annotations(
     own = [name for name in table.columns if name not in ANNOTATION_COLUMNS]
     facts = [name for name in own if name not in annotator_columns(own)]
     for name in facts:
-        violations.add(1, name, "says something of clips, and people do not say it")
+        violations.add(1, name, "is a column of clips, not of annotations")
     words = spelling or Spelling()
     annotations = []
     lines: dict[tuple[str, str], int] = {}
@@ -271,7 +271,7 @@ def read_annotations(
         if not row["annotator"]:
             row.add("annotator", "is empty, and each row needs one")
         if lines.setdefault(who, row.line) != row.line:
-            row.add("annotator", f"said something of this clip on line {lines[who]}")
+            row.add("annotator", f"has a row for this clip on line {lines[who]}")
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, concepts)
         cells = {column: words.cell(row[column], column) for column in own}
@@ -298,7 +298,7 @@ def _windows(
     for row in table.rows:
         row.matching("movie_id", ID, ID_FORM)
         if header.films:
-            row.add("movie_id", f"{row['movie_id']!r} is a film, and {OF_NO_FILMS}")
+            row.add("movie_id", f"{row['movie_id']!r} is a film, but {OF_NO_FILMS}")
         ids = (row.unique("movie_id", lines), _video(row))
         times = [
             _seconds(row, name) or 0.0 for name in ("fps", "duration_s", "begins_s")
@@ -523,8 +523,8 @@ def _check_columns(manifest: Manifest) -> None:
             require_text(clip, column, value)
             if value and column not in written:
                 raise FixInput(
-                    f"clip {clip.clip_id!r} has {value!r} in the column {column!r}, which is none"
-                    " of the columns of the manifest",
+                    f"clip {clip.clip_id!r} has {value!r} in the column {column!r}, which is not a"
+                    " column of the manifest",
                     where=manifest.name,
                     hint="add it to Manifest.columns, or use Manifest.with_column",
                 )
@@ -534,13 +534,13 @@ def _check_columns(manifest: Manifest) -> None:
 MERGED = (
     "; merged cells have a value in the first one only: write it into the others too"
 )
-OF_NO_FILMS = 'films = "none" says that no row has one: leave out one of the two'
+OF_NO_FILMS = 'films = "none" means that no row has one: remove one of the two'
 OWN_CONCEPT = (
     "no column may be called concept, because expressions read it as concepts: --map"
     " concepts=concept, or --map NAME=concept for another name"
 )
 OF_NO_FILE = (
-    "without a file, start_s is a time in the film, and film_start_s says another one: name the"
+    "without a file, start_s is a time in the film, but film_start_s differs: name the"
     " file in video, or leave start_s and end_s empty"
 )
 
@@ -580,7 +580,7 @@ def clips_of_table(
                 of_merged = MERGED if column == "movie_id" and is_after_film else ""
                 row.add(column, f"is empty, and each row needs one{of_merged}")
         if row["movie_id"] and not has_films:
-            row.add("movie_id", f"{row['movie_id']!r} is a film, and {OF_NO_FILMS}")
+            row.add("movie_id", f"{row['movie_id']!r} is a film, but {OF_NO_FILMS}")
         is_after_film = is_after_film or bool(row["movie_id"])
         if not is_of_people:
             row.unique("clip_id", line_of)

@@ -141,8 +141,7 @@ def require_videos(folder: Path) -> tuple[str, ...]:
         raise FixInput(
             "no video in this folder",
             where=str(folder),
-            hint="give the folder of the videos: files that end in .mp4, .mkv, .mov, .avi or in"
-            " another ending of videos",
+            hint="pass the folder of the videos: files such as .mp4, .mkv, .mov and .avi",
         )
     return videos
 
@@ -316,7 +315,7 @@ def require_one_film_a_video(manifest: Manifest) -> None:
         FixInput,
         "video files with clips of several films",
         where=manifest.name,
-        hint="one movie_id for all clips of a film, or a file for each film",
+        hint="use one movie_id for all clips of a film, or one file per film",
     )
 
 

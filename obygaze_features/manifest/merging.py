@@ -93,9 +93,10 @@ def make_labels(
     before = read_manifest(manifest, workspace=workspace)
     if not before.annotations:
         raise FixInput(
-            "there is no table of annotators beside this manifest",
+            "this manifest has no table of annotators",
             where=before.name,
-            hint="a table with a row or a column for each: obygaze manifest import --help",
+            hint="import a table with a row or a column per annotator: obygaze manifest import"
+            " --help",
         )
     path = Workspace.of(workspace).new_manifest(name)
     after = apply_rule(
@@ -138,7 +139,7 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
                 " labels say that no clip has them"
             )
     if splits:
-        warnings.append(f"left out: {few(splits)}, folds of the clips of one manifest")
+        warnings.append(f"left out, because each manifest has its own: {few(splits)}")
     merged = Manifest(name, header, tuple(clips), tuple(kept), said)
     return ImportedManifest(merged, tuple(warnings))
 
@@ -162,14 +163,14 @@ def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
         are = "clip is" if len(shared) == 1 else "clips are"
         raise AlreadyThere(
             f"{len(shared)} {are} in two manifests: {few(shared, 3)}",
-            hint="give other clips other ids; tables of several people about the same clips are"
-            " imported together: obygaze manifest import TABLE TABLE --rule agreed -o NAME",
+            hint="give different clips different ids; import tables of several annotators of the"
+            " same clips together: obygaze manifest import TABLE TABLE --rule agreed -o NAME",
         )
     refuse_if(
         films,
         FixInput,
-        "movie_ids that differ by capitals alone",
-        hint="write each in one way in all tables, and import them again",
+        "movie_ids that differ only in case",
+        hint="use one spelling in all tables, and import them again",
     )
 
 
@@ -178,9 +179,9 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     for manifest in manifests:
         if isinstance(manifest.clips, Windows):
             raise FixInput(
-                "windows are computed from films, and are not merged",
+                "windows are computed from films, and cannot be merged",
                 where=manifest.name,
-                hint="obygaze manifest windows with all films",
+                hint="run obygaze manifest windows with all films",
             )
     for key in SHARED:
         _only_one(key, {one.name: getattr(one.header, key) for one in manifests})

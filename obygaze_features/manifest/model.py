@@ -630,7 +630,7 @@ def require_text(clip: Clip, column: str, cell: object) -> None:
     if not isinstance(cell, str):
         raise FixInput(
             f"clip {clip.clip_id!r} has {cell!r} in the column {column!r}, expected text",
-            hint='"" where there is no value, else str(VALUE)',
+            hint='use str(VALUE), or "" for a missing value',
         )
 
 

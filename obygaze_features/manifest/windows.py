@@ -122,15 +122,14 @@ def check_windows(grid: Grid, films: Iterable[CutFilm]) -> None:
     for film in films:
         if grid.window and not film.fps:
             raise FixInput(
-                "windows of so many pictures have no times where the frame rate varies:"
-                f" {film.movie_id}",
-                hint="obygaze manifest windows --seconds cuts films by time",
+                f"{film.movie_id}: windows of {grid.window} pictures have no times, because the"
+                " frame rate varies",
+                hint="use obygaze manifest windows --seconds to cut films by time",
             )
         step_s = grid.every or grid.stride / film.fps
         if step_s <= LEAST_STEP_S:
             raise FixUsage(
-                "windows must begin more than a millisecond after each other:"
-                f" {grid} begins more often",
+                f"windows must start more than a millisecond apart, got {grid}",
                 where=film.movie_id,
             )
         n_windows += grid.n_windows(film)

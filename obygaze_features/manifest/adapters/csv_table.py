@@ -157,8 +157,8 @@ def _check_targets(mapping: TableMapping, table: TableCells) -> None:
     """
     if mapping.films and "movie_id" in (*mapping.columns, *mapping.columns_of_id):
         raise FixUsage(
-            'films = "none" says that the table states no films, and movie_id is asked for',
-            hint="leave out one of the two",
+            'films = "none" means that the table states no films, but movie_id is used',
+            hint="remove one of the two",
         )
     for target, source in mapping.columns.items():
         is_renamed = source in (*TARGETS, *CONCEPTS) and source in table.cells
@@ -223,7 +223,7 @@ def _refuse(
         except AlreadyThere:
             shown = shell_word(draft)
             error.hint = (
-                f"{shown} is there: correct it, then {again}; or name another file"
+                f"edit {shown}, which exists, then run {again}; or pass a different file name"
             )
             raise error from None
         raise DraftWritten(Draft(Path(draft), problems, again)) from error
@@ -303,10 +303,9 @@ def _labelled(
         said = read_annotations(beside, manifest.by_id, header.concepts, made.spelling)
         if said and made.annotations:
             raise FixInput(
-                f"what annotators say is in {beside.name} beside this table, and in the table"
-                " itself",
+                f"annotations are in {beside.name} next to this table, and in the table itself",
                 where=str(path),
-                hint="move one of the two tables to another folder",
+                hint="move one of the two tables to a different folder",
             )
         if said:
             sources = (*header.sources, source_file(beside))
@@ -335,7 +334,8 @@ def _imported(
     for name in table.cells:
         if name in targets and name not in used:
             warnings.append(
-                f"the column {name!r} of the table is left out, because {name} is something else"
+                f"the column {name!r} of the table is left out, because a different column is"
+                f" mapped to {name}"
             )
     folder = manifest.header.video_root
     videos = sorted({clip.video for clip in manifest if clip.video and folder})

@@ -257,10 +257,9 @@ def _rows_of_ids(cells: Cells, key: str, path: Path) -> dict[str, list[int]]:
         named = sorted(names - {""})
         if id_ and len(named) > 1:
             raise FixInput(
-                f"the table has several annotators of one clip: {few(named)}",
+                f"the table has rows of several annotators for one clip: {few(named)}",
                 where=str(path),
-                hint="obygaze manifest import reads what each annotator says; or join a table"
-                " of one of them",
+                hint="use obygaze manifest import for several annotators, or join the table of one",
             )
     return rows_of_id
 

@@ -42,8 +42,8 @@ NAMES = {
     **{"start_s": "start_frame", "end_s": "end_frame"},
 }
 OVERLAP = (
-    "segments of one annotator overlap those of the other, and each counts as a clip of its own: in"
-    " a run, --set 'data.where=annotator == annotator1' takes one annotator"
+    "segments of the two annotators overlap, and each segment is a clip: to run with one annotator,"
+    " use --set 'data.where=annotator == annotator1'"
 )
 _INDEX = re.compile(r"id_([0-9]{1,6})")
 _WORD = re.compile(r"[^\W_]+")

@@ -223,7 +223,7 @@ def _use_ids(cells: Cells, rows: Sequence[TableRow]) -> list[str]:
                 row.add(column, problem)
             spelling = spelling_of.setdefault(id_.casefold(), id_)
             if spelling != id_:
-                row.add(column, f"{id_!r} differs from {spelling!r} by capitals alone")
+                row.add(column, f"{id_!r} differs from {spelling!r} only in case")
         changes = [f"{a!r} is now {b!r}" for a, b in id_of.items() if a != b]
         if changes:
             rule = "ids have letters a-z, digits, . _ + - only and are unique"

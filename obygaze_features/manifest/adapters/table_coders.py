@@ -103,8 +103,8 @@ def split_annotations(
                 of_file = f" of {first_row.violations.path}" if is_other_file else ""
                 row.add(
                     column,
-                    f"expected {expected or 'nothing'!r} as on line {first_row.line}{of_file},"
-                    f" which is also of the clip {clip.clip_id!r}, got {got or 'nothing'!r}",
+                    f"expected {expected or 'nothing'!r} as on line {first_row.line}{of_file}"
+                    f" for the same clip {clip.clip_id!r}, got {got or 'nothing'!r}",
                 )
                 break
         once[clip.clip_id] = first_row, kept

@@ -206,8 +206,8 @@ def _ask_films(questions: Questions) -> None:
     elif "movie_id" in questions.mapping.columns_of_id:
         answer = TableMapping()
     questions.ask(
-        "no row of the table has a film; --map movie_id=COLUMN names the column of the films, and"
-        " --films none says that the table states none",
+        "no row of the table has a film; use --map movie_id=COLUMN for the column of the films, or"
+        " --films none if the table states none",
         answer,
         "movie_id",
     )

@@ -75,7 +75,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
         raise FixUsage(
-            "two of the tables have the same name, which becomes that of the person",
+            "two tables have the same file name, which would name both annotators",
             where=", ".join(map(str, paths)),
             hint="rename one of them",
         )
@@ -134,8 +134,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     for column, listed in mapping.no_value.items():
         if column not in cells:
             raise FixInput(
-                f"[no_value] names a column that the table has not: {column!r}"
-                f"{near(column, cells)}"
+                f"[no_value] names an unknown column: {column!r}{near(column, cells)}"
             )
         words = {plain_value(word.strip(), column) for word in listed.split(",")}
         for place, cell in enumerate(cells[column]):

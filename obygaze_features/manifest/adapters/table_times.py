@@ -102,6 +102,6 @@ def check_clock(
         clock, column = columns
         row.add(
             clock,
-            f"{shown} is not the time in {column}, {number:.10g} s: correct one of them, or give"
-            " this column another name",
+            f"{shown} differs from {column}, {number:.10g} s: correct one of them, or rename this"
+            " column",
         )

@@ -191,7 +191,7 @@ def test_a_model_that_trained_on_any_clip_of_a_film_is_refused(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"moved": 1}, "are not what the manifest drawn has under the same ids"),
+        ({"moved": 1}, "differ from the manifest drawn under the same ids"),
         ({"basis": "film-unknown"}, "the model was trained on 2 films of the sample"),
         # As a store has it that was imported without a manifest: all films had a mean score of 0.
         ({"named": ""}, "the predictions are not of these clips"),

@@ -66,11 +66,11 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
         ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
         (
             {"voice": ["Look"]},
-            "with names that differ by spelling alone: voice",
+            "with names that differ only in spelling: voice",
         ),
         (
             {"A B": ["Look"], "A\tb": ["Body"]},
-            "differ by spelling alone: 'A B', 'A\\tb'",
+            "differ only in spelling: 'A B', 'A\\tb'",
         ),
         ({"none": []}, "group 'none' has no concepts"),
         (

@@ -314,7 +314,9 @@ def test_what_people_said_that_could_not_be_kept_is_refused(tmp_path: Path) -> N
     annotators_path(table).write_text(
         "clip_id,annotator,level,concepts\nc1,ada,S,Look\n"
     )
-    with pytest.raises(FixInput, match=r"in t\.annotators\.csv beside this table, and"):
+    with pytest.raises(
+        FixInput, match=r"in t\.annotators\.csv next to this table, and"
+    ):
         read(table)
     grid = Grid(seconds=1, every=1)
     header = Header("made up", {"Look": "visual"}, unit="window", grid=grid)
@@ -344,7 +346,7 @@ def test_a_table_beside_is_checked(tmp_path: Path) -> None:
     beside.write_text("clip_id,annotator,level,concepts,movie_id\nc1,ada,S,,alba\n")
     with pytest.raises(FixInput) as it:
         read(table)
-    assert "people do not say it" in it.value.details[0]
+    assert "is a column of clips" in it.value.details[0]
 
 
 def test_a_table_of_annotators_is_of_the_manifest_beside_it(tmp_path: Path) -> None:

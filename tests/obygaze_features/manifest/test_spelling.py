@@ -75,7 +75,7 @@ def test_an_annotator_is_one_person_however_the_name_is_typed(tmp_path: Path) ->
     beside.write_text(f"{text}c1,ADA,EN,\n", "utf-8")
     with pytest.raises(FixInput, match="not valid") as error:
         read_manifest(tmp_path / "m.toml")
-    assert "said something of this clip on line 2" in error.value.details[0]
+    assert "has a row for this clip on line 2" in error.value.details[0]
 
 
 def _of_rows(folder: Path) -> set[str]:

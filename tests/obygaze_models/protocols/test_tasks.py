@@ -109,7 +109,7 @@ def test_a_short_name_is_of_one_task() -> None:
 )
 def test_a_column_alone_is_no_label(text: str) -> None:
     """Whether a cell is filled in is not what it says."""
-    with pytest.raises(FixInput, match="a column alone is no label"):
+    with pytest.raises(FixInput, match="a column is not a label"):
         labels(positive=text)
 
 

@@ -176,8 +176,8 @@ def test_a_table_without_films_says_so(tmp_path: Path) -> None:
     words = ("manifest", "import", "t.csv", "-o", "t", "--map", "clip_id=nr")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
-    assert "--map movie_id=COLUMN names the column of the films" in refused.stderr
-    assert "--films none says that the table states none" in refused.stderr
+    assert "use --map movie_id=COLUMN for the column of the films" in refused.stderr
+    assert "--films none if the table states none" in refused.stderr
     done = call_obygaze(*words, "--films", "none", cwd=tmp_path).ok()
     assert "3 clips, films not stated (EN 1, HN 1, S 1)" in done.stdout
     manifest = read_manifest("t", workspace=tmp_path)
@@ -210,7 +210,7 @@ def test_rows_of_a_table_have_a_film_or_none(tmp_path: Path) -> None:
         read(table, films="none")
     (line,) = caught.value.details
     assert line.startswith(
-        f"{table}:2: column 'movie_id': 'lake' is a film, and films ="
+        f"{table}:2: column 'movie_id': 'lake' is a film, but films ="
     )
 
 
@@ -221,7 +221,7 @@ def test_ids_of_a_table_without_films_are_made_of_its_cells(tmp_path: Path) -> N
     counted = read(tmp_path / "t.csv", films="none", form="c{count}").manifest
     assert counted.clip_ids == ("c1", "c2", "c3")
     for options in ({"form": "{movie_id}-{nr}"}, {"columns": {"movie_id": "Gewalt"}}):
-        with pytest.raises(FixUsage, match="and movie_id is asked for"):
+        with pytest.raises(FixUsage, match="movie_id is used"):
             read(tmp_path / "t.csv", films="none", **options)  # type: ignore[arg-type]
 
 
@@ -297,8 +297,8 @@ def test_a_table_that_must_not_be_read_is_refused(
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ("a-1,lake,S\na-2,Lake,EN\n", "'Lake' differs from 'lake'.*by capitals alone"),
-        ("a-1,lake,S\nA-1,lake,EN\n", "'A-1' differs from 'a-1'.*by capitals alone"),
+        ("a-1,lake,S\na-2,Lake,EN\n", "'Lake' differs from 'lake'.*only in case"),
+        ("a-1,lake,S\nA-1,lake,EN\n", "'A-1' differs from 'a-1'.*only in case"),
         ("Amélie 1,a,S\nAmelie 1,a,S\n", "both become 'Amelie_1'; rename one"),
     ],
 )

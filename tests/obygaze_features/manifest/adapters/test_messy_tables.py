@@ -57,8 +57,8 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert (
         lines[-1]
-        == "  Try: m.toml is there: correct it, then obygaze manifest import t.csv -o t --mapping"
-        " m.toml; or name another file"
+        == "  Try: edit m.toml, which exists, then run obygaze manifest import t.csv -o t --mapping"
+        " m.toml; or pass a different file name"
     )
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 

@@ -143,7 +143,7 @@ def test_everything_wrong_at_once(tmp_path: Path) -> None:
 def test_segments_are_clips_of_their_own_and_the_import_says_so(tmp_path: Path) -> None:
     imported = read(write(tmp_path, *ROWS))
     assert not imported.manifest.annotations
-    assert "overlap those of the other" in imported.notes[0]
+    assert "segments of the two annotators overlap" in imported.notes[0]
     assert "'data.where=annotator == annotator1'" in imported.notes[0]
     one = imported.manifest.where("annotator == annotator1")
     assert {clip.extra["annotator"] for clip in one} == {"annotator1"}
