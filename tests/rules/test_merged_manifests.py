@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
@@ -63,7 +63,6 @@ def drawn_manifests(draw: st.DrawFn) -> list[Manifest]:
     return manifests
 
 
-@settings(max_examples=80)
 @given(drawn_manifests())
 def test_a_merged_manifest_has_each_clip_as_it_was_or_a_clip_of_two_is_refused(
     manifests: list[Manifest],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -104,7 +104,6 @@ CELLS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(expressions(), CELLS)
 def test_what_is_said_of_an_empty_cell_is_true_whatever_it_would_be(
     drawn: tuple[str, list[str]], cells: dict[str, str]
@@ -116,7 +115,6 @@ def test_what_is_said_of_an_empty_cell_is_true_whatever_it_would_be(
     assert found is whatever_it_would_be(text, tests, cells)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(CELLS, min_size=4, max_size=12), expressions())
 def test_clips_without_a_label_are_in_no_class_and_counted(
     drawn_cells: list[dict[str, str]], drawn: tuple[str, list[str]]
@@ -153,7 +151,6 @@ SIGNS = st.text("ab 1'\"=<>!(){}#,?-", min_size=1, max_size=6).map(single_line)
 OWN_WORDS = SIGNS.filter(lambda word: word and not {"'", '"'} <= {*word})
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     name=OWN_WORDS,
     words=st.lists(OWN_WORDS, min_size=2, max_size=4, unique_by=str.casefold),
@@ -178,7 +175,6 @@ def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
 NAMES = ("a", "b", "mood")
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     of_file=st.lists(st.sampled_from(NAMES), unique=True, min_size=1),
     of_set=st.lists(st.sampled_from(("c", "d")), unique=True),

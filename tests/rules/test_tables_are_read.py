@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xlsxwriter
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from support.workbooks import write_workbook
 
@@ -64,11 +64,7 @@ FORMS = [
     ("xlsx", "", ""),
 ]
 OTHERS = ("cp1250", "cp1251", "iso8859-7", "mac-roman", "cp850", "cp1252")
-SLOW = settings(
-    max_examples=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+SLOW = settings(max_examples=12)
 
 
 def written(

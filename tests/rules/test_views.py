@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from obygaze.audits.annotations import audit_annotations
@@ -86,7 +86,6 @@ def plain_usual(rows: list[Labelled], modality_of: dict[str, str]) -> str:
     return "visual" if any(modality_of[name] == "visual" for name in used) else "raw"
 
 
-@settings(max_examples=40, deadline=None)
 @given(ROWS, vocabularies(*MODALITIES), VIEWS)
 def test_stats_count_every_clip_once_in_the_view_that_they_name(
     rows: list[Labelled], modality_of: dict[str, str], view: View
@@ -124,7 +123,6 @@ def no_intervals() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_intervals")
-@settings(max_examples=30, deadline=None)
 @given(ROWS, vocabularies(*MODALITIES), st.sampled_from(("raw", "visual", None)))
 def test_audits_and_tasks_have_the_levels_of_their_view(
     rows: list[Labelled], modality_of: dict[str, str], view: View | None
@@ -166,7 +164,6 @@ def test_audits_and_tasks_have_the_levels_of_their_view(
         assert left_out.startswith(f"{n_without} of ") == (n_without > 0)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     ROWS,
     vocabularies(*MODALITIES),
@@ -217,7 +214,6 @@ ASKING: tuple[Callable[[Manifest], Any], ...] = (
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     ROWS,
     vocabularies(*MODALITIES),

@@ -138,17 +138,9 @@ def printed_table(paper: str, place: str) -> dict[str, dict[str, str]]:
 
 
 # Numbers that the papers write as words.
-WORDS = {
-    "single": 1,
-    "one": 1,
-    "once": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "fifth": 5,
-}
-WORDS |= {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twenty": 20}
+WORDS = {"single": 1, "once": 1, "fifth": 5, "twenty": 20}
+WORDS |= {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
+WORDS |= {"eight": 8, "nine": 9, "ten": 10}
 
 
 def number_of(text: str) -> Decimal:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import UnknownName
@@ -197,7 +197,6 @@ def meant(tree: tuple, level: str, concepts: tuple[str, ...]) -> bool:
     raise AssertionError
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     trees, st.lists(st.tuples(st.sampled_from(LEVELS), st.sets(st.sampled_from(NAMES))))
 )

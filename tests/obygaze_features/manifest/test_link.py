@@ -60,6 +60,16 @@ def videos(report: LinkReport) -> list[str]:
     return [clip.video for clip in report.manifest]
 
 
+def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
+    touch(tmp_path / "elsewhere", "x.mp4")
+    root = touch(tmp_path / "root", "a/y.mp4")
+    (root / "z_more").symlink_to(tmp_path / "elsewhere")
+    (root / "z_again").symlink_to(tmp_path / "elsewhere")
+    (root / "a" / "loop").symlink_to(root)
+    (root / "broken.mp4").symlink_to(tmp_path / "none.mp4")
+    assert find_videos(root) == ("a/y.mp4", "z_again/x.mp4")
+
+
 def test_names_that_a_manifest_cannot_hold_are_listed(tmp_path: Path) -> None:
     touch(tmp_path, "a.mp4", "C:x.mp4", "new\nline.mp4")
     Path(str(tmp_path) + "/\udcff.mp4").touch()

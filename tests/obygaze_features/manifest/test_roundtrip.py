@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import Corrupt, FixInput
@@ -103,11 +103,6 @@ def a_clip(
 
 
 @given(manifests())
-@settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 def test_random_manifests(tmp_path: Path, manifest: Manifest) -> None:
     read = there_and_back(manifest, tmp_path)
     assert read == manifest

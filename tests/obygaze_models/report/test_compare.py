@@ -140,7 +140,9 @@ def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
         inputs = gather(protocol, clips, str(path), {})
         runs.append(run_protocol(inputs, tmp_path / "runs" / name, n_jobs=1))
     values = rf"'{first.clip_id}' is 3 s to 5\.5 s and 200 s to 202\.5 s"
-    with pytest.raises(Mismatch, match=f"1 clip of before differs from after .*{values}"):
+    with pytest.raises(
+        Mismatch, match=f"1 clip of before differs from after .*{values}"
+    ):
         compare_runs(runs)
     assert compare_runs([runs[0], runs[0]]).warnings == []
     # Where the manifest is not there any more, nobody can say it.

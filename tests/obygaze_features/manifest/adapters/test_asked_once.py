@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import call_obygaze
 from support.seeds import amount
@@ -182,11 +182,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=amount(60, 2000),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=amount(40, 2000))
 @given(
     columns=st.lists(
         st.sampled_from(
