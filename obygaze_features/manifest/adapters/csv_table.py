@@ -222,7 +222,9 @@ def _refuse(
             write_new(Path(draft), mapping.encode())
         except AlreadyThere:
             shown = shell_word(draft)
-            error.hint = f"edit {shown}, which exists, then run {again}; or pass a different file name"
+            error.hint = (
+                f"edit {shown}, which exists, then run {again}; or pass a new file name"
+            )
             raise error from None
         raise DraftWritten(Draft(Path(draft), problems, again)) from error
 

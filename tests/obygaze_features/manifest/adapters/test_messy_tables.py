@@ -58,7 +58,7 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     assert (
         lines[-1]
         == "  Try: edit m.toml, which exists, then run obygaze manifest import t.csv -o t --mapping"
-        " m.toml; or pass a different file name"
+        " m.toml; or pass a new file name"
     )
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
