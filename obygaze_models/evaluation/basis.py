@@ -1,7 +1,7 @@
-"""What a value was measured on, and what its interval holds for.
+"""The relation of tested clips and training, and what an interval holds for.
 
-Terminal, page, tables, limits and comparisons take their words from here. The simulations of
-docs/design/0007-calibration.md are of these cases.
+Terminal, page, tables, limits and comparisons use the phrases of this module.
+docs/design/0007-calibration.md simulates these cases.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ _INTERVAL_OF = {
         "the same experiment on other {units}, with clips of each of them in training and in test"
     ),
 }
-# The interval of a saved model says nothing about a model that is trained again.
+# The interval of a saved model does not hold for a newly trained model.
 _INTERVAL_OF_ONE_MODEL = {
     UNSEEN: _INTERVAL_OF[UNSEEN],
     FILM_SEEN: "further clips of other {units} that trained this model",
@@ -47,7 +47,7 @@ def weakest(bases: Iterable[str]) -> str:
 
 
 def has_interval(basis: str) -> bool:
-    """Return whether a value of this basis can have an interval, a p and a place in a family."""
+    """Return whether a value of this basis can have an interval and a p."""
     return basis in _INTERVAL_OF
 
 
@@ -57,7 +57,7 @@ def no_interval_because(basis: str) -> str:
 
 
 def tested_on(basis: str, units: str) -> str:
-    """Return what a value was measured on, such as `films it has not seen`."""
+    """Return the tested clips as text, such as `films it has not seen`."""
     return _TESTED[basis].format(units=units)
 
 

@@ -1,9 +1,9 @@
 """A cell: the rows of the table of tests of one model, on one store and one pair of tasks.
 
-Where each clip is tested once, decisions are pooled over folds; AUC compares clips within folds
-only, and AP is averaged over folds, because scores of different fits are on different scales. Where
-clips are tested several times (runs that share a test fold), everything is averaged over runs.
-Resampling draws whole films and computes the same value again.
+If each clip is tested once, decisions are pooled over folds. AUC compares clips within folds only,
+and AP is averaged over folds, because scores of different fits are on different scales. If clips
+are tested several times (runs that share a test fold), all metrics are averaged over runs.
+Resampling draws whole films and computes the same values.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from obygaze_models.evaluation.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# A metric within films, by the order of the scores and by the reversed order.
+# A metric by film, for the order of the scores and for the reversed order.
 FilmValues = tuple[dict[str, float], dict[str, float]]
 T = TypeVar("T")
 K = TypeVar("K")
 
 
 def number_of_groups(groups: NDArray[np.str_]) -> int:
-    """Return how many films, or groups of a column, clips have; 0 without films."""
+    """Return the number of films, or groups of a column; 0 without films."""
     return len(np.unique(groups[groups != ""]))
 
 
@@ -77,15 +77,15 @@ class Cell:
     Attributes:
         train: The training task.
         test: The test task.
-        store: The store; empty for a baseline that holds for all stores.
+        store: The store; empty for a baseline of all stores.
         model: The name of the model or baseline.
-        is_model: Whether it is a model, and no baseline.
+        is_model: Whether it is a model and not a baseline.
         is_trained: Whether its scores depend on the training clips.
-        gives_probabilities: Whether its scores are probabilities, which alone have a Brier score.
-        rows: Its rows of the table of tests, in which `clip` is the number of the clip.
-        ids: The id of the clip of each number.
+        gives_probabilities: Whether scores are probabilities; only these have a Brier score.
+        rows: Its rows of the table of tests, with the number of the clip in the column `clip`.
+        ids: The id of each clip number.
         is_averaged: Whether values are means over fits; else they are pooled over folds.
-        intervals: The interval of each metric that has one, where they are known.
+        intervals: The known intervals, by metric.
     """
 
     train: str
@@ -131,16 +131,16 @@ class Cell:
 
     @cached_property
     def clips(self) -> IntArray:
-        """The number of every clip that was tested, once."""
+        """The numbers of the tested clips, without duplicates."""
         return np.unique(self._clip)
 
     @cached_property
     def _at(self) -> IntArray:
-        """The place in `clips` of the clip of each row."""
+        """The index in `clips` of the clip of each row."""
         return np.searchsorted(self.clips, self._clip)
 
     def of_clips(self, column: str) -> NDArray[Any]:
-        """Return a column of the table, which is the same in all tests of a clip, by clip."""
+        """Return a column by clip; it must be the same in all tests of a clip."""
         values = self.rows[column].to_numpy()
         by_clip = np.empty(len(self.clips), dtype=values.dtype)
         by_clip[self._at] = values
@@ -158,32 +158,32 @@ class Cell:
 
     @cached_property
     def groups(self) -> NDArray[np.str_]:
-        """What each of `clips` is drawn with: its film, or its group of films; "" without."""
+        """The resampling group of each of `clips`: its film or group of films; "" if unknown."""
         return self.of_clips("group").astype(np.str_)
 
     @cached_property
     def coded_groups(self) -> tuple[NDArray[np.str_], IntArray]:
-        """The distinct `groups`, in order, and the place there of each of `clips`."""
+        """The distinct `groups`, sorted, and the index of the group of each of `clips`."""
         return np.unique(self.groups, return_inverse=True)
 
     @property
     def n_clips(self) -> int:
-        """The tested clips."""
+        """Number of tested clips."""
         return len(self.clips)
 
     @cached_property
     def n_films(self) -> int:
-        """The films, or groups, of the tested clips."""
+        """Number of films, or groups, of the tested clips."""
         return number_of_groups(self.coded_groups[0])
 
     @property
     def n_positive(self) -> int:
-        """The tested clips of class 1."""
+        """Number of tested clips of class 1."""
         return int(self.y.sum())
 
     @property
     def share_positive(self) -> float:
-        """The share of the tested clips that is of class 1."""
+        """Share of tested clips of class 1."""
         return self.n_positive / self.n_clips
 
     @cached_property
@@ -192,46 +192,46 @@ class Cell:
         total = np.bincount(self._at, weights=self.rows["score"])
         return np.asarray(total / np.bincount(self._at))
 
-    # ---- what its models had seen ----
+    # ---- overlap of tested clips and training ----
 
     @cached_property
     def basis(self) -> str:
-        """What its value is of (`evaluation.basis`)."""
+        """The relation of tested clips and training (`evaluation.basis`)."""
         if not self.is_trained:
             return UNSEEN
         if self.rows["leaked"].any():
             return LEAKED
         seen = self.rows["seen"]
-        # Of a received model, the films of the training may be unknown, and not those of the test.
+        # The training films of a received model may be unknown, even if the tested ones are known.
         if (self.rows["group"] == "").any() or (seen == NOT_KNOWN).any():
             return FILM_UNKNOWN
-        # Of a cell of copies alone, nobody can say that anything of it is new.
+        # If all tested clips are copies, none of them is new.
         is_seen = (seen == FILM_WAS_SEEN).any() or (seen == CLIP_WAS_SEEN).all()
         return FILM_SEEN if is_seen else UNSEEN
 
     @property
     def knows_films(self) -> bool:
-        """Whether it may know films of the tested clips; what is not trained knows none."""
+        """Whether training may include films of the tested clips; never if nothing is trained."""
         return self.basis != UNSEEN
 
     @cached_property
     def leaked_clips(self) -> IntArray:
-        """The tested clips that trained or chose, or whose features did under another name."""
+        """Tested clips used in training or selection, by id or by equal features."""
         return np.unique(self._clip[self.rows["seen"] == CLIP_WAS_SEEN])
 
     @property
     def leaked(self) -> int:
-        """How many tested clips leaked."""
+        """Number of leaked tested clips."""
         return len(self.leaked_clips)
 
     @cached_property
     def copies(self) -> int:
-        """Of the leaked clips, those of which only the features had been seen."""
+        """Number of leaked clips with equal features only, under a different id."""
         return self.leaked - len(np.unique(self._clip[self.rows["leaked"]]))
 
     @cached_property
     def same_film(self) -> int:
-        """The tested clips that had not been seen themselves, but other clips of their films."""
+        """Number of tested clips that did not leak, but whose films are in the training."""
         of_films = self._clip[self.rows["seen"] == FILM_WAS_SEEN]
         return len(np.setdiff1d(of_films, self.leaked_clips))
 
@@ -266,11 +266,11 @@ class Cell:
 
     @property
     def inflation(self) -> float:
-        """The factor of the variance: clips of one test set trained the models of the others.
+        """The factor of the variance, because clips of one test set trained the other models.
 
-        It is infinite where a value has no interval (`evaluation.basis`). Runs that share one test
-        set, and a single run that trains on other clips of the tested films, have a factor by the
-        sizes of both sides.
+        It is infinite if a value has no interval (`evaluation.basis`). For runs that share one test
+        set, and for a single run that trains on other clips of the tested films, the factor depends
+        on the numbers of test and training clips.
         """
         if not self.is_trained:
             return 1
@@ -278,21 +278,21 @@ class Cell:
             return math.inf
         if self.n_test_sets > 1:
             factor = reuse_inflation(self.n_test_sets)
-            # Where folds divide films, other clips of each tested film trained as well.
+            # If folds divide films, other clips of each tested film are in the training, too.
             return factor if self.basis == UNSEEN else 2 * factor - 1
         if not self.is_averaged and self.basis == UNSEEN:
             return 1
         return 1 + self.n_clips / int(self.rows["n_seen"].max())
 
     def groups_behind(self, metric: str) -> GroupCount:
-        """Return how many films are behind AP or AUC."""
+        """Return the number of films that contribute to AP or AUC."""
         if not self.n_films:
             return GroupCount(0, 0)
         folds = [self._at[rows] for _, _, rows in self.fits]
         return groups_behind(metric, self.y, self.coded_groups[1], folds)
 
     def film_counts(self, metric: str) -> tuple[int, int]:
-        """Return how many films are behind a value, and how many were tested."""
+        """Return the number of films that contribute to a value, and of tested films."""
         if metric not in RANKING_METRICS:
             return self.n_films, self.n_films
         return self.groups_behind(metric).number, self.n_films
@@ -300,14 +300,14 @@ class Cell:
     # ---- parts of it ----
 
     def only(self, clips: IntArray) -> Cell:
-        """Return the cell with some of its clips, without intervals; itself with all of them."""
+        """Return the cell restricted to some clips, without intervals; itself if these are all."""
         if len(clips) == len(self.clips):
             return self
         rows = self.rows[np.isin(self._clip, clips)]
         return replace(self, rows=rows, intervals={})
 
     def in_random_order(self) -> Cell:
-        """Return a baseline: one score for all of its clips, and half a decision for each."""
+        """Return a baseline: one score for all clips, and one half as each decision."""
         return replace(
             self,
             rows=self.rows.assign(score=0.0, decision=0.5),
@@ -325,7 +325,7 @@ class Cell:
         return tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
 
     def under(self, weights: FloatArray, metrics: Sequence[str]) -> MetricValues:
-        """Return metrics under rows of weights of films."""
+        """Return metrics for rows of weights of films."""
         runs: Sequence[Hashable] = range(len(self.fits))
         if not self.is_averaged:
             runs = [seed for _, seed, _ in self.fits]
@@ -339,15 +339,15 @@ class Cell:
         return {name: float(value[0]) for name, value in values.items()}
 
     def value(self, metric: str) -> float:
-        """Return a metric over all films; NaN if it has none."""
+        """Return a metric over all films, or NaN if undefined."""
         return self.values.get(metric, math.nan)
 
     def is_ranked(self, metric: str) -> bool:
-        """Return whether a metric ranks clips: AP has a value too where all clips are positive."""
+        """Return whether clips are ranked; AP is defined even if all clips are positive."""
         return math.isfinite(self.value(metric) + self.value(AUC.name))
 
     def ends(self, metric: str) -> tuple[float, float]:
-        """Return both ends of the interval of a metric; NaN if it has none."""
+        """Return the ends of the interval of a metric, or NaN if there is none."""
         return self.intervals.get(metric, NO_INTERVAL)
 
     def has_interval(self, metric: str) -> bool:
@@ -360,7 +360,7 @@ class Cell:
         return [evaluate(of_fit, self.metrics) for of_fit in self.predictions]
 
     def sd(self, metric: str) -> float:
-        """Return the standard deviation of a metric over folds; NaN of a single one."""
+        """Return the standard deviation of a metric over folds; NaN for a single fold."""
         by_fold: dict[str, list[float]] = {}
         for (fold, _, _), values in zip(self.fits, self.values_of_fits, strict=True):
             by_fold.setdefault(fold, []).append(values[metric])
@@ -368,7 +368,7 @@ class Cell:
 
     @cached_property
     def fits_of_films(self) -> dict[str, list[tuple[int, dict[str, float]]]]:
-        """For each film, how many films each fit tests that tests it, and its metrics."""
+        """For each film, the fits that test it: their numbers of tested films and their metrics."""
         names, codes = self.coded_groups
         of_films: dict[str, list[tuple[int, dict[str, float]]]] = {}
         for (_, _, rows), values in zip(self.fits, self.values_of_fits, strict=True):
@@ -378,12 +378,12 @@ class Cell:
         return of_films
 
     def sd_of_film(self, film: str, metric: str) -> float:
-        """Return the deviation of a metric over the fits that test a film alone."""
+        """Return the standard deviation of a metric over the fits that test only this film."""
         fits = self.fits_of_films[film]
         return deviation([values[metric] for n_films, values in fits if n_films == 1])
 
     def by_film(self, metrics: Sequence[str]) -> tuple[list[str], MetricValues]:
-        """Return the films, and each metric within each film, NaN where it is not defined."""
+        """Return the films, and each metric within each film; NaN if undefined."""
         names, codes = self.coded_groups
         # Each film is drawn alone.
         values = self.under(np.eye(len(names)), metrics)
@@ -392,12 +392,12 @@ class Cell:
             if METRICS[name].needs_positives:
                 values[name] = np.where(n_positive == 0, np.nan, values[name])
             if name == PREVALENCE.name:
-                # A count of clips, and no mean over the folds that test parts of a film.
+                # From counts of clips, not averaged over folds that test parts of a film.
                 values[name] = n_positive / np.bincount(codes)
         return names.tolist(), values
 
     def value_of_films(self, metric: str) -> dict[str, float]:
-        """Return a metric within each film that has a value; nothing without films."""
+        """Return a metric within each film, if defined; empty without films."""
         if metric not in self.metrics or not self.n_films:
             return {}
         names, values = self.by_film([metric])
@@ -405,7 +405,7 @@ class Cell:
         return {name: value for name, value in of_films if math.isfinite(value)}
 
     def of_two_classes(self, metric: str) -> FilmValues:
-        """Return a metric of ranks within each film that has clips of both classes."""
+        """Return a ranking metric within each film that has clips of both classes."""
 
         def find() -> FilmValues:
             both = {*self.groups[self.y].tolist()} & {*self.groups[~self.y].tolist()}
@@ -418,10 +418,10 @@ class Cell:
                 )
             return values[0], values[1]
 
-        return self._known_of(("films", metric), find)
+        return self._cached(("films", metric), find)
 
     def drawn(self, metric: str, n_replicates: int, seed: int) -> FloatArray:
-        """Return a metric if films are drawn, the same films for all cells of these films."""
+        """Return a metric for draws of films; cells of the same films get the same draws."""
 
         def find() -> FloatArray:
             def under(weights: FloatArray) -> MetricValues:
@@ -431,14 +431,14 @@ class Cell:
                 metric
             ]
 
-        return self._known_of(("draws", metric, n_replicates, seed), find)
+        return self._cached(("draws", metric, n_replicates, seed), find)
 
     @cached_property
     def _memo(self) -> dict[Hashable, Any]:
         return {}
 
-    def _known_of(self, key: Hashable, find: Callable[[], T]) -> T:
-        """Return what many differences read of the cell, which is found once."""
+    def _cached(self, key: Hashable, find: Callable[[], T]) -> T:
+        """Return a cached result that several differences read."""
         if key not in self._memo:
             self._memo[key] = find()
         found: T = self._memo[key]
@@ -452,10 +452,10 @@ class Cell:
 
 
 def cells_of(tests: pd.DataFrame) -> list[Cell]:
-    """Return the cells of a table of tests, in its order.
+    """Return the cells of a table of tests, in the order of the table.
 
-    Where some cell of two tasks tests a clip in several folds, values of all of their cells are
-    means over fits: only such values can stand side by side.
+    If a cell of two tasks tests a clip in several folds, the values of all cells of these tasks are
+    means over fits, so that they are comparable.
     """
     ids, numbers = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     numbered = tests.assign(clip=numbers)
@@ -485,10 +485,10 @@ class Shared:
     """Cells on the clips that all of them tested with the same class.
 
     Attributes:
-        cells: The cells, in the order in which they were given; a cell that tested no other clips
-            is the same object. None where there are too few clips.
-        n_clips: How many clips are shared.
-        problem: Why these clips are too few; "" if they are not.
+        cells: The cells, in the given order; a cell without other clips is the same object. Empty
+            if there are too few clips.
+        n_clips: The number of shared clips.
+        problem: Why these clips are too few; "" if they are enough.
     """
 
     cells: Sequence[Cell]
@@ -499,9 +499,9 @@ class Shared:
 def on_shared_clips(cells: Sequence[Cell]) -> Shared:
     """Return cells on the clips that all of them tested with the same class.
 
-    Only there, their numbers stand side by side: this is the one place that says which clips these
-    are. The cells are of one `cells_of`. The classes of two runs differ where the annotations were
-    changed between them. Clips of one class only are too few: nothing can be ranked.
+    Values are comparable on these clips only, and all comparisons use this function. The cells must
+    be from one call of `cells_of`. Classes of two runs can differ if annotations were changed in
+    between. Clips of one class only are too few, because they cannot be ranked.
     """
     tested = cells[0].clips
     for cell in cells[1:]:
@@ -537,6 +537,6 @@ def grouped_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of the values that are defined; NaN of fewer than two."""
+    """Return the standard deviation of the finite values, or NaN for fewer than two."""
     defined = np.array([value for value in values if math.isfinite(value)])
     return float(defined.std(ddof=1)) if len(defined) > 1 else math.nan

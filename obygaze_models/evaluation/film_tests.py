@@ -1,14 +1,14 @@
-"""Tests of differences over films, by Student's t: one difference alone, and many of one run.
+"""Tests of differences over films by Student's t: for one difference, and for many of one run.
 
-Where films are left out, each film trained the models of the others. If models learn nothing that
-holds for other films, the results of two of k films have the correlation 1 / (k - 1): a mean then
-has twice the variance of k independent films, and films show only 1 - 1 / (k - 1) of their own
-variance. `training_factor` is the ratio.
+If films are left out in turn, each film trained the models of the others. If models learn nothing
+that holds for other films, the results of two of k films have the correlation 1 / (k - 1). A mean
+then has twice the variance of k independent films, and the spread of films shows only
+1 - 1 / (k - 1) of their variance. `training_factor` is the ratio.
 
 The differences of a run depend on each other, because they are computed on the same films. A random
-rotation of the films, the same one for all differences, keeps this: the largest t of each rotation
-says how far chance alone would take the most striking difference (Westfall and Young's max-t,
-stepping down from the largest t). A single difference has Student's p.
+rotation of the films, the same for all differences, keeps this dependence. The largest t of each
+rotation gives the null distribution of the largest t (Westfall and Young's step-down max-t). A
+single difference has Student's p.
 """
 
 import math
@@ -26,9 +26,9 @@ BLOCK_NUMBERS = 2_000_000
 
 
 def training_factor(n_films: int) -> float:
-    """Return how much larger the variance of a mean of films is than films show.
+    """Return the ratio of the variance of a mean of films to the variance that films show.
 
-    Each of these films trained the models of the others. It is infinite for fewer than three films.
+    Each film trained the models of the other films. Infinite for fewer than three films.
     """
     if n_films < LEAST_GROUPS:
         return math.inf
@@ -36,11 +36,11 @@ def training_factor(n_films: int) -> float:
 
 
 def smallest_shown(by_film: FloatArray, factor: float, n_comparisons: int = 1) -> float:
-    """Return about how large a mean over films must be for a one-sided p of .05.
+    """Return approximately how large a mean over films must be for a one-sided p of .05.
 
     Args:
-        by_film: The difference of each film; their spread counts, and not their mean.
-        factor: A factor of the variance of the mean that films do not show.
+        by_film: The difference of each film; only the spread is used.
+        factor: The factor of the variance of the mean that films do not show.
         n_comparisons: The number of comparisons that p is corrected for.
     """
     tail = (1 - CONFIDENCE) / n_comparisons
@@ -54,7 +54,7 @@ def mean_over_films(
     """Return the mean of a difference over films, and Student's interval of it.
 
     There is no interval for fewer than three films, for an infinite factor, and if all films are
-    equal: that shows too few clips, and not a sure value.
+    equal, which shows too few clips and not a certain value.
 
     Args:
         by_film: The difference of each film; NaN for no value.
@@ -78,9 +78,9 @@ def p_alone(
 ) -> FloatArray:
     """Return Student's p of the mean of each difference over films.
 
-    NaN where a difference has fewer than five films, is 0 in all of them, or has an infinite
-    factor. A difference that is the same in all films has the p of the signs of its films, because
-    these films do not show how far films differ.
+    NaN for a difference with fewer than five films, with an infinite factor, or that is 0 in all
+    films. A difference that is equal in all films has the p of a sign test, because it does not
+    show how much films differ.
 
     Args:
         differences: A row for each film, a column for each difference; NaN for no value.
@@ -127,12 +127,12 @@ def p_among_all(
 
 
 def _t_of(differences: FloatArray, factors: FloatArray) -> FloatArray:
-    """Return Student's t of each column, smaller by the root of its factor."""
+    """Return Student's t of each column, divided by the root of its factor."""
     is_known = np.isfinite(differences)
     n_films = is_known.sum(axis=0)
     mean = np.where(is_known, differences, 0.0).sum(axis=0) / np.maximum(n_films, 1)
     apart = np.where(is_known, differences - mean, 0.0)
-    # Films that differ by the rounding of sums are equal.
+    # Films that differ by rounding count as equal.
     apart[np.abs(apart) < ROUNDING] = 0.0
     variance = (apart**2).sum(axis=0) / np.maximum(n_films - 1, 1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,8 +1,8 @@
-"""What the tested clips of a fit have in common with the clips that taught it.
+"""Count tested clips of a fit that were also used in its training.
 
-A tested clip leaked if it is also in train or validation, or was used to find the concept vectors
-of a bottleneck. A leak is an error unless the protocol allows it. A tested clip whose features are
-those of a training clip is counted next to them, and so is a clip whose film has training clips.
+A tested clip leaked if it is also in train or validation, or was used to fit concept vectors. A
+leak is an error unless the protocol allows it. Tested clips with the features of a training clip,
+and tested clips of training films, are counted separately.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from obygaze_models.evaluation.tables import (
     NOTHING_SEEN,
 )
 
-NO_GROUP = (
-    -1
-)  # the number of a clip that is in no group, such as a clip of an unknown film
+NO_GROUP = -1  # for a clip without a group, such as a clip of an unknown film
 
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    """Which tested clips of a fit also trained, validated or found concept vectors.
+    """Tested clips of a fit that were used in training, validation or for concept vectors.
 
-    `is_copy` are those of the others that have exactly the features of such a clip. `seen` is the
-    word of the table of tests for each clip.
+    `is_copy` are other tested clips with exactly the features of such a clip. `seen` is the column
+    of the table of tests.
     """
 
     cell: str
@@ -44,7 +42,7 @@ class Leak:
 
     @property
     def is_leaked(self) -> BoolArray:
-        """Whether each test clip leaked by its name."""
+        """Whether each test clip leaked, by its id."""
         return self.in_train | self.in_validation | self.in_concepts
 
     @property
@@ -76,15 +74,15 @@ def leak_of(
     *,
     cell: str = "",
 ) -> Leak:
-    """Return what a fit had seen of the clips that it is tested on.
+    """Return the overlap of the tested clips of a fit with its training.
 
     Args:
-        train: The numbers of the clips that trained.
-        validation: Those that validated.
-        test: Those that are tested.
-        concepts: Those that concept vectors were found on.
-        copies: Of each clip the number of its group of copies, -1 for none.
-        films: Of each clip the number of its film, -1 where films are not known.
+        train: The numbers of the training clips.
+        validation: The numbers of the validation clips.
+        test: The numbers of the tested clips.
+        concepts: The numbers of the clips that concept vectors were fitted on.
+        copies: For each clip the number of its group of copies, or -1.
+        films: For each clip the number of its film, or -1 if unknown.
         cell: The name of the cell, for a text.
     """
     in_train = np.isin(test, train)
@@ -100,7 +98,7 @@ def leak_of(
 
 
 def is_in_groups_of(groups: IntArray, clips: IntArray) -> BoolArray:
-    """Return whether each clip is in the group of one of some clips.
+    """Return for each clip whether its group contains one of some clips.
 
     Args:
         groups: The number of the group of each clip, -1 for none.

@@ -1,11 +1,11 @@
-"""Metrics of binary predictions, of all clips or of clips of films that are drawn.
+"""Metrics of binary predictions, for all clips or for clips of drawn films.
 
 Draws give each film a weight, and `values_under` computes a metric for many rows of weights at
 once: the counts of decisions are products with the counts of each film.
 
 Precision, recall and F1 are 0 where their denominator is 0. AP without a positive clip and AUC
-without clips of both classes are NaN. Tied scores say nothing about the order of their clips: AP is
-its mean over all orders within ties, and a tied pair counts one half in AUC.
+without clips of both classes are NaN. For tied scores, AP is the mean over all orders within ties,
+and a tied pair counts one half in AUC.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -23,7 +23,7 @@ BLOCK = 2_000_000
 
 
 class Confusion(NamedTuple):
-    """The confusion counts of decisions, one entry for each row of weights."""
+    """The confusion counts of decisions, one entry per row of weights."""
 
     tp: FloatArray
     fp: FloatArray
@@ -42,16 +42,16 @@ class Confusion(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, and all that is known of it.
+    """A metric and its properties.
 
     Attributes:
         name: Its name in protocols and tables.
-        of_counts: Its value by the counts of decisions; None for ranks and probabilities.
+        of_counts: A function of the confusion counts; None for metrics of ranks or probabilities.
         title: Its name in texts, tables and figures; the default is `name`.
-        direction: 1 if larger values are better, -1 if smaller ones are, 0 if neither is.
-        needs_probabilities: Whether margins have no value.
-        needs_positives: Whether a film without positive clips has no value.
-        is_on_card: Whether the card of a kept model has its value.
+        direction: 1 if larger values are better, -1 if smaller values are better, 0 for neither.
+        needs_probabilities: Whether it is undefined for margins.
+        needs_positives: Whether it is undefined for a film without positive clips.
+        is_on_card: Whether the card of a saved model shows it.
     """
 
     name: str
@@ -141,8 +141,8 @@ _ALL = (
     BRIER,
 )
 METRICS = {metric.name: metric for metric in _ALL}
-# Scores of different fits are on different scales, so that clips are ranked within folds. These
-# metrics alone have an interval over films, and compare models.
+# Scores of different fits are on different scales, so that clips are ranked within folds. Only
+# these metrics have an interval over films and are used to compare models.
 RANKING_METRICS = (AP.name, AUC.name)
 MARGIN_METRICS = tuple(
     name for name, metric in METRICS.items() if not metric.needs_probabilities
@@ -155,12 +155,12 @@ def metric_name(name: str) -> str:
 
 
 def ranking_metric(primary: str) -> str:
-    """Return the metric that models are compared by: the primary one if it ranks, else AP."""
+    """Return the metric to compare models: the primary metric if it is a ranking one, else AP."""
     return primary if primary in RANKING_METRICS else AP.name
 
 
 def goodness(name: str, value: float) -> float:
-    """Return a number that is larger where a value of a metric is better."""
+    """Return a number that is larger for a better value of a metric."""
     return -value if METRICS[name].direction < 0 else value
 
 
@@ -177,7 +177,7 @@ def evaluate(
 
 
 def average_precision(predictions: Predictions) -> float:
-    """Return the metric by which settings, stores and tolerances are chosen."""
+    """Return the average precision, which chooses settings, stores and tolerances."""
     return evaluate(predictions, [AP.name])[AP.name]
 
 
@@ -187,15 +187,15 @@ def values_under(
     runs: Sequence[Hashable],
     names: Sequence[str],
 ) -> MetricValues:
-    """Return each metric under each row of weights of films.
+    """Return each metric for each row of weights of films.
 
     Decisions of the fits of one run are pooled; clips are ranked within each fit. A value is the
-    mean over runs, each weighted by the share of its clips that is drawn.
+    mean over runs, weighted by the share of drawn clips.
 
     Args:
-        weights: A column for each film.
+        weights: One column per film.
         fits: The predictions of each fit.
-        runs: The run of each fit, such as its seed; means over fits have a run for each fit.
+        runs: The run of each fit, such as its seed; for means over fits, one run per fit.
         names: The metrics.
     """
     n_clips = sum(map(len, fits))
@@ -226,7 +226,7 @@ def values_under(
 def _values_of_run(
     weights: FloatArray, fits: Sequence[Predictions], names: Sequence[str]
 ) -> tuple[MetricValues, FloatArray]:
-    """Return each metric of one run, and the share of its clips that is drawn."""
+    """Return each metric of one run, and the share of its drawn clips."""
     whole = fits[0] if len(fits) == 1 else Predictions.join(fits)
 
     def total(of_clips: Any) -> FloatArray:
@@ -261,7 +261,7 @@ def _check_probabilities(score: FloatArray) -> None:
 
 
 def _mean(values: Sequence[FloatArray], weights: Sequence[FloatArray]) -> FloatArray:
-    """Return the weighted mean of values, entry by entry, without those that are not finite."""
+    """Return the element-wise weighted mean of the finite values."""
     if len(values) == 1:
         return np.where(weights[0] > 0, values[0], np.nan)
     stacked = np.array(values)
@@ -273,10 +273,11 @@ def _mean(values: Sequence[FloatArray], weights: Sequence[FloatArray]) -> FloatA
 def _ranked_within(fits: Sequence[Predictions], weights: FloatArray) -> MetricValues:
     """Return AP and AUC of clips that are ranked within each fit.
 
-    AP is the mean over fits, each weighted by its share of drawn clips. AUC has the pairs of clips
-    of one fit, divided by its number of clips (van Elteren's weights), so that a film that is drawn
-    twice counts twice. Pooled over folds, AUC would compare scores of models that were trained on
-    other shares of positives: a film with many positives is scored by a model trained on fewer.
+    AP is the mean over fits, weighted by their shares of drawn clips. AUC uses the pairs of clips
+    within a fit, divided by its number of clips (van Elteren's weights), so that a film that is
+    drawn twice counts twice. AUC is not pooled over folds, because models of different folds were
+    trained on different shares of positives: a film with many positives is scored by a model
+    trained on fewer.
     """
     precisions = []
     shares = []
@@ -285,7 +286,7 @@ def _ranked_within(fits: Sequence[Predictions], weights: FloatArray) -> MetricVa
     for fit in fits:
         films = fit.films
         of_one_film = films.min() == films.max()
-        # An order within one film does not depend on its weight.
+        # The order within one film does not depend on the weight of the film.
         of_clips = np.ones((1, len(fit))) if of_one_film else weights[:, films]
         ap, won_in_fit, all_pairs = rank(fit.y, fit.score, of_clips)
         drawn = of_clips.sum(axis=1)
@@ -305,7 +306,7 @@ def _ranked_within(fits: Sequence[Predictions], weights: FloatArray) -> MetricVa
 def rank(
     y: BoolArray, score: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return AP, and the pairs of both classes that are in order and all pairs.
+    """Return AP, the number of ordered pairs of both classes, and the number of all pairs.
 
     AP is the mean precision at positive clips. A tied pair counts one half.
 
@@ -317,7 +318,7 @@ def rank(
     order = np.argsort(-score, kind="stable")
     last_of_tie = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
     ordered = weights[:, order]
-    # The weight of positive clips, and of all, at or above each distinct score.
+    # The weights of positive clips and of all clips at or above each distinct score.
     tp = np.cumsum(ordered * y[order], axis=1)[:, last_of_tie]
     total = np.cumsum(ordered, axis=1)[:, last_of_tie]
     positive = np.diff(tp, axis=1, prepend=0.0)
@@ -346,22 +347,22 @@ def precision_of_ties(
     positive_above: FloatArray,
     total_above: FloatArray,
 ) -> FloatArray:
-    """Return the sum of the precisions at the positive clips of a tie, the mean over its orders.
+    """Return the sum of the precisions at the positive clips of a tie, averaged over its orders.
 
-    It is the closed form of McSherry and Najork (2008). A clip that is drawn several times has
-    one place. Where the clips of a tie have other weights than each other, each place has the mean.
+    This is the closed form of McSherry and Najork (2008). A clip that is drawn several times has
+    one rank. If the clips of a tie have different weights, each rank has the mean weight.
 
     Args:
         positive: The weight of the positive clips of the tie.
-        total: The weight of all its clips.
-        n_clips: How many clips have a weight.
+        total: The weight of all clips of the tie.
+        n_clips: The number of clips with a positive weight.
         positive_above: The weight of the positive clips with higher scores.
         total_above: The weight of all clips with higher scores.
     """
     from scipy.special import digamma  # takes longer to import than NumPy
 
     weight = divide(total, n_clips, 1.0)
-    # Beside a positive clip, the share of positives among the other clips of the tie.
+    # Given a positive clip, the share of positives among the other clips of the tie.
     share = (positive / weight - 1) / np.maximum(n_clips - 1, 1)
     share = np.clip(share, 0.0, 1.0)
     first_place = total_above / weight + 1

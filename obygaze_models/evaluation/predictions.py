@@ -1,4 +1,4 @@
-"""The input of every metric: labels, scores, decisions and films of the clips that a fit tested."""
+"""The input of all metrics: labels, scores, decisions and films of the tested clips of a fit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 NO_ROWS: IntArray = np.zeros(0, dtype=np.intp)
-# Numbers that differ by less are one: sums are rounded in other ways on other machines.
+# Smaller differences are rounding and count as equal.
 ROUNDING = 1e-12
 
 
 def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
-    """Return differences of values; 0 where they differ by the rounding of their sums alone."""
+    """Return differences of values; differences by rounding are 0."""
     apart = np.subtract(ours, theirs)
     return np.where(np.abs(apart) < ROUNDING, 0.0, apart)
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Label, score, decision and number of the film of each clip, checked once.
+    """Label, score, decision and film number of each clip.
 
-    A decision is from 0 to 1: one half where the class is drawn.
+    A decision is from 0 to 1; one half for a random decision.
     """
 
     y: BoolArray
@@ -43,7 +43,7 @@ class Predictions:
         threshold: float = 0.5,
         films: ArrayLike | None = None,
     ) -> Self:
-        """Return checked predictions; a clip is positive where its score is above the threshold.
+        """Return checked predictions; a clip is positive if its score is above the threshold.
 
         A score equal to the threshold is negative, as with the argmax of two equal probabilities.
 
@@ -62,7 +62,7 @@ class Predictions:
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """Return the clips of all parts, one after the other."""
+        """Return the predictions of all parts, concatenated."""
         return cls(
             np.concatenate([part.y for part in parts]),
             np.concatenate([part.score for part in parts]),

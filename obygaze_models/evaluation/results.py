@@ -1,4 +1,4 @@
-"""Every value of a run as a function of its table of tests: `results` is all that a report reads.
+"""Compute all values of a run from its table of tests; reports read `results` only.
 
 Intervals and tests are over films (docs/design/0007-calibration.md).
 """
@@ -57,38 +57,38 @@ from obygaze_models.evaluation.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# Baselines that see no video: the best of them is what guessing has.
+# Baselines without video; the best of them is the value of guessing.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
-LEAST_CLIPS = 5  # of each class, for an interval
+LEAST_CLIPS = 5  # smallest number of clips of each class, for an interval
 
 AskedQuestion = Mapping[str, str]
 CellName = tuple[str, str, str, str]  # training task, test task, store and model
-# What computes jobs, here or in several processes.
+# Functions without arguments, which run in one process or in several.
 Jobs = Sequence[Callable[[], Any]]
 
 
 def one_by_one(jobs: Jobs) -> Iterable[Any]:
-    """Yield what each job returns."""
+    """Run the jobs one after the other, and yield their results."""
     return (job() for job in jobs)
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What values depend on beside the tests: settings of the protocol, and facts of its clips.
+    """The input of `results` besides the table of tests: settings and facts of clips.
 
     Attributes:
         primary: The primary metric.
         replicates: The number of draws of films.
         seed: The seed of the draws.
         compares: Whether differences are computed.
-        questions: The differences that the protocol asks for (`asks_for`).
-        models: The models that `grid.models` lists.
-        contrast: Two training tasks of which the same models are compared.
-        starting_at_random: Models of which another start changes the scores.
-        sizes: Of each task whose folds a published file draws, the clips and the positive clips of
-            each film, tested or not.
-        paper: The values that a paper prints.
-        backbones: The backbone of each store that is of one.
+        questions: The differences that the protocol requests (`asks_for`).
+        models: The models in `grid.models`.
+        contrast: Two training tasks; models trained on both are compared.
+        starting_at_random: Models whose scores depend on a random start.
+        sizes: For each task with folds of a published file, the numbers of clips and of positive
+            clips of each film, tested or not.
+        paper: The published values.
+        backbones: The backbone of each store that has one.
     """
 
     primary: str = AP.name
@@ -105,7 +105,7 @@ class RunSettings:
 
     @property
     def metric(self) -> str:
-        """The metric that cells are compared by."""
+        """The metric by which cells are compared."""
         return ranking_metric(self.primary)
 
 
@@ -115,9 +115,9 @@ def results(
     """Return all values of a table of tests: of cells, differences and contrasts.
 
     Args:
-        tests: The table.
-        settings: What values depend on beside it.
-        each: Returns what jobs return, in their order.
+        tests: The table of tests.
+        settings: Settings of the protocol and facts of the clips.
+        each: Runs jobs, and returns their results in the same order.
     """
     cells = cells_of(tests)
     of_tasks = []
@@ -141,7 +141,7 @@ def results(
 
 
 def facts_of_cell(cell: Cell) -> RunRow:
-    """Return what all rows of a cell over all films have in common."""
+    """Return the columns that all rows of a cell over all films share."""
     return {
         "task": cell.test,
         "train": cell.train,
@@ -180,9 +180,9 @@ def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
 
 
 def _printed_of(cell: Cell, settings: RunSettings) -> dict[tuple[str, str], RunRow]:
-    """Return the first value that a paper prints, of each film and metric of a cell.
+    """Return the first published value for each film and metric of a cell.
 
-    No pattern of backbones matches a cell without one, such as that of a join.
+    No backbone pattern matches a cell without a backbone, such as a cell of joined features.
     """
     backbone = settings.backbones.get(cell.store)
     names = {"model": cell.model, "feature": cell.store}
@@ -206,9 +206,10 @@ def is_backbone(backbone: str, pattern: str) -> bool:
 
 
 def intervals_of(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
-    """Return the intervals over films of AP and AUC; of what is not trained, of every metric.
+    """Return the intervals over films: for AP and AUC, or for all metrics if nothing is trained.
 
-    At a threshold, a model of other training films could call many other clips positive.
+    Metrics at a threshold have no interval, because a model with different training films may
+    classify many clips differently.
     """
     if not _has_enough(cell):
         return {}
@@ -228,7 +229,7 @@ def intervals_of(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
 
 
 def _has_enough(cell: Cell) -> bool:
-    """Return whether a test has enough clips of each class, and films, for an interval."""
+    """Return whether a cell has enough clips of each class and enough films for an interval."""
     n_fewer = min(cell.n_positive, cell.n_clips - cell.n_positive)
     films = cell.groups_behind(AP.name)
     return n_fewer >= LEAST_CLIPS and films.number >= LEAST_GROUPS
@@ -237,10 +238,10 @@ def _has_enough(cell: Cell) -> bool:
 def _label_inflation(cell: Cell, settings: RunSettings) -> float:
     """Return the factor of the variance that comes from the share of positives.
 
-    A stratified test set has the share of all clips of the task. With other films that share
-    varies as drawing films with all of their clips shows. Drawing films with their few test clips
-    also shows chance among the clips of a film, which stratifying removes. Where films are tested
-    with all of their clips, both are the same.
+    A stratified test set has the share of positives of all clips of the task. With different films,
+    this share varies as in draws of films with all their clips. Draws of films with their few test
+    clips also vary by chance within films, which stratification removes. If films are tested with
+    all their clips, the factor is 1.
     """
     sizes = settings.sizes.get(cell.test)
     films, codes = np.unique(cell.groups, return_inverse=True)
@@ -260,9 +261,9 @@ class Difference:
     """A difference of two cells on the same clips.
 
     Attributes:
-        row: Its row of results.csv.
-        by_film: The difference in each film that has one.
-        factor: A factor of the variance of its mean that films do not show.
+        row: The row of results.csv.
+        by_film: The difference in each film, if defined.
+        factor: The factor of the variance of the mean that the spread of films does not show.
     """
 
     row: RunRow
@@ -271,11 +272,11 @@ class Difference:
 
 
 def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]:
-    """Return by how much the first of two cells is better in each film with clips of both classes.
+    """Return the difference of two cells in each film with clips of both classes.
 
-    Beside a guess that gives all clips of a film one score, it is half the difference between the
-    order of the clips and the reversed order. Its mean is 0 for an order that means nothing, and
-    that of AP minus a random order is not: AP is convex.
+    If the second cell is a guess that gives all clips of a film one score, it is half the
+    difference between the order of the clips and the reversed order. Its mean is 0 for a random
+    order. The mean of AP minus the AP of a random order is not 0, because AP is convex.
     """
     ours, theirs = first.of_two_classes(metric)
     parts = 2
@@ -289,25 +290,26 @@ def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]
 
 
 def _differences_of(cells: Sequence[Cell], settings: RunSettings) -> list[Difference]:
-    """Return the differences of the cells of a training and a test task."""
+    """Return the differences of the cells of one pair of tasks."""
     return [difference(*both, settings) for both in comparable(cells)]
 
 
 def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
-    """Yield the pairs of a model and another model or a baseline, and of a model on two stores.
+    """Yield pairs of cells: two models, a model and a baseline, or a model on two stores.
 
-    All cells must have the same tasks. Both sides of a pair are of the clips that both tested.
+    All cells must have the same tasks. Both cells of a pair are restricted to the clips that both
+    tested.
     """
     for first, second in combinations(cells, 2):
         one_model = first.model == second.model and first.store != second.store
         one_store = second.store in (first.store, "")
-        # Two baselines are no question, also where each store has baselines of its own.
+        # Two baselines are not compared, also if each store has its own baselines.
         if first.is_model and (one_model or one_store):
             yield from _on_one_set(first, second)
 
 
 def _on_one_set(first: Cell, second: Cell) -> Iterator[tuple[Cell, Cell]]:
-    """Yield two cells on the clips that both tested, where these are enough."""
+    """Yield two cells on the clips that both tested, if these are enough."""
     shared = on_shared_clips([first, second])
     if not shared.problem:
         ours, theirs = shared.cells
@@ -319,14 +321,14 @@ def difference(
 ) -> Difference:
     """Return the difference of two cells of one test task, which tested the same clips.
 
-    On unseen films, it is the mean over films with Student's interval. Where films are on both
-    sides, it is that of the values over all films, with an interval of draws.
+    On unseen films, it is the mean over films, with Student's interval. If films are in training
+    and test, it is the difference of the values over all films, with a bootstrap interval.
 
     Args:
         first: The first cell.
         second: The second cell.
-        settings: What values depend on.
-        factor: A factor of the variance that films do not show; the default is that of the design.
+        settings: Settings of the protocol and facts of the clips.
+        factor: The factor of the variance that films do not show; by default from the splits.
     """
     row = row_of_difference(first, second, settings.metric)
     of_films = film_differences(first, second, settings.metric)
@@ -342,14 +344,14 @@ def difference(
         row["over_films"] = row["value"]
         interval = _interval_of_draws(first, second, settings, factor)
         if p_alone(by_film[:, None], np.array([factor]))[0] > 1 - CONFIDENCE:
-            # Draws of a dozen films are too narrow where films differ very much in their look.
+            # Bootstrap intervals of a dozen films are too narrow if films differ very much.
             interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
     row |= {"low": interval.low, "high": interval.high}
     return Difference(row, of_films, factor)
 
 
 def film_factor(first: Cell, second: Cell, n_films: int) -> float:
-    """Return the factor of the variance of a difference on unseen films that films do not show."""
+    """Return the factor of the variance on unseen films that the spread of films does not show."""
     for cell in (first, second):
         if cell.is_trained and cell.n_test_sets > 1:
             return training_factor(n_films)
@@ -359,7 +361,7 @@ def film_factor(first: Cell, second: Cell, n_films: int) -> float:
 def _interval_of_draws(
     first: Cell, second: Cell, settings: RunSettings, inflation: float
 ) -> Interval:
-    """Return the interval of a difference of the values over all films, by drawing films."""
+    """Return the bootstrap interval over films of a difference of values over all films."""
     metric = settings.metric
     of_draws = (metric, settings.replicates, settings.seed)
     ours = first.drawn(*of_draws)
@@ -369,7 +371,7 @@ def _interval_of_draws(
     interval = interval_of(
         ours - theirs, value, GroupCount(n_films, n_films), inflation=inflation
     )
-    # The AUC of a constant is one half whatever films are drawn.
+    # The AUC of a constant is one half in every draw.
     low_of_first, high_of_first = _possible_values(ours)
     low_of_second, high_of_second = _possible_values(theirs)
     most = (low_of_first - high_of_second, high_of_first - low_of_second)
@@ -393,28 +395,28 @@ def row_of_difference(first: Cell, second: Cell, metric: str) -> RunRow:
 
 
 def _possible_values(draws: FloatArray) -> tuple[float, float]:
-    """Return the lowest and highest value of a metric: 0 and 1, or the one that it always has."""
+    """Return the lowest and highest value of a metric: 0 and 1, or the constant of all draws."""
     finite = draws[np.isfinite(draws)]
-    # Draws of a perfect model are all 1, which shows too few clips, and not a sure value.
+    # All draws of a perfect model are 1; this shows too few clips, not a certain value.
     if finite.size and np.ptp(finite) == 0 and 0 < finite[0] < 1:
         return float(finite[0]), float(finite[0])
     return 0.0, 1.0
 
 
-# ---- what a run asks ----
+# ---- questions of a run ----
 
 
 def is_about_guessing(question: AskedQuestion) -> bool:
-    """Return whether a question compares a model with a baseline that sees no video."""
+    """Return whether a question compares a model with a baseline without video."""
     return question["first"] in BLIND or question["second"] in BLIND
 
 
 def cells_asked_about(cells: Iterable[Cell], settings: RunSettings) -> list[Cell]:
-    """Return the models that a run asks about, each on each store; never picked by a result.
+    """Return the models that a run asks about, each on each store, independent of the results.
 
-    These are the models and tasks of the questions about guessing, or of all questions if none is
-    about guessing. Where `grid.models` lists models, it is these, in its order. Without questions,
-    or if none is about a model of the run, all models are asked about.
+    These are the models and tasks of the questions about guessing, or of all questions if no
+    question is about guessing. If `grid.models` lists models, these are used in this order. Without
+    a question about a model of the run, all models are used.
     """
     models = [cell for cell in cells if cell.is_model and cell.store != CHOSEN]
     listed = [*settings.models]
@@ -440,7 +442,7 @@ Names = tuple[str, str]
 
 
 def _is_meant(asked: Names, found: Names) -> bool:
-    """Return whether two names are those that are asked for; an empty one is any."""
+    """Return whether two names match; an empty requested name matches any."""
     return asked[0] in ("", found[0]) and asked[1] in ("", found[1])
 
 
@@ -458,7 +460,7 @@ def _sides_of(question: AskedQuestion) -> tuple[Names, Names]:
 
 
 def names_of_difference(row: RunRow) -> tuple[CellName, CellName]:
-    """Return the names of both cells of a difference."""
+    """Return the names of the two cells of a difference."""
     first = (row["train"], row["test"], row["store"], row["model"])
     second = (row["against_train"], row["test"])
     return first, (*second, row["against_store"], row["against_model"])
@@ -467,11 +469,11 @@ def names_of_difference(row: RunRow) -> tuple[CellName, CellName]:
 def add_p(
     differences: Sequence[Difference], cells: Iterable[Cell], settings: RunSettings
 ) -> list[RunRow]:
-    """Return the rows of differences; those that the run asks for have a p among all of its family.
+    """Return the rows of differences; requested differences get a p corrected for their family.
 
-    There are two families: the models that are asked about beside guesses, and these models beside
-    each other, with the differences of questions and contrasts. So a comparison has one p, wherever
-    it stands. What nobody asked for has none, and neither has the store that training films choose.
+    There are two families: requested models against guesses; and requested models against each
+    other, with the differences of questions and contrasts. A comparison has one p in all tables.
+    Differences that were not requested, and the store chosen by training films, have no p.
     """
     asked = {cell.name for cell in cells_asked_about(cells, settings)}
     guesses = []
@@ -494,13 +496,13 @@ def add_p(
 
 
 def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> None:
-    """Give each difference of a family its p among all, and their number.
+    """Set the corrected p and the number of comparisons of each difference of a family.
 
-    Guesses that give all clips of a film one score make one comparison, and not several.
+    Guesses that give all clips of a film one score count as one comparison.
 
     Args:
         family: The differences.
-        greater: Whether p is one-sided: is the first side better?
+        greater: Whether p is one-sided (the first side is better).
     """
     films = sorted({film for item in family for film in item.by_film})
     if not films:
@@ -520,13 +522,13 @@ def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> N
 
 
 def asks_for(question: AskedQuestion, row: RunRow) -> bool:
-    """Return whether a question asks for a difference, of either sign; an empty name is any."""
+    """Return whether a question requests a difference, in either order; an empty name is any."""
     is_on_tasks = _is_meant(_tasks_of(question), _tasks_of(row))
     return is_on_tasks and any(_is_in_order(question, row))
 
 
 def as_asked(question: AskedQuestion, row: RunRow) -> RunRow:
-    """Return a difference for which a question asks, with its sides in its order."""
+    """Return a requested difference with its sides in the order of the question."""
     if _is_in_order(question, row)[0]:
         return row
     return {
@@ -543,7 +545,7 @@ def as_asked(question: AskedQuestion, row: RunRow) -> RunRow:
 
 
 def _is_in_order(question: AskedQuestion, row: RunRow) -> tuple[bool, bool]:
-    """Return whether the sides of a difference are those of a question, and whether exchanged."""
+    """Return whether the sides of a difference match a question, and whether exchanged."""
     first, second = _sides_of(question)
     ours = (row["model"], row["store"])
     theirs = (row["against_model"], row["against_store"])
@@ -557,7 +559,7 @@ def _is_in_order(question: AskedQuestion, row: RunRow) -> tuple[bool, bool]:
 def _contrasts(
     cells: Sequence[Cell], settings: RunSettings
 ) -> Iterator[tuple[Cell, Cell]]:
-    """Yield the same models trained on the two tasks of `report.contrast`, on common clips."""
+    """Yield each model trained on both tasks of `report.contrast`, on common clips."""
     if not settings.contrast:
         return
     ours, theirs = settings.contrast
@@ -569,12 +571,12 @@ def _contrasts(
 
 
 def _contrasts_of(first: Cell, second: Cell, settings: RunSettings) -> list[Difference]:
-    """Return the difference of a model that was trained on one task and on another.
+    """Return the differences of a model that was trained on two tasks.
 
-    Where all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
-    films and a p, unless the model starts at random: what another start changes is not known. Where
-    each film is tested by models of the others, it has neither: how much the two training sets
-    vary together depends on the data. Where test clips of either side leaked, it has neither.
+    If all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
+    films and a p, unless the model starts at random, because the effect of a different start is
+    unknown. If each film is tested by models of the other films, it has neither, because the
+    covariance of the two training sets depends on the data. If test clips leaked, it has neither.
     """
     starts_at_random = first.model in settings.starting_at_random
     is_of_films = has_interval(weakest([first.basis, second.basis]))
@@ -591,7 +593,7 @@ def _contrasts_of(first: Cell, second: Cell, settings: RunSettings) -> list[Diff
 
 
 def _without_interval(first: Cell, second: Cell, metric: str) -> Difference:
-    """Return a difference that has no interval and no p."""
+    """Return a difference without interval and p."""
     row = row_of_difference(first, second, metric)
     row["over_films"] = row["value"]
     return Difference(row, {}, math.inf)

@@ -1,8 +1,8 @@
-"""A test that changes the signs of films.
+"""The sign-flip test of differences over films.
 
-Under the null hypothesis, the two sides of a difference can be exchanged in each film: its sign
-changes. k films have 2^k patterns of signs. Up to 2^20 are all counted, so that p is exact; of
-more, a sample is drawn with a seed.
+Under the null hypothesis, the sign of the difference of each film is random. k films have 2^k
+patterns of signs. Up to 2^20 patterns are all counted, so that p is exact; for more films, patterns
+are sampled with a fixed seed.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.predictions import FloatArray
 
-MOST_COUNTED = 20  # films, whose patterns are all counted
+MOST_COUNTED = 20  # largest number of films for which all patterns are counted
 N_SAMPLED = 50_000
-# Differences that are mathematically equal differ in the last bits of their sums: by so much.
+# Tolerance for sums that are equal but for rounding.
 TIE = 1e-9
 
 
@@ -21,7 +21,7 @@ def sign_flip_p(differences: ArrayLike, *, greater: bool = False) -> tuple[float
     """Return the p of the mean difference over films, two-sided, and whether it is exact.
 
     Args:
-        differences: One difference of two models for each film; NaN (no value) is left out.
+        differences: The difference of two models in each film; NaN is left out.
         greater: Return the one-sided p, of a mean difference above 0.
     """
     values = np.asarray(differences, dtype=np.float64)

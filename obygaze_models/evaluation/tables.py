@@ -1,9 +1,9 @@
-"""The tables of a run: the columns of each, and how they are made, written and read.
+"""The tables of a run: their columns; make, write and read them.
 
 A row of predictions.csv is one test of one clip. Everything that a run shows of its models is
 computed from these rows: metrics, intervals, differences and p (`evaluation.results`). Baselines,
 and the stores that training films choose, are rows like all others.
-`docs/files.md` says what each column is.
+`docs/files.md` documents each column.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from obygaze_models.evaluation.predictions import BoolArray, FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of each table the columns, in order, with the types of their values. A number that is missing is
-# NaN, also where the others are whole.
+# The columns of each table, in order, with the types of their values. A missing number is NaN, also
+# in columns of whole numbers.
 TESTS: dict[str, type] = {
     "task": str,
     "train": str,
@@ -128,19 +128,19 @@ RUN_TABLES = {
     "trees.csv": TREES,
     "success.csv": SUCCESS,
 }
-# Numbers that are whole where they are not missing; a decision by chance is one half.
+# Columns of whole numbers or NaN; the decision of a random baseline is one half.
 MOSTLY_WHOLE = (
     *("decision", "fits", "comparisons", "clips", "films", "leaked"),
     *("films_with_value", "left", "right", "all_clips", "successes"),
 )
 CHOSEN = "chosen"  # the name of the store that training films choose
-# What a cell is called: a model on a store, trained for one task and tested on one.
+# The name of a cell: a model on a store, trained for one task and tested on one.
 CELL = ("train", "test", "store", "model")
-# What had been seen of a tested clip by what scored it.
+# The values of the column `seen`: the overlap of a tested clip with the training of its scorer.
 NOTHING_SEEN = "unseen"
 FILM_WAS_SEEN = "film"
 CLIP_WAS_SEEN = "clip"  # the clip itself, or one with exactly its features
-NOT_KNOWN = "unknown"  # without films, nobody knows
+NOT_KNOWN = "unknown"  # films are unknown
 
 RunRow = dict[str, Any]
 Pair = tuple[str, str]  # a training and a test task
@@ -148,10 +148,7 @@ ColumnArrays = Mapping[str, Sequence[Any] | NDArray[Any]]
 
 
 class Test(NamedTuple):
-    """The test of one fit: facts that hold for all of its clips, and a value for each clip.
-
-    `facts` has the other columns of the table.
-    """
+    """The test of one fit: one value per clip, and `facts`, the columns equal for all clips."""
 
     facts: Mapping[str, Any]
     clip_id: NDArray[Any]
@@ -165,7 +162,7 @@ class Test(NamedTuple):
 
 
 def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
-    """Return the rows of some tests, one after the other."""
+    """Return a table of tests, with the rows of the tests one after the other."""
     if not tests:
         return table_of_columns([], TESTS)
     lengths = [len(test.y) for test in tests]
@@ -182,7 +179,7 @@ def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
 def columns_of_rows(
     rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, type]
 ) -> ColumnArrays:
-    """Return the columns of a table from its rows; what a row does not have is missing."""
+    """Return the columns of a table from its rows; a key that a row lacks is missing."""
     columns = {}
     for name, kind in kinds.items():
         columns[name] = [row.get(name, _nothing(kind)) for row in rows]
@@ -192,7 +189,7 @@ def columns_of_rows(
 def table_of_columns(
     blocks: Sequence[ColumnArrays], kinds: Mapping[str, type]
 ) -> pd.DataFrame:
-    """Return a table of blocks of columns, one below the other."""
+    """Return a table from blocks of columns, one below the other."""
     import pandas as pd
 
     whole = {}
@@ -213,7 +210,7 @@ def _nothing(kind: type) -> Any:
 
 
 def rows_as_dicts(table: pd.DataFrame) -> list[RunRow]:
-    """Return the rows of a table; numbers that are mostly whole are whole where they are."""
+    """Return the rows of a table, with whole numbers as int in columns of whole numbers."""
     rows: Any = table.to_dict("records")
     for row in rows:
         for name in MOSTLY_WHOLE:
@@ -224,7 +221,7 @@ def rows_as_dicts(table: pd.DataFrame) -> list[RunRow]:
 
 
 def as_csv(table: pd.DataFrame) -> bytes:
-    """Return a table as CSV: flags are 0 and 1, and what has no value is empty."""
+    """Return a table as CSV: booleans are 0 and 1, missing values are empty."""
     shown = table.copy()
     for name in shown.columns:
         if shown[name].dtype == bool:
@@ -234,7 +231,7 @@ def as_csv(table: pd.DataFrame) -> bytes:
             shown[name] = shown[name].map(texts)
     text = shown.to_csv(index=False, lineterminator="\n")
     if "\r" in text:
-        # Other readers take it for the end of a row where it is not quoted.
+        # Other readers treat an unquoted carriage return as the end of a row.
         text = shown.to_csv(
             index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC
         )
@@ -242,10 +239,10 @@ def as_csv(table: pd.DataFrame) -> bytes:
 
 
 def read_csv(data: bytes, kinds: Mapping[str, type]) -> pd.DataFrame:
-    """Return a table that `as_csv` has written; a ValueError for any other."""
+    """Return a table that `as_csv` has written; raise a ValueError for other tables."""
     import pandas as pd
 
-    # Texts, of which Python makes the numbers that they were made of, on every version of pandas.
+    # Read text, because conversion by Python is exact in every version of pandas.
     table = pd.read_csv(
         io.BytesIO(data), dtype=object, keep_default_na=False, lineterminator="\n"
     )
