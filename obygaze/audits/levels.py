@@ -31,7 +31,7 @@ from obygaze_features.manifest.model import (
 )
 from obygaze_models.evaluation.bootstrap import ratio_interval, resample
 from obygaze_models.evaluation.permutation import p_equals, p_text
-from obygaze_models.evaluation.predictions import difference_of
+from obygaze_models.evaluation.predictions import rounded_difference
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import in_view
 
@@ -205,7 +205,7 @@ def _step(
     ends = []
     for level in (higher, lower):
         ends.append([fmean(numbers[level][film]) for film in films])
-    differences = difference_of(*ends)
+    differences = rounded_difference(*ends)
 
     def mean(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         return {"mean": weights @ differences / weights.sum(axis=1)}

@@ -38,7 +38,7 @@ from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
-from obygaze_models.evaluation.predictions import difference_of
+from obygaze_models.evaluation.predictions import rounded_difference
 from obygaze_models.evaluation.shares import MarkedFilms, explained_by_scores, share_of
 from obygaze_models.zoo.training_overlap import COPY, IN_SAMPLE
 
@@ -392,7 +392,7 @@ def _differences(
         sizes = films.sizes[both]
         mean = np.average(values[both], weights=sizes)
         # The number of clips of each film above the number that this mean gives.
-        surplus = sizes * difference_of(values[both], mean)
+        surplus = sizes * rounded_difference(values[both], mean)
         p_value = permutation_p(surplus, np.arange(len(both)) < len(parts[0]))
         means = [np.average(values[of], weights=films.sizes[of]) for of in parts]
         tested.append(

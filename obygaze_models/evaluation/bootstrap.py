@@ -48,32 +48,33 @@ from obygaze_models.evaluation.predictions import (
 
 Statistics = Callable[[FloatArray], dict[str, FloatArray]]
 Seed = int | tuple[int, ...]
-CONFIDENCE = 0.95  # of all intervals
+CONFIDENCE = 0.95  # level of all intervals
 NEXT_TO_ZERO = 1e-6
-LEAST_WIDTH = 1e-9  # below it, draws differ by the rounding of sums
-# Of fewer than MANY_GROUPS a straight line explains much by chance; of fewer than FEW_GROUPS the
-# quantiles end at the most extreme draw; fewer than LEAST_GROUPS do not show how far groups differ.
+LEAST_WIDTH = 1e-9  # narrower draws differ by rounding only
+# With fewer than MANY_GROUPS groups, a straight line explains much by chance. With fewer than
+# FEW_GROUPS, quantiles end at the most extreme draw. Fewer than LEAST_GROUPS do not show how much
+# groups differ.
 MANY_GROUPS = 10
 FEW_GROUPS = 6
 LEAST_GROUPS = 3
-# How intervals over clusters are made, for the page that shows them.
+# The method of intervals over clusters, for pages that show them.
 MADE_OVER_CLUSTERS = (
     f"bootstrapped over clusters, of fewer than {FEW_GROUPS} clusters by Student's t, of fewer"
     f" than {LEAST_GROUPS} none"
 )
-# Draws of films that are all ranked almost without error end at 1 (docs/design/0007).
+# Above this value, draws of films often end at 1 (docs/design/0007).
 NEARLY_PERFECT = 0.9
 
 
 class Interval(NamedTuple):
-    """An interval of 95 %; NaN where there is none."""
+    """A 95 % interval; NaN if there is none."""
 
     low: float
     high: float
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """Both ends; None in place of NaN, where there is no interval."""
+        """Both ends; None without an interval."""
         return (
             (None, None) if math.isnan(self.low + self.high) else (self.low, self.high)
         )
@@ -83,9 +84,9 @@ NO_INTERVAL = Interval(math.nan, math.nan)
 
 
 class GroupCount(NamedTuple):
-    """How many groups are behind a value, and how many of equal size tell as much.
+    """The number of groups that contribute to a value, and the equivalent number of equal groups.
 
-    A value in [0, 1] may be the mean of so many clips, so that these limit its interval, too.
+    `n_clips` is the number of clips whose mean the value is; it also limits the interval.
     """
 
     number: int
@@ -95,7 +96,7 @@ class GroupCount(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric with its interval over films, and how many films are behind it."""
+    """A metric with its interval over films, and the number of films that contribute."""
 
     value: float
     by_film: Interval
@@ -158,7 +159,7 @@ def reuse_inflation(n_folds: int | None) -> float:
 
 
 def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> Interval:
-    """Return the interval of a nearly perfect AP or AUC, not narrower than clips allow.
+    """Return the interval of a nearly perfect AP or AUC, at least as wide as for independent clips.
 
     The mean A of n values from 0 to 1 has a variance of at most A (1 - A) / n, if clips are
     independent. So the interval contains Wilson's of A for n clips. AP is the mean of the precision
@@ -186,7 +187,7 @@ def share_variance(n_clips: ArrayLike, n_positive: ArrayLike) -> float:
 
 
 def n_behind(name: str, y: BoolArray) -> int:
-    """Return the number of clips whose mean AP or AUC is: positive ones, or the rarer class."""
+    """Return the number of clips of which AP or AUC is a mean: positives, or the rarer class."""
     n_positive = int(y.sum())
     return n_positive if name == AP.name else min(n_positive, len(y) - n_positive)
 
@@ -197,22 +198,23 @@ def groups_behind(
     codes: IntArray,
     folds: Iterable[IntArray] | None = None,
 ) -> GroupCount:
-    """Return how many groups are behind AP or AUC.
+    """Return the number of groups that contribute to AP or AUC.
 
-    A fold without a positive clip has no AP, and a fold of one class no AUC, so that their groups
-    are behind neither. Of the other groups, those with a positive clip are behind AP. For AUC they
-    are as many as have a positive clip, or as have a negative clip if these are fewer.
+    A fold without a positive clip has no AP, and a fold of one class no AUC; their groups do not
+    contribute. Of the other groups, those with a positive clip contribute to AP. For AUC, it is the
+    number of groups with a positive clip, or with a negative clip if these are fewer.
 
-    Twelve films of which three hold most of the positive clips say less than twelve equal ones. AP
-    depends most on the share of positives: it has (sum p)^2 / sum p^2 films, where p is the number
-    of positive clips of each. AUC has the geometric mean of the number of films and of the same
-    formula for their sizes (simulations: docs/design/0007). Of few groups it is their number.
+    Twelve films of which three contain most positive clips are less informative than twelve equal
+    films. AP depends most on the share of positives: the effective number is (sum p)^2 / sum p^2,
+    where p is the number of positive clips of a film. For AUC, it is the geometric mean of the
+    number of films and of the same formula for their sizes (simulations: docs/design/0007). For few
+    groups, it is their number.
 
     Args:
         name: The metric.
         y: The class of each clip.
         codes: The number of the group of each clip.
-        folds: The positions of the clips of each fold; None where a value is of all together.
+        folds: The positions of the clips of each fold; None for a value of all clips together.
     """
     has_value = np.zeros(len(y), dtype=np.bool_)
     for clips in [np.arange(len(y))] if folds is None else folds:
@@ -236,7 +238,7 @@ def groups_behind(
 
 
 def effective_number(sizes: FloatArray) -> float:
-    """Return how many parts of equal size have the same sum of squared shares."""
+    """Return the number of equal parts with the same sum of squared shares."""
     return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
@@ -254,14 +256,15 @@ def resample(
     """Return the interval of each statistic, by drawing whole groups.
 
     Args:
-        statistics: A function from rows of weights of groups to values, one for each row.
+        statistics: A function from rows of weights of groups to values, one per row.
         n_groups: The number of groups.
         n_replicates: The number of draws.
         seed: The seed of the draws.
         within_unit: Whether draws lie in [0, 1]; they are widened on the logit scale.
-        inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
-        label_inflation: The same for what the share of positives explains of statistics in [0, 1].
-        counts: How many groups are behind a statistic (`groups_behind`), where not all are.
+        inflation: The factor of the variance that draws do not show (`reuse_inflation`).
+        label_inflation: The same for the part that the share of positives explains, for statistics
+            in [0, 1].
+        counts: The number of groups that contribute to a statistic (`groups_behind`), if not all.
     """
     point = statistics(np.ones((1, n_groups)))
     drawn = draw(statistics, n_groups, n_replicates, seed)
@@ -284,10 +287,10 @@ def resample(
 
 
 def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> FloatArray:
-    """Multiply what the shares of positives explain of draws in [0, 1] by a factor.
+    """Multiply the part of draws in [0, 1] that shares of positives explain by a factor.
 
-    They explain it by a straight line, on the logit scale. Draws of 0 and 1 stay as they are: next
-    to them, they would count as inside for `widen`, and be far from all others.
+    The part is explained by a linear regression on the logit scale. Draws of 0 and 1 are not
+    changed, because near 0 and 1 `widen` would treat them as inside, far from all other draws.
     """
     is_known = np.isfinite(values) & np.isfinite(shares)
     if factor == 1 or not is_known.any():
@@ -306,7 +309,7 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
 def draw(
     statistics: Statistics, n_groups: int, n_replicates: int, seed: Seed
 ) -> dict[str, FloatArray]:
-    """Return the value of each statistic in each replicate, if groups are drawn."""
+    """Return the value of each statistic in each replicate of drawn groups."""
     weights_of_blocks = draw_weights(n_groups, n_replicates, seed)
     blocks = [statistics(weights) for weights in weights_of_blocks]
     return {
@@ -324,8 +327,8 @@ def interval_of(
 ) -> Interval:
     """Return the interval from the values in draws of groups.
 
-    It is NaN for fewer than three groups, for an infinite inflation, if no replicate has a value,
-    and if all draws are equal: that shows too few clips, and not a sure value.
+    NaN for fewer than three groups, for an infinite inflation, if no replicate has a value, and if
+    all draws are equal, which shows too few clips and not a certain value.
     """
     if values.size < 2:
         raise FixInput(f"n_replicates must be at least 2, got {values.size}")
@@ -400,7 +403,7 @@ def _is_inside(draws: FloatArray) -> BoolArray:
 
 
 def draw_weights(n_groups: int, n_replicates: int, seed: Seed) -> Iterator[FloatArray]:
-    """Yield how often each group is in each replicate, if k of k are drawn with replacement."""
+    """Yield how often each group is in each replicate, for k of k drawn with replacement."""
     rng = np.random.default_rng(seed)
     k = n_groups
     step = max(1, BLOCK // k)
@@ -421,7 +424,7 @@ def ratio_interval(
 ) -> list[float | None]:
     """Return the 95 % interval of scale * sum(top) / sum(bottom), bootstrapped over clusters.
 
-    It lies between 0 and `most`, which is 1 of a share. An end that cannot be computed is None.
+    It is between 0 and `most`, which is 1 for a share. An end that cannot be computed is None.
     """
     names, codes = np.unique(clusters, return_inverse=True)
     tops = np.bincount(codes, weights=np.asarray(top))
@@ -431,7 +434,7 @@ def ratio_interval(
         with np.errstate(invalid="ignore"):
             return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
 
-    # A cluster of which nothing is counted, such as a film without a word, has no share.
+    # A cluster with a denominator of 0, such as a film without a word, has no share.
     n_behind = int(np.count_nonzero(bottoms))
     counts = {"ratio": GroupCount(n_behind, n_behind)}
     interval = resample(ratio, len(names), counts=counts)["ratio"]

@@ -17,9 +17,9 @@ NO_ROWS: IntArray = np.zeros(0, dtype=np.intp)
 ROUNDING = 1e-12
 
 
-def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
+def rounded_difference(a: ArrayLike, b: ArrayLike) -> FloatArray:
     """Return differences of values; differences by rounding are 0."""
-    apart = np.subtract(ours, theirs)
+    apart = np.subtract(a, b)
     return np.where(np.abs(apart) < ROUNDING, 0.0, apart)
 
 

@@ -44,7 +44,7 @@ from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
     ranking_metric,
 )
-from obygaze_models.evaluation.predictions import FloatArray, difference_of
+from obygaze_models.evaluation.predictions import FloatArray, rounded_difference
 from obygaze_models.evaluation.tables import (
     CHOSEN,
     RESULTS,
@@ -173,13 +173,15 @@ def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
         for metric, of_films in values.items():
             row = {**of_film, "metric": metric, "value": float(of_films[number])}
             rows.append({**row, "sd": cell.sd_of_film(film, metric)})
-    printed = _printed_of(cell, settings)
+    published = _published_values(cell, settings)
     for row in rows:
-        row |= printed.get((row["film"], row["metric"]), {})
+        row |= published.get((row["film"], row["metric"]), {})
     return columns_of_rows(rows, RESULTS)
 
 
-def _printed_of(cell: Cell, settings: RunSettings) -> dict[tuple[str, str], RunRow]:
+def _published_values(
+    cell: Cell, settings: RunSettings
+) -> dict[tuple[str, str], RunRow]:
     """Return the first published value for each film and metric of a cell.
 
     No backbone pattern matches a cell without a backbone, such as a cell of joined features.
@@ -285,7 +287,7 @@ def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]
         parts = 1
     by_film = {}
     for film in ours.keys() & theirs.keys():
-        by_film[film] = float(difference_of(ours[film], theirs[film])) / parts
+        by_film[film] = float(rounded_difference(ours[film], theirs[film])) / parts
     return dict(sorted(by_film.items()))
 
 
@@ -384,7 +386,7 @@ def row_of_difference(first: Cell, second: Cell, metric: str) -> RunRow:
     return {
         **facts_of_cell(first),
         "metric": metric,
-        "value": float(difference_of(first.values[metric], second.values[metric])),
+        "value": float(rounded_difference(first.values[metric], second.values[metric])),
         "against_train": second.train,
         "against_store": second.store,
         "against_model": second.model,

@@ -1,4 +1,4 @@
-"""Concept bottlenecks: features to concept margins, margins to the task, and a residual."""
+"""Concept bottlenecks: from features to concept margins to the task, with an optional residual."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -30,9 +30,9 @@ from obygaze_models.models.sentences import bank_from_sentences
 class ResidualHead(Head):
     """Logistic regression on features, added to a given logit (PCBM-h).
 
-    The logit of the concepts is fixed, and takes the place of groups in `fit`; the problem is
-    convex. `share_` is the share of the variance of logits that the features add: var(rest) /
-    (var(rest) + var(concepts)).
+    The logit of the concepts is fixed, and is passed to `fit` as `groups`; the problem is convex.
+    `share_` is the share of the variance of logits by the features: var(rest) / (var(rest) +
+    var(concepts)).
     """
 
     C: float = 0.01
@@ -44,7 +44,7 @@ class ResidualHead(Head):
         base = np.zeros(len(X)) if groups is None else groups
         signs = np.where(codes == 1, 1.0, -1.0)
         mean = X.mean(axis=0)
-        Z = X - mean  # centred, so that the fit converges faster
+        Z = X - mean  # centred, for faster convergence
 
         def loss(free: Floats) -> tuple[float, Floats]:
             coef = free[:-1]
@@ -63,7 +63,7 @@ class ResidualHead(Head):
         self.share_ = variance / (variance + float(base.var())) if variance > 0 else 0.0
 
     def decision_function(self, X: Any, offset: Any = None) -> Floats:
-        """Return the logit of the second class for each row: concepts and rest."""
+        """Return the logit of the second class for each row: of concepts and features."""
         of_rest: Floats = self._check(X) @ self.coef_ + self.intercept_
         return of_rest if offset is None else of_rest + offset
 
@@ -72,11 +72,11 @@ class ResidualHead(Head):
 class Bottleneck(Classifier):
     """Concept vectors and a head on their margins, optionally with a residual.
 
-    The head is fitted on cross-fitted margins: each row is projected on vectors found without its
-    fold (whole films where groups are given), because margins of rows that the vectors were found
-    on are better than those of new rows. `cross_fit=0` projects in sample, as the released code.
-    The defaults are a `ConceptBank()` and a `LogisticHead()`. With `texts`, the path of sentences,
-    the vectors are those of the sentences, and none is found.
+    The head is fitted on cross-fitted margins: the vectors for each row are fitted without its part
+    (whole films if groups are given), because in-sample margins are better than margins of new
+    rows. `cross_fit=0` uses in-sample margins, as the released code. The defaults are a
+    `ConceptBank()` and a `LogisticHead()`. With `texts`, the path of sentences, the vectors are
+    taken from the sentences.
     """
 
     bank: ConceptBank | None = None
@@ -87,34 +87,34 @@ class Bottleneck(Classifier):
     texts: str = ""
 
     def part(self, name: str) -> Any:
-        """Return the unfitted estimator of a part."""
+        """Return the unfitted estimator that is the parameter `name`, or its default."""
         part = super().part(name)
         defaults = {"bank": ConceptBank, "head": LogisticHead}
         return defaults[name]() if part is None and name in defaults else part
 
     @property
     def reads_concepts(self) -> bool:
-        """Whether vectors are found on rows, not made of sentences."""
+        """Whether vectors are fitted on rows, and not taken from sentences."""
         return not self.texts
 
     @property
     def needs_products(self) -> bool:
-        """Whether vectors are found on rows as they are."""
+        """Whether vectors are fitted on unscaled rows."""
         return self.reads_concepts and not self.part("bank").scaled
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the features add to the concepts."""
+        """The share of the residual, if any."""
         if self.residual is None:
             return {}
         return {"residual_share": self.residual_.share_}
 
     def with_own_scaling(self) -> Self:
-        """Return a bottleneck that finds vectors and residual on scaled rows."""
+        """Return a bottleneck whose vectors and residual are fitted on scaled rows."""
         return replace(self, bank=replace(self.part("bank"), scaled=True))
 
     def fit_fold(self, data: FoldData) -> Self:
-        """Find the concepts, and fit the head, and the residual, on the rows that train."""
+        """Fit the concept vectors, and the head and the residual on the training rows."""
         rows = data.train
         found = self._compute_margins(data)
         margins = found.of_rows[rows]
@@ -134,10 +134,9 @@ class Bottleneck(Classifier):
         return self
 
     def left_out_scores(self, data: FoldData) -> InnerScores | None:
-        """Return scores by heads of other rows, on the margins of all; None where these are none.
+        """Return cross-validated scores of the head, or None if unavailable.
 
-        Without cross-fitting, margins are those of rows that the vectors were found on. A residual
-        reads the rows themselves.
+        They need cross-fitted margins, and no residual, because a residual reads the features.
         """
         if self.residual is not None or self.cross_fit < 2:
             return None
@@ -152,7 +151,7 @@ class Bottleneck(Classifier):
         return scores if len(scores.y) else None
 
     def _compute_margins(self, data: FoldData) -> "_Margins":
-        """Return the vectors, and the margins of every row; all heads share them."""
+        """Return the vectors and the margins of every row; all heads share them."""
         if self.texts:
             bank = bank_from_sentences(data.sentences[self.texts])
             return _Margins(bank, bank.margins(data.rows.machines.X))
@@ -171,7 +170,7 @@ class Bottleneck(Classifier):
         return found
 
     def _fit_residual(self, X: Floats, y: NDArray[Any], offset: Floats) -> None:
-        """Fit what the rows add, on scaled rows where vectors are; it then reads unscaled ones."""
+        """Fit the residual, on scaled rows if the vectors are; it then reads unscaled rows."""
         residual = deepcopy(self.residual)
         assert residual is not None
         if not self.part("bank").scaled:
@@ -198,7 +197,7 @@ class Bottleneck(Classifier):
         return probabilities
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return a base, and what each concept (and, as last column, the residual) adds to it."""
+        """Return a base and the contribution of each concept; the last column is the residual."""
         margins = self.margins(X)
         base, parts = self.head_.contributions(margins)
         if self.residual is not None:
@@ -217,7 +216,7 @@ class Bottleneck(Classifier):
 
 @dataclass(frozen=True, eq=False)
 class _Margins:
-    """Concept vectors, and the margin of every row to each."""
+    """Concept vectors, and the margins of every row."""
 
     bank: ConceptBank
     of_rows: Floats

@@ -43,10 +43,10 @@ NO_DIRECTION = (
     "the features of the clips do not differ, so that no direction separates them"
 )
 
-OVER_FOLDS = "folds"  # the tolerance that is the best over folds
-# The released ones among them.
+OVER_FOLDS = "folds"  # the tolerance with the best score over folds
+# Tolerances to choose from over folds; they include the released ones.
 TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
-# The order of the released code, which decides between equal splits of a tree.
+# The order of the released code, which breaks ties between splits of a tree.
 RELEASED = (
     "Body",
     "Type of shot",
@@ -63,18 +63,18 @@ RELEASED = (
 class ConceptBank(Savable):
     """One plane for each concept; `transform` returns the margin of each row to each plane.
 
-    Targets have a column for each concept: 1 present, 0 absent, -1 not used (see
-    `concept_targets`). `C` is one tolerance, one by name, the published one of each concept
-    ("published"), or the best of six by average precision over inner folds ("inner", over whole
-    groups where groups are given). `balance` is "weights" as in the released code, "subsample" as
-    in the paper's text (as many rows without as with, drawn by seed), or None. With `unit_norm` a
-    margin is a distance: vector and bias are divided by the vector's length, which the released
-    code does not do.
+    Targets have one column per concept: 1 present, 0 absent, -1 not used (see `concept_targets`).
+    `C` is one tolerance, a tolerance by name, the published tolerance of each concept
+    ("published"), or the best of six by average precision over inner folds ("inner"; whole groups
+    if groups are given). `balance` is "weights" as in the released code, "subsample" as in the
+    paper's text (equal numbers of rows with and without, drawn by seed), or None. With `unit_norm`,
+    a margin is a distance: vector and bias are divided by the length of the vector, which the
+    released code does not do.
 
-    From data it finds the planes of the concepts that enough rows have, and lack, with the
-    negatives of `against`. With `scaled` they are found on scaled rows, and are then made planes of
-    rows as they are. With the folds of a published file `C` may be "folds", the best over them, and
-    `best_of_folds` takes the best of the planes that were found without each fold.
+    `fit_fold` fits the planes of concepts with enough positive and negative examples; `against`
+    selects the negatives. With `scaled`, planes are fitted on scaled rows, and then transformed to
+    planes of unscaled rows. With the folds of a published file, `C` may be "folds", the best over
+    these folds, and `best_of_folds` selects the best of the planes fitted without each fold.
     """
 
     concepts: Sequence[str] | None = None
@@ -89,20 +89,20 @@ class ConceptBank(Savable):
 
     @property
     def reads_concepts(self) -> bool:
-        """It does."""
+        """Whether the fit uses all examples of concepts, and not only training rows."""
         return True
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of the planes."""
+        """Bytes of the planes."""
         return int(self.coef_.nbytes)
 
     def with_own_scaling(self) -> Self:
-        """Return a bank of planes that are found on scaled rows."""
+        """Return a bank whose planes are fitted on scaled rows."""
         return replace(self, scaled=True)
 
     def key(self, data: FoldData) -> tuple[Hashable, ...]:
-        """Return a key of all that decides which planes are found."""
+        """Return a cache key of all that the planes depend on."""
         return canonical_json(asdict(self)), data.concept_key
 
     def fit_fold(self, data: FoldData) -> Self:
@@ -118,7 +118,7 @@ class ConceptBank(Savable):
         return bank
 
     def with_findable_concepts(self, data: FoldData) -> FoldData:
-        """Return data with the concepts that enough rows have, and lack."""
+        """Return the data with only the concepts that have enough examples."""
         targets = data.concepts.targets[self.against][data.concept_rows]
         names = [data.concepts.names[column] for column in findable_columns(targets)]
         if data.file_folds is not None:
@@ -126,7 +126,7 @@ class ConceptBank(Savable):
         return replace(data, concepts=data.concepts.only(names))
 
     def fit_on(self, data: FoldData, rows: Ints) -> ConceptBank:
-        """Return the planes of all concepts of some data, found on some rows."""
+        """Return the planes of all concepts of the data, fitted on some rows."""
         machines = data.rows.machines
         targets = data.concepts.targets[self.against]
         groups = data.concept_groups
@@ -144,7 +144,7 @@ class ConceptBank(Savable):
         return bank
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Find the plane of each column of `y` on the rows of X."""
+        """Fit the plane of each column of `y` on the rows of X."""
         rows = np.asarray(X, dtype=np.float64)
         targets = concept_columns(y, len(rows))
         return self.fit_rows(machines_on(rows), targets, np.arange(len(rows)), groups)
@@ -152,7 +152,7 @@ class ConceptBank(Savable):
     def fit_rows(
         self, machines: Machines, targets: Ints, rows: Ints, groups: Any = None
     ) -> Self:
-        """Find the planes on some rows that other fits share.
+        """Fit the planes on some rows of shared features.
 
         Args:
             machines: The features of all rows.
@@ -170,7 +170,7 @@ class ConceptBank(Savable):
         groups = None if groups is None else np.asarray(groups)
         features = machines.X[rows]
         if n_concepts and not (features != features[:1]).any():
-            # Rounding would find some direction all the same.
+            # Rounding would give an arbitrary direction.
             raise FixTraining(NO_DIRECTION)
         with one_thread():
             for column, name in enumerate(names):
@@ -232,7 +232,7 @@ class ConceptBank(Savable):
     def _sample(
         self, rows: Ints, positive: Bools, seed: list[int]
     ) -> tuple[Ints, Bools, Floats | None]:
-        """Return the rows to use, whether each has the concept, and the weight of each."""
+        """Return the rows to use, whether each has the concept, and their weights."""
         if self.balance == "subsample":
             drawn = subsample(positive, seed)
             rows = rows[drawn]
@@ -250,7 +250,7 @@ class ConceptBank(Savable):
         groups: NDArray[Any] | None,
         seed: list[int],
     ) -> float:
-        """Return the tolerance of a concept: the one that is given, or the best on inner folds."""
+        """Return the tolerance of a concept: as given, or the best on inner folds."""
         if self.C == "inner":
             return self._inner_tolerance(machines, rows, positive, groups, seed)
         if self.C == "published":
@@ -271,7 +271,7 @@ class ConceptBank(Savable):
         groups: NDArray[Any] | None,
         seed: list[int],
     ) -> float:
-        """Return the tolerance that is the best on inner folds."""
+        """Return the tolerance with the best average precision on inner folds."""
         tolerances = (np.array(INNER) / total_variance(machines.X[rows])).tolist()
         of_rows = None if groups is None else groups[rows]
         folds = inner_folds(positive, of_rows, INNER_FOLDS)
@@ -293,7 +293,7 @@ class ConceptBank(Savable):
 
 
 def subsample(positive: Bools, seed: list[int]) -> Ints:
-    """Return rows of a balanced draw: all of the smaller side, as many of the other."""
+    """Return the rows of a balanced draw: all rows of the smaller class, as many of the other."""
     rng = np.random.default_rng(seed)
     sides = [np.flatnonzero(positive), np.flatnonzero(~positive)]
     n_kept = min(len(side) for side in sides)
@@ -308,12 +308,12 @@ def tolerances_of(bank: ConceptBank) -> dict[str, float]:
 def cross_fit_parts(
     rows: Ints, groups: NDArray[Any] | None, n_parts: int, seed: int
 ) -> list[Ints]:
-    """Return the parts of some rows that margins are cross-fitted on; none with too few groups.
+    """Return the parts of some rows for cross-fitting; empty with too few groups.
 
     Args:
         rows: The rows.
-        groups: The group of every row, such as its film, that stays together; else parts are drawn.
-        n_parts: The number of parts; below 2 nothing is cross-fitted.
+        groups: The group of every row, such as its film, to keep together; None for random parts.
+        n_parts: The number of parts; below 2, nothing is cross-fitted.
         seed: The seed of the draw.
     """
     if n_parts < 2:
@@ -330,22 +330,22 @@ def cross_fit_parts(
 
 
 def published_tolerance(concept: str) -> float:
-    """Return the tolerance that was published for the vector of a concept of ObyGaze12."""
+    """Return the published tolerance of a concept of ObyGaze12."""
     return 0.05 if concept in ("Body", "Look", "Activities") else 0.01
 
 
 def cross_fitted_margins(
     bank: ConceptBank, data: FoldData, parts: Sequence[Ints]
 ) -> Floats:
-    """Return the margins of every row, those of each part by vectors that were found without it.
+    """Return the margins of every row; margins of each part are by vectors fitted without it.
 
-    Margins of rows that vectors were found on are better than those of new rows. A part without
-    which a concept has no example, or only examples, keeps them.
+    In-sample margins are better than margins of new rows. A part keeps in-sample margins if a
+    concept would have examples of one class only without this part.
 
     Args:
-        bank: The vectors of the data, whose tolerances are taken.
-        data: The data.
-        parts: Parts of the rows that vectors are found on, as from `cross_fit_parts`.
+        bank: The vectors of the data; their tolerances are used.
+        data: The data of the fold.
+        parts: Parts of the rows that vectors are fitted on, from `cross_fit_parts`.
     """
     X = data.rows.machines.X
     margins = bank.margins(X)
@@ -360,20 +360,20 @@ def cross_fitted_margins(
     return margins
 
 
-# --- How the scheme of a published file chooses, over its folds ---
+# --- Choices over the folds of a published file ---
 
 
 def released_rank(name: str) -> int:
-    """Return the position of a concept in the released code; others come last."""
+    """Return the rank of a concept in the released code; other concepts are last."""
     return RELEASED.index(name) if name in RELEASED else len(RELEASED)
 
 
 def fit_by_scheme(bank: ConceptBank, data: FoldData) -> ConceptBank:
-    """Return the vectors that a scheme finds in some data, which have the folds of its file.
+    """Return the vectors by a published scheme, for data with the folds of its file.
 
     Args:
         bank: The settings of the vectors.
-        data: FoldData whose concepts can be found.
+        data: The data of the fold, with findable concepts only.
     """
     if bank.C == OVER_FOLDS:
         bank = replace(bank, C=_best_tolerances(bank, data))
@@ -383,7 +383,7 @@ def fit_by_scheme(bank: ConceptBank, data: FoldData) -> ConceptBank:
 
 
 def _best_tolerances(bank: ConceptBank, data: FoldData) -> dict[str, float]:
-    """Return the tolerance of each concept with the best mean F1 over folds."""
+    """Return for each concept the tolerance with the best mean F1 over folds."""
     mean_scores = []
     for tolerance in TOLERANCES:
         _, scores = _without_each_fold(replace(bank, C=tolerance), data)
@@ -396,7 +396,7 @@ def _best_tolerances(bank: ConceptBank, data: FoldData) -> dict[str, float]:
 def _without_each_fold(
     bank: ConceptBank, data: FoldData
 ) -> tuple[list[ConceptBank], Floats]:
-    """Return the bank found without each fold, and the F1 of each of its vectors there."""
+    """Return one bank per fold, fitted without it, and the F1 of its vectors in the fold."""
     assert data.file_folds is not None
     rows = data.concept_rows
     folds = data.file_folds[rows]
@@ -416,7 +416,7 @@ def _without_each_fold(
 
 
 def _best_of_folds(banks: Sequence[ConceptBank], scores: Floats) -> ConceptBank:
-    """Return the vectors with the best score, each from its bank; of equal ones the first."""
+    """Return the vectors with the best scores, each from its bank; ties take the first bank."""
     best_bank = banks[0]
     for column, best in enumerate(np.argmax(scores, axis=0)):
         for name in ("coef_", "intercept_", "C_", "length_"):

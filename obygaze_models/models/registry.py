@@ -1,8 +1,8 @@
-"""The registry of models: each kind by name, with its class, its settings and how it is built.
+"""The registry of models: the class and the settings of each model type, by name.
 
-A kind is what a protocol writes as `kind = "pcbm-lr"`. `KINDS` has for each the estimator class,
-the type and the default of each setting; `build` makes the estimator, ready to fit. An unknown
-kind or setting is an error that lists the known ones; nothing falls back to another kind.
+A protocol names a model type, such as `kind = "pcbm-lr"`. `KINDS` contains for each type the
+estimator class, and the types and defaults of its settings; `build` returns an unfitted estimator.
+An unknown type or setting is an error that lists the known ones.
 
     >>> from obygaze_models.models.registry import build, default_settings
     >>> default_settings("logistic")
@@ -10,8 +10,8 @@ kind or setting is an error that lists the known ones; nothing falls back to ano
     >>> build("logistic", {"C": 0.5})
     LogisticProbe(C=0.5, class_weight='balanced')
 
-Code that finds concept vectors alone takes `build_bank`. Nothing is imported before an estimator is
-built, so a command may read the names and rules at start.
+`build_bank` returns concept vectors without a head. Nothing is imported before an estimator is
+built, so a command can read names and settings at start.
 """
 
 import inspect
@@ -50,9 +50,9 @@ CLASSES = {
     "Bottleneck": "bottleneck",
     "ZeroShot": "sentences",
 }
-# The class that calls code of others, which a run fits and nothing saves.
+# The class for user code and scikit-learn; it cannot be saved.
 OWN_CLASS = {"OwnClassifier": "own"}
-# Keys of a model in a protocol that are no parameter of an own class.
+# Keys of a model in a protocol that are not parameters of a class of user code.
 PACKAGE = "package"  # the setting that holds the version of the code
 RESERVED = ("kind", PACKAGE)
 # The methods of a classifier that give scores; one of them is enough.
@@ -61,23 +61,23 @@ WITHOUT_SCORES = (
     "must be a classifier with scores; it has neither predict_proba() nor"
     " decision_function()"
 )
-# What predictions call the part of a hybrid bottleneck that reads the features themselves.
+# The name in predictions of the part of a hybrid bottleneck that reads the features.
 RESIDUAL = "residual"
-# The setting that names the sentences of a model.
+# The setting with the path of sentences.
 TEXTS = "texts"
-# The solvers of support vector machines. From so many clips on, the second needs less time
-# (benchmarks/concepts.py); its memory does not grow with the square of the clips.
+# The solvers of support vector machines. From PRIMAL_CLIPS clips on, the second is faster
+# (benchmarks/concepts.py); its memory does not grow with the square of the number of clips.
 LIBSVM = "libsvm"
 PRIMAL = "primal"
 PRIMAL_CLIPS = 8_000
-MIN_CLIPS = 3  # with a concept, and without it, to find its vector
+MIN_CLIPS = 3  # smallest number of clips with a concept, and without it, for its vector
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """One baseline: what it reads of clips, and whether it learns from those that train.
+    """One baseline: the data of clips that it reads, and whether it uses training clips.
 
-    One that `is_drawn` gives all clips one score, and calls half of each positive.
+    If `is_drawn`, all clips have one score, and each decision is one half.
     """
 
     needs: Literal["", "films", "scenes", "concepts"] = ""
@@ -85,7 +85,7 @@ class Baseline:
     is_drawn: bool = False
 
 
-# None has a setting.
+# Baselines have no settings.
 BASELINES = {
     "random": Baseline(is_trained=False, is_drawn=True),
     "all_positive": Baseline(is_trained=False),
@@ -153,10 +153,10 @@ class Perceptron(Struct):
 
 
 class Bank(Struct):
-    """The settings of concept vectors, which are found on clips or made of `texts`.
+    """The settings of concept vectors, which are fitted on clips or made from `texts`.
 
-    With published folds, a tolerance "folds" is chosen over them, and `best_of_folds` takes the
-    best of the vectors that were found without each fold.
+    With published folds, the tolerance "folds" is chosen over them, and `best_of_folds` selects the
+    best of the vectors that were fitted without each fold.
     """
 
     tolerance: Annotated[
@@ -195,7 +195,7 @@ class LogisticBottleneck(Bank):
 
 
 class HybridBottleneck(Bank):
-    """The settings of a bottleneck with a residual, which reads the features themselves."""
+    """The settings of a bottleneck with a residual that reads the features."""
 
     C: _Positive = 0.1
     residual_C: _Positive = 0.01
@@ -203,7 +203,7 @@ class HybridBottleneck(Bank):
 
 
 class Attributes(Struct):
-    """The settings of a model that compares features with two attributes of a prompt file."""
+    """The settings of a zero-shot model with two attributes of a prompt file."""
 
     texts: Annotated[
         str,
@@ -228,16 +228,16 @@ BANK = tuple(name for name in Bank.__struct_fields__ if name != TEXTS)
 
 @dataclass(frozen=True)
 class ModelKind:
-    """One kind of model.
+    """One model type.
 
     Attributes:
-        estimator: The class that is fitted.
-        settings: Its settings, named as the parameters of the class or of its head.
-        head: The class of a bottleneck's head.
-        class_name: The name of an own class, or of one of scikit-learn.
-        reads: What a clip is: one vector, or one for each frame.
-        is_trained: Whether its scores depend on the training clips.
-        has_epochs: Whether it starts from weights that a seed draws, and stops on validation clips.
+        estimator: The name of the estimator class.
+        settings: The settings, named as the parameters of the class or of its head.
+        head: The name of the head class of a bottleneck.
+        class_name: The name of a class of user code or scikit-learn.
+        reads: The features of a clip: one vector, or one vector per frame.
+        is_trained: Whether scores depend on the training clips.
+        has_epochs: Whether training starts from random weights and stops on validation clips.
     """
 
     estimator: str
@@ -250,9 +250,9 @@ class ModelKind:
 
     @cached_property
     def _own(self) -> dict[str, Any]:
-        """The parameters of an own class with their defaults, and the version of its code.
+        """The parameters of a class of user code with their defaults, and the version of its code.
 
-        In a protocol some words have another meaning: such a parameter keeps its default.
+        Parameters with the name of a reserved key of protocols keep their default.
         """
         user_code = find_user_code(self.class_name)
         own = {one.name: one.default for one in class_parameters(user_code)}
@@ -262,7 +262,7 @@ class ModelKind:
 
     @cached_property
     def types(self) -> dict[str, Any]:
-        """The type of each setting; `Any` is what JSON can hold."""
+        """The type of each setting; `Any` for any JSON value."""
         if self.class_name:
             package = Annotated[str, one_of((self._own[PACKAGE],))]
             return {**dict.fromkeys(self._own, Any), PACKAGE: package}
@@ -270,7 +270,7 @@ class ModelKind:
 
     @property
     def defaults(self) -> Settings:
-        """The settings that have a default which can be stated in a file."""
+        """The settings with a default that a file can contain."""
         if self.class_name:
             return {
                 name: value for name, value in self._own.items() if _is_plain(value)
@@ -281,8 +281,8 @@ class ModelKind:
         return dict(zip(names[len(names) - len(values) :], values, strict=True))
 
 
-CAV = "cav"  # concept vectors alone, which `obygaze train` takes
-DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
+CAV = "cav"  # concept vectors without a head, for `obygaze train`
+DEFAULT_TASK = "EN_S"  # a task of the protocol `honest`, used if no task is stated
 KINDS = {
     "mlp": ModelKind("MLPProbe", Perceptron, has_epochs=True),
     "logistic": ModelKind("LogisticProbe", Logistic),
@@ -297,22 +297,22 @@ KINDS = {
 
 
 def choose_solver(n_clips: int) -> str:
-    """Return the solver of support vector machines; a run has one for all of its folds."""
+    """Return the solver of support vector machines; all folds of a run use the same."""
     return PRIMAL if n_clips >= PRIMAL_CLIPS else LIBSVM
 
 
 def finds_concepts(kind: str, settings: Mapping[str, Any]) -> bool:
-    """Return whether a model finds concept vectors on clips; those of sentences are said."""
+    """Return whether a model fits concept vectors on clips, and does not read sentences."""
     return bool(find_kind(kind).head) and not settings.get(TEXTS)
 
 
 def has_epochs(kind: str) -> bool:
-    """Return whether a kind starts at random and has epochs; no code of others is read for it."""
+    """Return whether a model type has epochs; user code is not loaded for this."""
     return kind in KINDS and KINDS[kind].has_epochs
 
 
 def trainable() -> list[str]:
-    """Return the names that `obygaze train` takes."""
+    """Return the model types that `obygaze train` accepts."""
     names = []
     for name, kind in KINDS.items():
         if kind.reads == "clip" and kind.is_trained:
@@ -321,19 +321,19 @@ def trainable() -> list[str]:
 
 
 def find_kind(name: str) -> ModelKind:
-    """Return the kind of a name; raise an error that lists the known kinds."""
+    """Return a model type by name; raise an error that lists the known types."""
     if is_user_code(name) or is_of_sklearn(name):
         return ModelKind("OwnClassifier", class_name=name)
     return KINDS[_known_name(name, KINDS, "model kind")]
 
 
 def is_kind(name: str) -> bool:
-    """Return whether a name is that of a kind, or of a class of user code or of scikit-learn."""
+    """Return whether a name is a model type, or a class of user code or scikit-learn."""
     return is_user_code(name) or is_of_sklearn(name) or name in KINDS
 
 
 def class_parameters(user_code: UserCode) -> list[inspect.Parameter]:
-    """Return the parameters of an own class; an error unless it is one of a classifier."""
+    """Return the parameters of a class of user code; refuse classes that are not classifiers."""
     own_class: Any = user_code.load_function()
     for method in ("fit", "predict", "get_params"):
         is_class = isinstance(own_class, type)
@@ -363,7 +363,7 @@ def class_parameters(user_code: UserCode) -> list[inspect.Parameter]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON can hold a value: text, a finite number, true, false, none, a list, a table."""
+    """Return whether a value can be stored as JSON without loss."""
     if isinstance(value, list | tuple):
         return all(_is_plain(item) for item in value)
     if isinstance(value, Mapping):
@@ -382,18 +382,18 @@ def estimator_class(name: str) -> Any:
 
 
 def default_settings(kind: str) -> Settings:
-    """Return every setting of a kind with its default, if that can be stated in a file."""
+    """Return the settings of a model type that have a default in files."""
     return find_kind(kind).defaults
 
 
 def setting_problem(kind: str, name: str, value: Any) -> str | None:
-    """Return what a setting of a kind must be; None if it may be this value."""
+    """Return what is wrong with the value of a setting, or None if it is valid."""
     expected = find_kind(kind).types[name]
     if expected is Any and not _is_plain(value):
         return (
             "must be text, a finite number, true, false, or a list or a table of those"
         )
-    # Numbers of NumPy are a subclass, which msgspec does not take.
+    # NumPy floats are a subclass of float that msgspec does not accept.
     plain = float(value) if isinstance(value, float) else value
     return problem_with(plain, expected)
 
@@ -401,12 +401,12 @@ def setting_problem(kind: str, name: str, value: Any) -> str | None:
 def build(
     kind: str, settings: Mapping[str, Any] | None = None, *, seed: int = 0
 ) -> Any:
-    """Return the estimator of a kind, ready to fit.
+    """Return the unfitted estimator of a model type.
 
     Args:
-        kind: The name of a kind.
-        settings: Values of its settings; those that are missing have their defaults.
-        seed: The seed of whatever is drawn at random.
+        kind: The name of the model type.
+        settings: Values of its settings; missing settings have their defaults.
+        seed: The seed of random numbers.
     """
     model_kind = find_kind(kind)
     known = model_kind.types
@@ -449,17 +449,17 @@ def build(
 
 
 def _parameter(value: Any) -> Any:
-    """Return the value of a setting as a class takes it."""
+    """Return the value of a setting as a parameter of a class."""
     if isinstance(value, list):
         return tuple(value)
     return None if value == "none" else value
 
 
 def build_bank(settings: Mapping[str, Any], *, seed: int = 0) -> Any:
-    """Return the `ConceptBank` of a bottleneck's settings, ready to fit.
+    """Return the unfitted `ConceptBank` for the settings of a bottleneck.
 
     Args:
-        settings: The settings of `BANK`, each with its value; others are ignored.
+        settings: All settings of `BANK`; others are ignored.
         seed: The seed of a balanced draw.
     """
     bank = estimator_class("ConceptBank")
@@ -474,7 +474,7 @@ def build_bank(settings: Mapping[str, Any], *, seed: int = 0) -> Any:
 
 
 def _known_name(name: str, names: Iterable[str], noun: str) -> str:
-    """Return a name that is one of some names; an error that lists them for any other."""
+    """Return a known name; raise an error that lists the known names for any other."""
     names = list(names)
     if name not in names:
         meant = near(str(name), names)

@@ -1,4 +1,4 @@
-"""The clips of a manifest as columns, and their classes in a task."""
+"""Columns of the clips of a manifest, and their classes in a task."""
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -60,15 +60,15 @@ class ClipTable:
     name: str
     clips: Sequence[Clip]
     concept_names: tuple[str, ...]
-    # All clips of the manifest: together they say what the times of a clip count.
+    # All clips of the manifest, because times are interpreted for all clips together.
     of_manifest: Sequence[Clip] = ()
-    # What may be wrong with the clips, by the name of the remark in a run.
+    # Remarks on possible errors, by their name in a run.
     remarks: Mapping[str, str] = field(default_factory=dict)
     # The view of the annotations, such as `visual`.
     view: str = ""
-    # The concepts that a clip of the manifest may have, of every modality.
+    # All concepts that a clip of the manifest may have.
     vocabulary: Collection[str] = ()
-    # The column of what is held out, drawn and counted as a whole.
+    # The column of the groups that are held out and resampled as a whole.
     group_column: str = FILM_COLUMN
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class ClipTable:
 
     @cached_property
     def spans(self) -> Mapping[str, Span]:
-        """Start and end of the clips in their films, by clip id, where these are known."""
+        """Start and end of the clips in their films, by clip id, if known."""
         return spans_in_films(self.of_manifest or self.clips)
 
     @cached_property
@@ -101,25 +101,25 @@ class ClipTable:
 
     @cached_property
     def has_films(self) -> bool:
-        """Whether the manifest says the film of its clips: of all, or of none."""
+        """Whether the manifest states films; it does for all clips or for none."""
         return bool(np.any(self.films != ""))
 
     @cached_property
     def groups(self) -> Words:
-        """What each clip is held out with: its film, or its group in the column of a protocol.
+        """The group of each clip that is held out as a whole: its film, or a group of a column.
 
-        It is "" where only clips are held out, as the manifest has no films.
+        "" if the manifest has no films, so that single clips are held out.
         """
         return self.column(self.group_column)
 
     @cached_property
     def levels(self) -> Words:
-        """The annotation level of each clip, "" where it has none."""
+        """The annotation level of each clip; "" without a level."""
         return self.column("level")
 
     @property
     def has_labels(self) -> bool:
-        """Whether any clip has a level or a concept, which a view may change."""
+        """Whether any clip has a level or a concept."""
         return any(clip.level or clip.concepts for clip in self.clips)
 
     @cached_property
@@ -140,7 +140,7 @@ class ClipTable:
     def _has_names(
         self, names_of_clips: Sequence[Collection[str]]
     ) -> NDArray[np.bool_]:
-        """Return whether the names of each clip have each of `concept_names`."""
+        """Return whether the names of each clip contain each of `concept_names`."""
         has_name = np.zeros((len(self), len(self.concept_names)), dtype=np.bool_)
         for row, names in enumerate(names_of_clips):
             has_name[row] = [name in names for name in self.concept_names]
@@ -150,8 +150,8 @@ class ClipTable:
     def scenes(self) -> IntArray | None:
         """The position of each clip in its film, or None if a position is unknown.
 
-        The position is the scene where all clips have one, else the rank by start time. None, too,
-        if there is only one film.
+        The position is the scene if all clips have one, else the rank by start time. Also None if
+        there is only one film.
         """
         scenes = [clip.scene for clip in self.clips]
         if len(set(self.films.tolist())) < 2:
@@ -168,7 +168,7 @@ class ClipTable:
 
     @cached_property
     def film_and_scene(self) -> NDArray[np.float64]:
-        """The two columns that baselines of scenes read; without positions all scenes are 0."""
+        """The two columns that scene baselines read; without positions, all scenes are 0."""
         # Late: it loads scikit-learn.
         from obygaze_models.models.baselines import film_and_scene
 
@@ -177,7 +177,7 @@ class ClipTable:
         return film_and_scene(self.films, self.scenes)
 
     def column(self, name: str) -> Words:
-        """Return a column of the manifest as text, each value in its plain form."""
+        """Return a column of the manifest as text, with values in plain form."""
         try:
             cells = ["|".join(clip.values(name)) for clip in self.clips]
         except NotFound as error:
@@ -186,7 +186,7 @@ class ClipTable:
         return np.array(cells, dtype=np.str_)
 
     def fold(self, name: str) -> IntArray:
-        """Return a published fold column as numbers; -1 for clips without a fold."""
+        """Return a published fold column as numbers; -1 for a clip without a fold."""
         if FOLD_PREFIX + name not in self.clips[0].extra:
             raise FixInput(
                 f"the manifest has no published folds {name!r}",
@@ -202,10 +202,10 @@ class ClipTable:
 def with_view(
     data: Data, manifest: Manifest, stores: Mapping[str, "Store"] | None = None
 ) -> Data:
-    """Return the data of a protocol with the view of the manifest that it stands for.
+    """Return the data of a protocol with the view "auto" replaced.
 
-    With stores of sound or words it is that of the manifest itself: the visual view leaves out what
-    pictures do not show.
+    With stores of sound or words, it is the view of the manifest itself, because the visual view
+    leaves out concepts that pictures do not show.
     """
     if data.view != AUTO:
         return data
@@ -216,7 +216,7 @@ def with_view(
 
 
 def without_pictures(stores: Mapping[str, "Store"] | None) -> list[str]:
-    """Return the names of the stores whose features were not made of pictures."""
+    """Return the names of the stores whose features were not computed from pictures."""
     found = []
     for name, store in (stores or {}).items():
         if store.recipe.medium not in ("", "pictures"):
@@ -228,7 +228,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
     data = with_view(data, manifest)
     for clip in manifest:
-        # No file has another level, but a manifest in memory may have.
+        # Files are checked when they are read, a manifest in memory is not.
         if clip.level not in ("", *LEVELS):
             raise FixInput(
                 f"clip {clip.clip_id!r} has the unknown level {clip.level!r}, expected"
@@ -268,7 +268,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
 def _remarks(
     manifest: Manifest, viewed: Manifest, selected: Manifest, data: Data
 ) -> dict[str, str]:
-    """Return what may be wrong with the selected clips; of their values, `where` has warned."""
+    """Return remarks on the selected clips; `where` has already warned about values."""
     remarks = {}
     expression = None
     if data.where:
@@ -285,7 +285,7 @@ def _remarks(
                 f"{clips} left out by data.where, because annotators differ on what it asks for."
             )
     if data.view != manifest.header.view:
-        # The view may be why `where` selects a clip, and why it leaves a clip out.
+        # Compare clips that `where` selects in the view or in the raw annotations.
         in_view_or_raw = []
         for clip in manifest:
             if clip.clip_id in selected or (
@@ -303,7 +303,7 @@ def _remarks(
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip: 1, 0, or -1 for clips outside the task.
 
-    A clip whose annotators differ on what the task asks for has no class.
+    A clip whose annotators differ on a column or concept of the task has no class.
     """
     labels = _classes(name, task, table)
     is_open = np.array([bool(names) for names in _left_open(name, task, table)])
@@ -335,10 +335,10 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
-    """Return hashes of what a run reads: clips, levels and concepts, and the classes of each task.
+    """Return hashes of the labels of a run: clips, levels and concepts, and classes by task.
 
-    A clip is a film and a span: an id that stands for another one is another clip. What annotators
-    differ on is among levels and concepts.
+    A clip is an id with a film and a span. Columns and concepts on which annotators differ are
+    hashed with the levels and concepts.
     """
     places = []
     levels: list[list[Any]] = []
@@ -356,7 +356,7 @@ def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[st
 
 
 def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
-    """Return the class of each clip by its level, its values or the expressions of the task."""
+    """Return the class of each clip, by level, by column or by the expressions of the task."""
     if task.positive:
         return _by_expressions(name, task, table)
     column = task.column or "level"
@@ -377,9 +377,9 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
-    """Return the class of each clip; without `negative`, 0 is where `positive` does not hold.
+    """Return the class of each clip; without `negative`, clips that do not match `positive` are 0.
 
-    What is not known of an empty cell makes a clip neither positive nor negative.
+    If an empty cell decides, a clip is neither positive nor negative.
     """
     positive, *negative = _expressions(name, task, table)
     for expression in (positive, *negative):
@@ -401,7 +401,7 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
-    """Return the expression of the positive clips, then that of the negative ones if any."""
+    """Return the expression of the positive clips, and of the negative clips if stated."""
     parsed = []
     for key in ("positive", "negative"):
         text = getattr(task, key)
@@ -425,7 +425,7 @@ def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
 
 
 def columns_of_task(name: str, task: Task, table: ClipTable) -> list[str]:
-    """Return the columns that say in which class of a task a clip is."""
+    """Return the columns that define the classes of a task."""
     if not task.positive:
         return [task.column or "level"]
     columns: dict[str, None] = {}
@@ -435,7 +435,7 @@ def columns_of_task(name: str, task: Task, table: ClipTable) -> list[str]:
 
 
 def _left_open(name: str, task: Task, table: ClipTable) -> list[frozenset[str]]:
-    """Return what a task asks for and annotators differ on, for each clip."""
+    """Return for each clip the columns and concepts of a task on which annotators differ."""
     asked = set(columns_of_task(name, task, table))
     for expression in _expressions(name, task, table):
         asked.update(expression.concepts)
@@ -445,7 +445,7 @@ def _left_open(name: str, task: Task, table: ClipTable) -> list[frozenset[str]]:
 def differing_annotators(
     tasks: Mapping[str, Task], names: Iterable[str], table: ClipTable
 ) -> str:
-    """Return a sentence on clips without a class because annotators differ; "" without any."""
+    """Return a sentence about clips without a class because annotators differ, or ""."""
     sentences = []
     for name in names:
         of_clips = [*filter(None, _left_open(name, tasks[name], table))]
@@ -454,7 +454,7 @@ def differing_annotators(
         differs_on = frozenset.union(*of_clips)
         left_open = few(sorted(differs_on))
         if table.view == "visual" and "level" in differs_on:
-            # Without a visual concept, a clip would have another level.
+            # Without a visual concept, the level of a clip would be EN.
             left_open += ", or on visual concepts"
         clips = f"{len(of_clips)} of {count(len(table), 'clip')}"
         after = f", because annotators differ on {left_open}."
@@ -465,10 +465,10 @@ def differing_annotators(
 def empty_labels(
     tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: ClipTable
 ) -> str:
-    """Return a sentence on clips with an empty cell, which tasks leave out; "" if there are none.
+    """Return a sentence about clips with empty cells, which tasks leave out, or "".
 
-    Some are in a class whatever the empty cell would be. Where annotators differ, the cell is not
-    counted as empty.
+    Some of these clips have a class, because other values decide. A cell on which annotators differ
+    does not count as empty.
     """
     sentences = []
     for name, of_task in labels.items():
@@ -495,10 +495,10 @@ def unknown_words(
     table: ClipTable,
     manifest: Manifest,
 ) -> str:
-    """Return a sentence on words of the expressions of tasks that no clip has; "" without any.
+    """Return a sentence about unknown words in the expressions of tasks, or "" if there are none.
 
-    What is asked by `--task` is refused where it has such a word; a protocol is for several
-    manifests.
+    `--task` refuses an unknown word. A protocol may contain unknown words, because it is used for
+    several manifests.
     """
     sentences = []
     for name in names:
@@ -509,9 +509,9 @@ def unknown_words(
 
 
 def _joined(sentences: Iterable[tuple[str, str, str]]) -> str:
-    """Return sentences about tasks: what stands before the name, the name, and what follows.
+    """Return sentences about tasks, given as text before the name, name, and text after it.
 
-    Tasks of which the same is said share a sentence.
+    Tasks with the same texts share a sentence.
     """
     names_of: dict[tuple[str, str], dict[str, None]] = {}
     for before, name, after in sentences:
@@ -524,12 +524,12 @@ def _joined(sentences: Iterable[tuple[str, str, str]]) -> str:
 def class_names(
     name: str, task: Task, labels: LabelArray, table: ClipTable
 ) -> list[str]:
-    """Return the names of the negative and the positive class of a task of one's own.
+    """Return the names of the negative and the positive class of a user-defined task.
 
-    They are the words of its column, where each class has one word.
+    They are the words of its column if each class has one word.
     """
-    # Without brackets, `not` would stand before the first part of an expression only, and
-    # `not level!=EN` would be read as two negations.
+    # Without brackets, `not` would apply to the first part of an expression only, and
+    # `not level!=EN` would be a double negation.
     is_expression = not {*" =<>"}.isdisjoint(name)
     negative = f"not ({name})" if is_expression else f"not {name}"
     names = [negative, name]
@@ -538,13 +538,13 @@ def class_names(
         return names
     (column,) = columns
     if column in CONCEPTS:
-        # A clip without the concept may have others, or none.
+        # A clip without the concept may have other concepts or none.
         return names
     words: list[set[str]] = [set(), set()]
     for clip, label in zip(table.clips, labels.tolist(), strict=True):
         if label != LEFT_OUT:
             words[label].update(clip.values(column))
-    # A number alone is no name of a class.
+    # A number is not a good name of a class.
     is_named = all(len(of_class) == 1 for of_class in words)
     if is_named and not any(map(NUMBER.fullmatch, set.union(*words))):
         return [*chain.from_iterable(words)]
@@ -552,7 +552,7 @@ def class_names(
 
 
 def _meaning(task: Task, value: int) -> str:
-    """Return what a class of a task stands for, in parentheses."""
+    """Return the definition of a class of a task, in parentheses."""
     class_of_word = task.classes or task.values or {}
     words = [word for word, n in class_of_word.items() if n == value]
     if words:

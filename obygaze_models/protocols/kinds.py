@@ -1,9 +1,9 @@
-"""The model kinds that a protocol may name, their default settings, and their candidates.
+"""Settings of models in a protocol: one value, a grid, or a value by task.
 
-The kinds with their settings, rules and defaults are those of `models.registry`.
+Model types, their settings and defaults are in `models.registry`.
 
-`C = { grid = [0.1, 1.0] }` is a choice: the value is picked on validation rows, never on test rows.
-`C = { by_task = { EN_S = 0.1, other = 1.0 } }` has a value for each training task.
+`C = { grid = [0.1, 1.0] }` is a choice: the value is chosen on validation rows, never on test rows.
+`C = { by_task = { EN_S = 0.1, other = 1.0 } }` has one value per training task.
 """
 
 from collections import Counter
@@ -26,11 +26,11 @@ AGAINST_EN = " against EN"
 GRID = "grid"
 BY_TASK = "by_task"
 OTHER_TASKS = "other"
-OF_SENTENCES = (TEXTS, "positive", "negative")  # of which no clip chooses a value
+OF_SENTENCES = (TEXTS, "positive", "negative")  # settings that cannot be a grid
 
 
 def problem_of(kind: str, name: str, value: Any) -> str | None:
-    """Return what a setting in a protocol must be; None if it is one value, or a grid of some."""
+    """Return what is wrong with a setting in a protocol, or None if it is valid."""
     grid = offered_values(value)
     if isinstance(value, list | tuple) and not isinstance(
         default_settings(kind).get(name), list | tuple
@@ -56,7 +56,7 @@ def _is_by_task(value: Any) -> bool:
 
 
 def offered_values(value: Any) -> Sequence[Any] | None:
-    """Return the values to choose from, or None where a setting has one value."""
+    """Return the values of a grid, or None for a single value."""
     if not isinstance(value, Mapping) or value.keys() != {GRID}:
         return None
     values = value[GRID]
@@ -64,7 +64,7 @@ def offered_values(value: Any) -> Sequence[Any] | None:
 
 
 def candidates(model: Model) -> list[Settings]:
-    """Return the combinations of settings to choose from, one if there is no choice."""
+    """Return the combinations of settings to choose from; one without a grid."""
     offered = []
     for value in model.settings.values():
         values = offered_values(value)
@@ -76,19 +76,19 @@ def candidates(model: Model) -> list[Settings]:
 def most_chosen(
     model: Model, task: str, chosen: Sequence[Mapping[str, Any]]
 ) -> Settings:
-    """Return the value that most folds chose, of each setting of which a model offers several.
+    """Return for each setting with a grid the value that most folds chose.
 
     Args:
         model: The model.
         task: The training task.
-        chosen: What each fold chose; without folds, the first value counts.
+        chosen: The choices of each fold; without folds, the first value is returned.
     """
     most: Settings = {}
     for name, value in model.settings.items():
         offered = offered_values(value)
         if offered is None:
             continue
-        # A record has the value for the task where there is one for each.
+        # Folds record the value for the task if there is one per task.
         meant = [for_task({name: item}, task)[name] for item in offered]
         keys = [canonical_json(item) for item in meant]
         votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
@@ -98,9 +98,9 @@ def most_chosen(
 
 
 def for_task(settings: Mapping[str, Any], task: str) -> Settings:
-    """Return settings with one value each, where they have one for each task or concept.
+    """Return the settings for one task, with values by task replaced.
 
-    A published tolerance is that of the concept that a task is named after.
+    A published tolerance is replaced by the tolerance of the concept in the name of the task.
     """
     settled: Settings = {}
     for name, value in settings.items():

@@ -1,11 +1,10 @@
-"""The training sets of Table 2 of the paper, as its code makes them and as its text describes them.
+"""The training sets of Table 2 of the paper: as released in its code, and as described in its text.
 
-Both take the published folds of one file: the last fold tests. Where classes are to be balanced, of
-a larger class only so many folds train as balance the smallest class, another set of them in each
-of eight runs. The two differ. The code chooses training folds after it has set the test and the
-validation fold aside, from a list that still holds the test fold, leaves out fold 0, and leaves out
-the fold after the validation fold instead of it. Clips without a video are removed before anything
-is counted.
+Both use the published folds of one file; the last fold tests. To balance classes, only a subset of
+the folds of a larger class trains, a different subset in each of eight runs. Code and text differ.
+The code removes the test and the validation fold, and then chooses training folds from a list that
+still contains the test fold, and that lacks fold 0 and the fold after the validation fold, instead
+of the validation fold. Clips without a video are removed before counting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ SHARE_THAT_THE_CODE_COUNTS = 0.1
 
 @dataclass(frozen=True, eq=False)
 class _File:
-    """One published file: the fold and the class of each clip, and whether the clip can be used."""
+    """One published file: fold and class of each clip, and whether the clip can be used."""
 
     folds: IntArray
     labels: NDArray[np.intp]
@@ -35,7 +34,7 @@ class _File:
         return n_folds_of(self.folds) - 1
 
     def rows_without(self, *folds: int) -> BoolArray:
-        """Return the clips that can be used and are in none of these folds."""
+        """Return which clips can be used and are not in these folds."""
         return self.usable & ~np.isin(self.folds, folds)
 
     def split(self, run: int, train: BoolArray, validation_fold: int) -> Split:
@@ -60,15 +59,15 @@ def code_splits(
     balanced: bool = True,
     validates: bool = True,
 ) -> list[Split]:
-    """Return the splits of the released code, where each fold but the last two validates in turn.
+    """Return the splits of the released code; each fold but the last two validates in turn.
 
     Args:
         folds: The fold of each clip.
         labels: The class of each clip; negative for clips outside the task.
         has_video: Whether each clip has a video.
-        balanced: Whether the folds of a larger class take turns. If not, all folds train, as for
-            concept vectors, and the last fold but one validates too.
-        validates: Whether a fold validates. If not, there is one split, as for the heads of
+        balanced: Whether larger classes use a rotating subset of folds. Else all folds train, as
+            for concept vectors, and the last fold but one validates, too.
+        validates: Whether a fold validates. Else there is one split, as for the heads of
             bottlenecks.
     """
     file = _file(folds, labels, has_video)
@@ -80,7 +79,7 @@ def code_splits(
     for run in range(n_runs):
         train = file.rows_without(last, run)
         if balanced:
-            # From a list that holds the test fold, and not the fold that it should leave out.
+            # As released: the list contains the test fold and lacks a wrong fold.
             listed = [fold for fold in range(1, last + 1) if fold != 1 + run % last]
             sizes = _class_sizes(file, train, SHARE_THAT_THE_CODE_COUNTS)
             if not sizes or min(sizes.values()) == 0:
@@ -102,14 +101,15 @@ def text_splits(
     balanced: bool = True,
     validates: bool = True,
 ) -> list[Split]:
-    """Return the splits of the paper's text, where the last fold but one validates.
+    """Return the splits of the paper's text; the last fold but one validates.
 
     Args:
         folds: The fold of each clip.
         labels: The class of each clip; negative for clips outside the task.
         has_video: Whether each clip has a video.
-        balanced: Whether the folds of a larger class take turns. If not, all train, in one split.
-        validates: Whether heads are chosen on validation rows. If not, there is one split with all
+        balanced: Whether larger classes use a rotating subset of folds. Else all folds train, in
+            one split.
+        validates: Whether heads are chosen on validation rows. Else there is one split with all
             training folds.
     """
     file = _file(folds, labels, has_video)
@@ -136,7 +136,7 @@ def _file(folds: IntArray, labels: ArrayLike, has_video: ArrayLike) -> _File:
 
 
 def _class_sizes(file: _File, rows: BoolArray, share: float) -> dict[int, int]:
-    """Return how many of some rows each class has, of a share of them rounded down."""
+    """Return the number of rows of each class, multiplied by a share and rounded down."""
     sizes = {}
     for label in np.unique(file.labels[rows]):
         n_rows = (file.labels[rows] == label).sum()
@@ -153,7 +153,7 @@ def _folds_in_turn(
     *,
     at_least: int,
 ) -> BoolArray:
-    """Return the rows that train in one run: of a larger class those of a few folds in turn."""
+    """Return the training rows of one run; larger classes use a rotating subset of folds."""
     train = np.zeros(len(rows), dtype=np.bool_)
     smallest = min(sizes.values(), default=0)
     for label, size in sizes.items():
@@ -164,7 +164,7 @@ def _folds_in_turn(
     return train
 
 
-# By the names that protocols give them.
+# By their names in protocols.
 SHIPPED_SCHEMES: Mapping[str, Callable[..., list[Split]]] = {
     f"{__name__}:code_splits": code_splits,
     f"{__name__}:text_splits": text_splits,

@@ -1,6 +1,6 @@
-"""Read protocols: shipped ones by name, others by path, with the changes of `--set`.
+"""Read protocols: shipped protocols by name, files by path, with the changes of `--set`.
 
-Every violation of a file is listed at once, with its line (see core.schema_check).
+All violations of a file are listed together, with their lines (see core.schema_check).
 """
 
 import tomllib
@@ -44,11 +44,11 @@ from obygaze_models.protocols.schema import (
 )
 
 MAX_BYTES = 1_000_000
-# What says which clips are taken, and as what.
+# Keys that select clips and their labels.
 CHOICES_OF_CLIPS = ("data", "data.where", "data.view")
-# Of a task, what says which clips are positive and which are negative.
+# Keys of a task that define its classes.
 CLASSES_OF_TASK = ("classes", "positive", "negative", "column", "values")
-# What says which tasks are run.
+# Keys that select the tasks to run.
 CHOICES_OF_TASKS = ("grid.train", "grid.test", "grid.pairs", "report.contrast")
 
 
@@ -58,7 +58,7 @@ def protocol_names() -> list[str]:
 
 
 def _protocol_files() -> dict[str, Traversable]:
-    """Return the file of each shipped protocol, by its name."""
+    """Return the file of each shipped protocol, by name."""
     shipped = files(__package__).joinpath("shipped").iterdir()
     return {
         item.name.removesuffix(".toml"): item
@@ -70,12 +70,12 @@ def _protocol_files() -> dict[str, Traversable]:
 def load_protocol(
     name: str | Path, changes: Sequence[str] = (), asked: Sequence[str] = ()
 ) -> Protocol:
-    """Return the protocol of a name or of a file.
+    """Return a protocol by its name or from a file.
 
     Args:
         name: The name of a shipped protocol, or the path of a TOML file.
         changes: Keys to change, such as `splits.scheme=none`.
-        asked: The tasks that are to be run (`tasks.with_tasks`); by default those of its grid.
+        asked: The tasks to run (`tasks.with_tasks`); by default the tasks of its grid.
     """
     known = _protocol_files()
     hint = f"a file NAME.toml, or one of {', '.join(sorted(known))}"
@@ -99,7 +99,7 @@ def parse_protocol(
     changes: Sequence[str] = (),
     asked: Sequence[str] = (),
 ) -> Protocol:
-    """Return the protocol that a file of these bytes is; see `load_protocol`."""
+    """Return the protocol from the bytes of a file; see `load_protocol`."""
     changed = dict(map(_parse_change, changes))
     document = read_toml(data, where, max_bytes=MAX_BYTES)
     document.require_schema(PROTOCOL_SCHEMA, "protocol")
@@ -107,7 +107,7 @@ def parse_protocol(
     tasks_of_file = document.tree.get("tasks", {})
     in_file = {*tasks_of_file} if isinstance(tasks_of_file, dict) else set()
     if not {*CHOICES_OF_CLIPS}.isdisjoint(changed):
-        # The values of a paper are of the clips that its protocol takes.
+        # Published values hold only for the clips of the unchanged protocol.
         document.tree.pop("paper", None)
     for key, value in changed.items():
         _set(document.tree, key, value)
@@ -133,9 +133,9 @@ def parse_protocol(
 def _without_words_on_changed_tasks(
     protocol: Protocol, changed_keys: Collection[str]
 ) -> Protocol:
-    """Return a protocol without what it asks and a paper prints of a task that was changed.
+    """Return a protocol without texts and published values that hold for unchanged tasks only.
 
-    Its title is that of other classes, too, but where it was typed.
+    The title of a task with changed classes is removed, unless it was changed, too.
     """
     tasks = dict(protocol.tasks)
     changed: set[str] = set()
@@ -160,7 +160,7 @@ def _without_words_on_changed_tasks(
 
 
 def _parse_change(change: str) -> tuple[str, Any]:
-    """Return the key and the value, read as TOML, or as a string where it is not valid TOML."""
+    """Return the key and the value: parsed as TOML, or a string if it is not valid TOML."""
     key, equals, value = change.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > 4:
@@ -178,7 +178,7 @@ def _parse_change(change: str) -> tuple[str, Any]:
 
 def _set(tree: dict[str, Any], key_path: str, value: Any) -> None:
     *sections, key = key_path.split(".")
-    # A grid in place of the value that a setting has.
+    # `models.x.C.grid=[...]` replaces the value of `models.x.C`.
     if key == GRID and len(sections) > 2:
         *sections, key = sections
         value = {GRID: value}
@@ -190,7 +190,7 @@ def _set(tree: dict[str, Any], key_path: str, value: Any) -> None:
 
 
 def _read_models(document: Document, tables: Any) -> dict[str, Model]:
-    """Return the models of a document, each with all settings of its kind; check them."""
+    """Return the models of a document, each with all settings of its type; check them."""
     models = {}
     if not isinstance(tables, dict):
         document.add("models", f"must be a table, got {tables!r}")
@@ -205,7 +205,7 @@ def _read_models(document: Document, tables: Any) -> dict[str, Model]:
         known = find_kind(kind).types
         defaults = default_settings(kind)
         for key in known.keys() - defaults.keys() - settings.keys():
-            # A parameter of an own class may have a default that no file can state.
+            # A parameter of user code may have a default that TOML cannot express.
             if known[key] is not Any:
                 document.add(f"{key_path}.{key}", "required key is missing")
         for key, value in settings.items():
@@ -221,7 +221,7 @@ def _read_models(document: Document, tables: Any) -> dict[str, Model]:
 
 
 def checked_task(values: Mapping[str, Any]) -> Task:
-    """Return the task with these keys of `[tasks.NAME]`, or raise one error of all violations."""
+    """Return the task with these keys of `[tasks.NAME]`, or raise an error with all violations."""
     document = Document(values, "task")
     task = document.check(Task)
     if task is not None:
@@ -266,14 +266,14 @@ def _check_known(
     known: Collection[str],
     noun: str,
 ) -> None:
-    """Check that each name is known; an empty one is any."""
+    """Check that each name is known; empty names are allowed."""
     for name in names:
         if name and name not in known:
             document.unknown(key_path, name, known, noun)
 
 
 def _check_names(document: Document, protocol: Protocol) -> None:
-    """Check names of tasks and models, and lists that must not have a value twice."""
+    """Check names of tasks and models, and lists for duplicates."""
     grid = protocol.grid
     report = protocol.report
     tasks = protocol.tasks
@@ -312,7 +312,7 @@ def _check_names(document: Document, protocol: Protocol) -> None:
 
 
 def _check_bars(document: Document, protocol: Protocol) -> None:
-    """Check that no two tasks have the same bar: only one of them would be drawn."""
+    """Check that no two tasks have the same bar, because only one would be drawn."""
     task_of_bar: dict[tuple[str, str], str] = {}
     for name, task in protocol.tasks.items():
         other = task_of_bar.setdefault((task.row, task.series or name), name)
@@ -327,7 +327,7 @@ def _check_every_task_is_run(
     in_file: Collection[str],
     asked: Collection[str],
 ) -> None:
-    """Check that a task of --set is run, and each task of a file where nothing chooses some."""
+    """Check that tasks of --set are run, and all tasks of a file unless some are selected."""
     choices = {key for key in CHOICES_OF_TASKS if key in document.overrides}
     if not protocol.report.contrast:
         choices.discard("report.contrast")
@@ -343,7 +343,7 @@ def _check_every_task_is_run(
 
 
 def _check_models(document: Document, protocol: Protocol) -> None:
-    """Check settings of models that must fit each other, or the splits."""
+    """Check settings that depend on other settings or on the splits."""
     for name, model in protocol.models.items():
         defaults = default_settings(model.kind)
         offered = []
@@ -361,7 +361,7 @@ def _check_models(document: Document, protocol: Protocol) -> None:
             for key, value in (("best_of_folds", True), ("tolerance", "folds")):
                 if settings[key] == value:
                     problems[key] = "needs published splits and a scheme"
-            # Margins of clips on which the vectors were found would choose the widest store.
+            # In-sample margins would favour the store with the most features.
             if protocol.fit.choose_store and settings["cross_fit"] < 2:
                 problems["cross_fit"] = "fit.choose_store needs 2 or more"
         for key, problem in problems.items():
@@ -369,12 +369,12 @@ def _check_models(document: Document, protocol: Protocol) -> None:
 
 
 def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) -> None:
-    """Check that the splits have what their kind needs, and no key of another kind.
+    """Check that the splits have all keys that their type requires, and no other keys.
 
     Args:
         document: The file.
-        protocol: What it says.
-        run: The tasks that are run; those of `--task` may be no tasks of the protocol.
+        protocol: The protocol of the file.
+        run: The tasks to run; tasks of `--task` may not be in the protocol.
     """
     splits = protocol.splits
     kind = SPLIT_KINDS[splits.kind]

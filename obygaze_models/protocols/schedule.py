@@ -1,8 +1,8 @@
-"""The splits of a training task, made from one fold for each clip.
+"""The splits of a training task, from one fold number per clip.
 
-They depend on the training task and the clips alone, never on the other cells of a protocol. Only
-`published` splits have a fold column for each task; there a test clip of one task may be a training
-clip of another, and the leak is counted.
+Splits depend on the training task and the clips only, not on other cells of a protocol. Only
+`published` splits have a fold column per task. There, a test clip of one task may be a training
+clip of a different task; such leaks are counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,10 +31,10 @@ from obygaze_models.protocols.schema import Protocol, Splits
 from obygaze_models.protocols.splits import Split, film_pairs, rotated
 
 Labels = Mapping[str, LabelArray]
-# One in five films (or clips) validates where only the test clips are given.
+# One in five films (or clips) validates if only the test clips are given.
 VALIDATION_SHARE = 5
 MOST_SPLITS = 100_000
-# Why a fold has no test, whatever the model: its splits are the reason.
+# Why a fold has no test, for all models.
 NOT_TESTED = "no clip of this task is tested"
 WITHOUT_FEATURES = f"{NOT_TESTED}: none has features"
 # What to do where folds of films are not enough.
@@ -46,20 +46,20 @@ WITHOUT_FILMS = (
     "--set splits.kind=kfold --set splits.folds=10, which divides clips; or --set"
     " splits.column=COLUMN, a column that has the group of each clip, such as its participant"
 )
-# Reports call a group by its column, and these are something else there.
+# Reports name a group by its column; these names have a different meaning there.
 OWN_WORDS = ("film", "clip", "row")
 
 
 def splits_of_task(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
 ) -> Sequence[Split]:
-    """Return the splits of a training task; their test rows are all clips of the test fold."""
+    """Return the splits of a training task; test rows are all clips of the test fold."""
     clips = _Clips(protocol, table, labels, usable)
     return SPLIT_KINDS[protocol.splits.kind].split(clips, train)
 
 
 class _Clips(NamedTuple):
-    """What splits are made from."""
+    """The input of splits."""
 
     protocol: Protocol
     table: ClipTable
@@ -68,7 +68,7 @@ class _Clips(NamedTuple):
 
 
 def _published(clips: _Clips, train: str) -> Sequence[Split]:
-    """Return the splits of the fold column of a task, or those that a scheme makes of it."""
+    """Return the splits by the fold column of a task, or by a published scheme."""
     protocol, table, all_labels, usable = clips
     splits = protocol.splits
     labels = all_labels[train]
@@ -82,12 +82,12 @@ def _published(clips: _Clips, train: str) -> Sequence[Split]:
 
 
 def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
-    """Return the splits of folds of films or of clips, each of which is tested in turn."""
+    """Return the splits in which each fold of films or clips is tested in turn."""
     return _in_turn(clips, train, _drawn_folds(clips, train))
 
 
 def _drawn_folds(clips: _Clips, train: str) -> IntArray:
-    """Return the fold of each clip: that of its film or group, or one of folds that are drawn."""
+    """Return the fold of each clip: one per film or group, or a drawn fold."""
     splits = clips.protocol.splits
     groups = clips.table.groups
     tested = ~_never_tested(clips)
@@ -97,7 +97,7 @@ def _drawn_folds(clips: _Clips, train: str) -> IntArray:
         return folds_by_group(groups, unit)
     levels = clips.table.levels
     strata = levels if np.any(levels != "") else clips.labels[train].astype(np.str_)
-    # Films that are never tested are one more fold.
+    # Films that are never tested form a further fold.
     folds = np.full(len(groups), splits.folds, dtype=np.intp)
     if by_clip:
         drawn = stratified_folds(strata[tested], splits.folds, seed=splits.seed)
@@ -109,7 +109,7 @@ def _drawn_folds(clips: _Clips, train: str) -> IntArray:
 
 
 def _in_turn(clips: _Clips, train: str, folds: IntArray) -> Sequence[Split]:
-    """Return the splits in which each fold, or each pair of folds, tests and validates in turn."""
+    """Return the splits in which each fold, or pair of folds, tests and validates in turn."""
     _check_size(clips, folds)
     never = np.unique(folds[_never_tested(clips)]).tolist()
     validation = clips.protocol.splits.validation
@@ -124,7 +124,7 @@ def _in_turn(clips: _Clips, train: str, folds: IntArray) -> Sequence[Split]:
 def without_validation(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
 ) -> list[str]:
-    """Return the films that validate no fit of a task, where each film is to validate in turn."""
+    """Return the films that cannot validate a fit of a task, if validation = "each"."""
     splits = protocol.splits
     if splits.validation != "each":
         return []
@@ -137,7 +137,7 @@ def without_validation(
 
 
 def _check_size(clips: _Clips, folds: IntArray) -> None:
-    """Raise an error for so many splits that their fits would never end."""
+    """Raise an error if there are too many splits to fit."""
     n_splits = len(np.unique(folds))
     if clips.protocol.splits.validation == "each":
         n_splits *= n_splits - 1
@@ -150,13 +150,13 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
 
 
 def _never_tested(clips: _Clips) -> BoolArray:
-    """Return whether each clip is of a group that is never tested; an error for unknown ones."""
+    """Return whether each clip is in a group that is never tested; refuse unknown groups."""
     splits = clips.protocol.splits
     table = clips.table
     column = table.group_column
     asked = [plain_value(name, column) for name in splits.never]
     never = np.isin(table.groups, asked)
-    # A group may have been left out by data.where.
+    # data.where may have removed a group.
     every_clip = table.of_manifest or table.clips
     known = dict.fromkeys("|".join(clip.values(column)) for clip in every_clip)
     unknown = [name for name in asked if name not in known]
@@ -173,7 +173,7 @@ def _never_tested(clips: _Clips) -> BoolArray:
 
 
 def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
-    """Return the one split that a column of the manifest is."""
+    """Return the single split that a column of the manifest defines."""
     splits = clips.protocol.splits
     folds = _parts_of_column(splits, clips.table)
     rows = [np.flatnonzero((folds == part) & clips.usable) for part in range(3)]
@@ -184,7 +184,8 @@ def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
 def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
-    Every fifth film validates, and of fewer films every fifth clip; none with validation = "none".
+    One in five films validates, or one in five clips if there are fewer films; none with
+    validation = "none".
     """
     cells = table.column(splits.column)
     column_values = sorted(set(cells.tolist()))
@@ -214,17 +215,17 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
 
 @dataclass(frozen=True)
 class SplitKind:
-    """A kind of splits, and all that is known of it.
+    """A type of splits and its properties.
 
     Attributes:
-        split: Returns the splits of a training task.
-        keys: The keys of `[splits]` that it reads; a value of another one is refused.
-        pairs: Whether `validation = "each"` has a meaning: each pair of folds.
+        split: A function that returns the splits of a training task.
+        keys: The keys of `[splits]` that it reads; other keys are refused.
+        pairs: Whether `validation = "each"` is defined: each pair of folds.
         needs: The keys that must have a value.
         by_clip: Whether it divides films, so that only clips are held out.
-        by_task: Whether each task has folds of its own, a column of the manifest.
-        by_film: Whether films are held out whole: each is a fold where `folds` is 0, and `column`
-            makes groups of films, which are then held out as films are.
+        by_task: Whether each task has its own folds, in a column of the manifest.
+        by_film: Whether whole films are held out: each film is a fold if `folds` is 0, and `column`
+            defines groups of films that are held out instead.
     """
 
     split: Callable[[_Clips, str], Sequence[Split]]
@@ -244,26 +245,27 @@ SPLIT_KINDS = {
     "nested": SplitKind(_drawn, (*_OF_FOLDS, "column"), pairs=True, by_film=True),
     "fixed": SplitKind(_fixed, _OF_COLUMN, pairs=False, needs=("column", "test")),
 }
-# What every kind reads of `[splits]`, beside its own keys.
+# Keys of `[splits]` that all types read.
 KEYS_OF_ALL = ("kind", "validation", "seed")
 
 
 def group_column(kind: str, column: str) -> str:
-    """Return the column of what splits hold out as a whole: the film, or a group of films."""
+    """Return the column of the groups that splits hold out: films or groups of films."""
     return column if column and SPLIT_KINDS[kind].by_film else FILM_COLUMN
 
 
 def unit_of(kind: str, column: str) -> str:
-    """Return the words for what splits hold out: `film`, or a group of a person's own column."""
+    """Return the name of what splits hold out: `film`, or a group of a column."""
     found = group_column(kind, column)
     return "film" if found == FILM_COLUMN else f"group of `{found}`"
 
 
 def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
-    """Return the table of clips that are held out by the groups of `splits.column`, if it has any.
+    """Return the table with the groups of `splits.column`, if the column is set.
 
-    A group has whole films; clips, where the manifest has no films. A clip of an unknown group may
-    be of any of them. Splits by film of a manifest without films are an error.
+    A group contains whole films, or clips if the manifest has no films. A clip without a group is
+    refused, because it may belong to any group. Splits by film of a manifest without films are
+    refused.
     """
     column = group_column(splits.kind, splits.column)
     if column == FILM_COLUMN:

@@ -1,14 +1,14 @@
-"""The keys of a protocol, each with its rule and its default (see core.schema_check).
+"""The keys of a protocol, with their types and defaults (see core.schema_check).
 
 schema = "obygaze-protocol/1"
-[data]        the view of the manifest, the array of the stores
+[data]        the view of the manifest and the array of the stores
 [tasks.NAME]  the positive and the negative clips: a label map, an expression, or a column
 [splits]      the clips for training, validation and test; a function of published folds
-[models.NAME] what is trained
-[grid]        which tasks train, which test, which models and baselines
+[models.NAME] a model and its settings
+[grid]        training tasks, test tasks, models and baselines
 [fit]         seeds
-[report]      intervals, what to compare
-[[paper]]     numbers of a paper to print beside ours
+[report]      intervals and comparisons
+[[paper]]     published values, to show next to the results
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,25 +27,25 @@ from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 
 PROTOCOL_SCHEMA = "obygaze-protocol/1"
 NONE = "none"
-AUTO = "auto"  # no view is named: `protocols.clips.with_view` chooses one
+AUTO = "auto"  # no view is stated; `protocols.clips.with_view` chooses one
 _Whole = Annotated[int, Meta(ge=0)]
 _Class = Annotated[int, Meta(ge=0, le=1)]
 _Baseline = Annotated[str, one_of(BASELINES)]
 _Metric = Annotated[str, one_of(METRICS)]
 _OfModels = Annotated[str, one_of(name for name in METRICS if METRICS[name].direction)]
 _Scheme = Annotated[str, one_of((NONE, *SHIPPED_SCHEMES))]
-# scikit-learn takes seeds below 2 ** 32.
+# scikit-learn accepts seeds below 2 ** 32.
 LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Data:
-    """The clips, by a view and an expression, and the arrays of a store, the preferred one first.
+    """The clips, selected by view and expression, and the arrays of a store in order of preference.
 
-    Without `array`, each store is read by its default array, which the card of its backbone names.
-    `segments` names the manifest of segments whose vectors come from the windows of a store: those
-    of the `rule`, reduced to one. `scale`
-    "standard" takes mean and standard deviation of the training clips of each fold.
+    Without `array`, the default array of a store is read, which the card of its backbone names.
+    `segments` names a manifest of segments. The windows of a segment are selected by `rule` and
+    reduced to one vector by `reduce`. `scale` "standard" uses mean and standard deviation of the
+    training clips of each fold.
     """
 
     manifest: str = ""
@@ -60,7 +60,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Feature:
-    """The array that is read from the store of this name."""
+    """The array to read from the store of this name."""
 
     array: Name
 
@@ -69,9 +69,9 @@ class Feature:
 class Task:
     """Two classes of clips: by a map of levels, by expressions, or by values of a column.
 
-    `folds` names a fold column of the manifest: only clips that have a fold there belong to the
-    task, and published splits are read from it.
-    Tasks with the same `row`, such as a concept, are drawn side by side, a bar for each `series`.
+    `folds` names a fold column of the manifest: only clips with a fold belong to the task, and
+    published splits are read from it. Tasks with the same `row`, such as a concept, are drawn as
+    a group of bars, one for each `series`.
     """
 
     title: str = ""
@@ -85,7 +85,7 @@ class Task:
     series: str = ""
 
     def in_words(self, name: str) -> str:
-        """Return the title; without one, the expressions; "" where the name says all."""
+        """Return the title, or the expressions; "" if these are equal to the name."""
         if self.title:
             return self.title
         words = self.positive
@@ -96,15 +96,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Splits:
-    """The clips for training, validation and test, for every task from one fold of each clip.
+    """The clips for training, validation and test, from one fold number per clip.
 
-    `kind`: "nested" tests whole films, each alone or in so many `folds`; "kfold" divides clips,
-    "published" has a fold column for each task, "fixed" one split.
-    `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
-    films that train and are never tested. `column` has groups of films, such as directors, that are
-    held out in place of films; in fixed splits it says with `test` which clips test, and a fifth of
-    the rest validates. `scheme` names how the training sets of the paper are
-    made from published folds: `obygaze_models.protocols.paper_splits:code_splits`, `:text_splits`.
+    `kind`: "nested" tests whole films, one at a time or in `folds` groups; "kfold" divides clips;
+    "published" has a fold column per task; "fixed" has one split. `validation`: the fold after the
+    test fold, each other fold in turn, or none. `never` names films that train and are never
+    tested. `column` contains groups of films, such as directors, that are held out instead of
+    films. In fixed splits, clips with a value of `test` in `column` are tested, and one in five of
+    the other films validates. `scheme` makes the training sets of the paper from published folds:
+    `obygaze_models.protocols.paper_splits:code_splits` or `:text_splits`.
     """
 
     kind: Literal["nested", "kfold", "published", "fixed"] = "nested"
@@ -118,13 +118,13 @@ class Splits:
 
     @property
     def follow_scheme(self) -> bool:
-        """Return whether a function makes the training sets from published folds."""
+        """Whether a scheme makes the training sets from published folds."""
         return self.scheme != NONE
 
 
 @dataclass(frozen=True)
 class GridSettings:
-    """The combinations to run; an empty list means all, and of baselines none."""
+    """The combinations to run; an empty list means all, except for baselines: none."""
 
     train: tuple[Name, ...] = ()
     test: tuple[Name, ...] = ()
@@ -135,10 +135,10 @@ class GridSettings:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """The first seed and how many re-trainings of models that start at random.
+    """The first seed, and the number of trainings of models that start at random.
 
-    With `choose_store` there is a further row for each model: in each fold, that of the store which
-    training films choose. All stores are then restricted to the clips that all of them have.
+    With `choose_store`, there is a further row for each model: in each fold, training films choose
+    the store. All stores are then restricted to the clips that all stores contain.
     """
 
     seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0
@@ -148,7 +148,7 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class Question:
-    """A difference that is asked for before the run; an empty name means "any".
+    """A difference that is requested before the run; an empty name means "any".
 
     `first` and `second` are models or baselines, on `first_store` and `second_store`.
     """
@@ -166,11 +166,10 @@ class Question:
 class ReportSettings:
     """The metrics, intervals and analyses of the predictions.
 
-    `metrics` are further metrics that the page shows; all of them are always computed.
-    `questions` are the differences that the run is made for. A report begins with them; all other
-    differences of the run are exploratory.
-    `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
-    each test task.
+    `metrics` are further metrics that the page shows; all metrics are always computed. `questions`
+    are the differences that the run is made for. A report begins with them; all other differences
+    are exploratory. `contrast` names two training tasks, such as HN_S and EN_S; models trained on
+    both are compared on each test task.
     """
 
     title: str = ""
@@ -187,9 +186,9 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class PaperValue:
-    """A number printed in a paper, to compare with; an empty name means "any".
+    """A published value to compare with; an empty name means "any".
 
-    `backbone` is a pattern for the recipe's backbone; `feature` is the name that a store is given.
+    `backbone` is a pattern for the backbone of the recipe; `feature` is the name of the store.
     """
 
     metric: _Metric = F1_WEIGHTED.name
@@ -206,7 +205,7 @@ class PaperValue:
 
 @dataclass(frozen=True)
 class Model:
-    """A kind of model with all of its settings."""
+    """A model type with all its settings."""
 
     kind: str
     settings: Mapping[str, Any]
@@ -214,7 +213,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A whole experiment, with every default filled in."""
+    """A complete experiment, including all defaults."""
 
     name: Name
     leakage: Literal["error", "warn"] = "error"
@@ -231,13 +230,13 @@ class Protocol:
 
     @property
     def train_tasks(self) -> list[str]:
-        """Return the tasks that train a cell, in the order of the tables."""
+        """The tasks that train, in the order of the tables."""
         trained = {train for train, _ in self.pairs}
         return [name for name in self.grid.train or self.tasks if name in trained]
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the train and the test task of every cell, in the order of the tables."""
+        """The training and the test task of every cell, in the order of the tables."""
         tests = self.grid.test or self.tasks
         trains = self.grid.train or self.tasks
         every = [(train, test) for test, train in product(tests, trains)]
@@ -247,24 +246,24 @@ class Protocol:
 
     @property
     def used_tasks(self) -> set[str]:
-        """Return the tasks that train or test."""
+        """The tasks that train or test."""
         used: set[str] = set()
         return used.union(*self.pairs)
 
     @property
     def contrast(self) -> tuple[str, ...]:
-        """Return the two training tasks to compare; none where only one of them trains."""
+        """The two training tasks to compare; empty if only one of them trains."""
         names = self.report.contrast
         trained = {train for train, _ in self.pairs}
         return names if len(names) == 2 and trained.issuperset(names) else ()
 
     @property
     def model_names(self) -> list[str]:
-        """Return the models to train."""
+        """The models to train."""
         return list(self.grid.models or self.models)
 
     def with_models(self, names: Sequence[str]) -> Self:
-        """Return the protocol with some of its models, and without questions about others."""
+        """Return the protocol with some of its models, without questions about other models."""
         known = {"", *names, *BASELINES}
         questions = []
         for question in self.report.questions:
@@ -283,5 +282,5 @@ class Protocol:
 
     @property
     def sha256(self) -> str:
-        """Return the hash over the whole protocol."""
+        """The hash of the whole protocol."""
         return sha256_bytes(canonical_json(self.to_json()))

@@ -1,15 +1,15 @@
-"""The tasks that are asked for by name: `--task` of `run` and `train`, and `dataset(task=...)`.
+"""Tasks requested by `--task` of `run` and `train`, and by `dataset(task=...)`.
 
-A column of a manifest is a label. What is asked becomes ordinary tasks of a protocol:
+A column of a manifest is a label. A request becomes one or more tasks of a protocol:
 
-    EN_S, FILE.toml:NAME    a task of the protocol, or of another one
-    COLUMN                  of yes and no: yes; of other words: a task for each word
+    EN_S, FILE.toml:NAME    a task of the protocol, or of a different protocol
+    COLUMN                  yes against no; for other words, one task per word
     COLUMN=VALUE            this value against the other values of the column
-    COLUMN>=2               for numbers, and with <=, < and >
-    EXPRESSION              where it holds, against where it does not
-    NAME=EXPRESSION         the same, under a short name; also NAME=COLUMN>=2 and the others
+    COLUMN>=2               for numbers; also with <=, < and >
+    EXPRESSION              clips that match against clips that do not
+    NAME=EXPRESSION         the same, with a short name; also NAME=COLUMN>=2 and the others
 
-A clip whose cell is empty is in no class.
+A clip with an empty cell has no class.
 """
 
 import re
@@ -48,11 +48,11 @@ from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.protocols.schedule import SPLIT_KINDS, unit_of
 from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 
-# A column, a sign and one value; a longer expression is read by `parse`.
+# A column, an operator and one value; `parse` reads longer expressions.
 COMPARISON = re.compile(
     r"""\s*(.+?)\s*(>=|<=|==|!=|=|>|<)\s*("[^"]*"|'[^']*'|[^"'=<>!(){}]+?)\s*"""
 )
-# A name and what it stands for: no expression has a single `=`.
+# A name and its definition; expressions have no single `=`.
 NAMED = re.compile(r"""\s*([^"'=<>!(){}]+?)\s*=(?!=)\s*(.+?)\s*""")
 TASK_NAME = re.compile(r"[^\W\d][\w.-]*")
 TASK_OPTION = "--task"
@@ -70,11 +70,11 @@ IN_WORDS = {
 def with_tasks(
     protocol: Protocol, asked: Sequence[str], manifest: Manifest
 ) -> Protocol:
-    """Return a protocol whose tasks are those that are asked for, each tested on itself."""
+    """Return a protocol with the requested tasks, each tested on itself."""
     if not asked:
         return protocol
     tasks: dict[str, Task] = {}
-    # What each of them asks features.
+    # The question of each task.
     asks: dict[str, str] = {}
     for text in asked:
         of_text = asked_tasks(text, protocol, manifest)
@@ -90,7 +90,7 @@ def with_tasks(
                     f" the task {name}"
                 )
     names = tuple(tasks)
-    # What the protocol asks and a paper prints is not about another task of the same name.
+    # Questions and published values do not hold for a different task of the same name.
     kept = [name for name in names if tasks[name] == protocol.tasks.get(name)]
     printed = []
     for value in protocol.paper:
@@ -109,9 +109,9 @@ def with_tasks(
 def _questions(
     protocol: Protocol, asks: Mapping[str, str], kept: Sequence[str]
 ) -> tuple[Question, ...]:
-    """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
+    """Return the questions of a protocol for other tasks; `kept` are unchanged tasks.
 
-    A question that compares a model with a baseline is about one task, and has its words.
+    A question that compares a model with a baseline is about one task, and its text names it.
     """
     asked = []
     unit = unit_of(protocol.splits.kind, protocol.splits.column)
@@ -132,12 +132,12 @@ def _questions(
 def one_task(
     text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> tuple[str, Task]:
-    """Return the name and the task that is asked for; an error where there are several."""
+    """Return the name and the definition of the requested task; refuse several tasks."""
     return _only_one(text, asked_tasks(text, protocol, manifest, option))
 
 
 def _only_one(text: str, tasks: Mapping[str, Task]) -> tuple[str, Task]:
-    """Return the only task that a text asks for, and its name; an error for several."""
+    """Return the only task of a text, with its name; refuse several tasks."""
     if len(tasks) > 1:
         raise FixUsage(
             f"expected one task, but the column {text} has one for each of its"
@@ -151,13 +151,13 @@ def _only_one(text: str, tasks: Mapping[str, Task]) -> tuple[str, Task]:
 def asked_tasks(
     text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> dict[str, Task]:
-    """Return the tasks that are asked for, by name.
+    """Return the requested tasks, by name.
 
     Args:
-        text: What is asked for.
+        text: The request.
         protocol: The protocol, which selects the clips.
         manifest: The clips.
-        option: The option of the command that asks, which errors name.
+        option: The option of the command, for errors.
     """
     if text in protocol.tasks:
         if text in manifest.columns and protocol.tasks[text].column != text:
@@ -204,13 +204,13 @@ def asked_tasks(
 
 
 def _is_of_words(text: str) -> bool:
-    """Return whether a text has words alone, so that it cannot be an expression."""
+    """Return whether a text contains only words, so that it cannot be an expression."""
     is_plain = re.fullmatch(r"[\w .:+-]+", text)
     return bool(is_plain and not re.search(r"\b(in|not)\b", text))
 
 
 def _check_name(name: str, protocol: Protocol, labels: "_Labels") -> None:
-    """Raise an error for the name of a task that is no name, or means something else."""
+    """Raise an error for an invalid name of a task, or one that is in use."""
     problem = ""
     if not TASK_NAME.fullmatch(name):
         problem = (
@@ -236,7 +236,7 @@ class _Labels:
 
     @cached_property
     def clips(self) -> list[Clip]:
-        """The clips in the view of the protocol for which its expression holds."""
+        """The clips in the view of the protocol that its expression selects."""
         viewed = self.manifest.view(with_view(self.data, self.manifest).view)
         if not self.data.where:
             return list(viewed)
@@ -248,14 +248,14 @@ class _Labels:
         return sorted({*self.cells(column)})
 
     def cells(self, column: str) -> list[str]:
-        """Return the values in a column; of a clip with several, each of them."""
+        """Return the values in a column; a clip may have several."""
         values: list[str] = []
         for clip in self.clips:
             values += clip.values(column)
         return values
 
     def unknown_word(self, column: str, word: str) -> FixUsage:
-        """Return the error of a word that no selected clip has in a column."""
+        """Return the error for a word that no selected clip has in a column."""
         values = self.words(column)
         plain = plain_value(word, column)
         if any(plain in clip.values(column) for clip in self.manifest):
@@ -273,15 +273,15 @@ class _Labels:
         )
 
     def tasks_of(self, text: str) -> dict[str, Task]:
-        """Return the tasks of a column, or of a column and a value; none of another text."""
+        """Return the tasks of a column, or of a column and a value; empty for other texts."""
         if text in self.columns:
             return self.tasks_of_column(text)
         for column in self.columns:
-            # A word may have any signs, also those of an expression.
+            # A word may contain any characters, also operators.
             if text.startswith(f"{column}="):
                 word = text.removeprefix(f"{column}=")
                 words = self.words(column)
-                # An import gives words that differ by capitals alone one spelling.
+                # An import gives words that differ only in case one spelling.
                 alike = [one for one in words if one.casefold() == word.casefold()]
                 if alike:
                     spelled = word if word in alike else alike[0]
@@ -297,7 +297,7 @@ class _Labels:
         return self.task_of_value(column, "==" if sign == "=" else sign, value)
 
     def task_of_expression(self, text: str) -> dict[str, Task]:
-        """Return the task of the clips for which an expression holds, against the others."""
+        """Return the task of the clips that match an expression, against the others."""
         positive: Expression = parse(
             text,
             vocabulary=self.manifest.header.concepts or None,
@@ -311,7 +311,7 @@ class _Labels:
         return {text: Task(positive=positive.text)}
 
     def tasks_of_column(self, column: str) -> dict[str, Task]:
-        """Return the task of yes and no, or a task for each word."""
+        """Return the task of a yes/no column, or one task per word."""
         values = self.words(column)
         if not values or (len(values) == 1 and column not in CONCEPTS):
             one = f"has one value, {values[0]!r}" if values else "is empty"
@@ -321,19 +321,19 @@ class _Labels:
                 hint="write another word, such as no, where it does not hold: clips with an"
                 " empty cell are left out",
             )
-        # Of yes and no, yes is positive; of other words, nobody said which.
+        # "yes" is the positive class; for other words it is unknown.
         written = {value.lower(): value for value in values}
         for yes, no in YES_AND_NO:
             if len(values) == 2 and written.keys() == {yes, no}:
                 (task,) = self.task_of_value(column, "==", written[yes]).values()
-                # A cell with both words is in both classes, which is an error.
+                # A cell with both words is then in both classes, which is refused.
                 negative = f"{quoted_word(column)} == {quoted_word(written[no])}"
                 return {column: replace(task, negative=negative)}
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
         examples = [f"{column}={word}" for word in values[:2]]
         cells = self.cells(column)
         if has_numbers(cells):
-            # A word among many numbers is an error, which the task with a limit names.
+            # A word among many numbers is an error; the suggested task names it.
             numbers = sorted(filter(NUMBER.fullmatch, cells), key=float)
             examples = [f"{column}>={even_limit(numbers)}"]
             problem = (
@@ -348,7 +348,7 @@ class _Labels:
         raise FixUsage(f"{problem}; which are positive?", hint=" or ".join(options))
 
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, Task]:
-        """Return the task of the clips that compare so with a value, against the other ones."""
+        """Return the task of the clips that match a comparison, against the others."""
         is_known = plain_value(value, column) in self.words(column)
         if not is_known and sign[0] not in "<>":
             raise self.unknown_word(column, value)
