@@ -1,11 +1,11 @@
 """Regress a model's success on factors of the clips, over all films and in each film.
 
-The odds ratio of a factor is that of a correct decision with the factor to one without it, other
-factors being equal. Factors are correlated: a clip without a concept is an easy negative. A clip
-has one level, so that the log odds of a level are those of its clips without concepts, and compare
-them with no other clips: two levels are compared by `level_contrasts`. Each analysis lists the
-factors that it leaves out because they never vary, follow from others, or are those of a few clips:
-one clip alone would have log odds of 1.1 (log 3) in any film.
+The odds ratio of a factor compares correct decisions with and without the factor, other factors
+being equal. Factors are correlated: a clip without a concept is an easy negative. Each clip has one
+level; the log odds of a level are the log odds of its clips without concepts. `level_contrasts`
+compares two levels. Each analysis lists the factors that it leaves out because they never vary,
+follow from others, or occur in few clips: a single clip would have log odds of 1.1 (log 3) in any
+film.
 """
 
 import math
@@ -21,13 +21,13 @@ from obygaze_models.evaluation.predictions import FloatArray, as_codes, as_truth
 
 ALL_FILMS = "all films"
 LEVEL_FACTORS = ("level EN", "level HN", "level S")
-# For each factor of a regression, and for each side of a factor that a clip has or has not.
+# Smallest number of clips per factor of a regression, and of clips with and without a factor.
 LEAST_CLIPS = 5
 
 
 @dataclass(frozen=True)
 class Factor:
-    """The coefficient of one factor, in log-odds of success; `n` clips are not 0 in it."""
+    """The coefficient of one factor, in log-odds of success; `n` clips have a nonzero value."""
 
     name: str
     log_odds: float
@@ -58,10 +58,10 @@ def paper_factors(
 ) -> dict[str, FloatArray]:
     """Return the eleven factors of the paper: eight concepts and the levels EN, HN and S.
 
-    The levels sum to one: a regression on all three has no intercept (see `analyse`).
+    The levels sum to one, so that a regression on all three has no intercept (see `analyse`).
 
     Args:
-        concepts: For each concept whether each clip has it.
+        concepts: For each concept, whether each clip has the concept.
         levels: The annotation level of each clip.
     """
     level = np.asarray(levels, dtype=np.str_)
@@ -86,7 +86,7 @@ def analyse_success(
         success: Whether the decision for each clip is correct.
         factors: A column of numbers for each factor.
         films: The film of each clip.
-        intercept: Whether there is an intercept; not where some factors sum to one.
+        intercept: Whether there is an intercept; False if some factors sum to one.
     """
     right = as_truth(success)
     names, codes = as_codes(films, right.size)
@@ -104,9 +104,9 @@ def analyse_success(
 def level_contrasts(
     success: ArrayLike, factors: Mapping[str, ArrayLike], films: ArrayLike
 ) -> list[Factor]:
-    """Return by how much the log odds of success differ between each two levels.
+    """Return the difference of the log odds of success between each two levels.
 
-    It is the regression over all films, in which one level takes the place of the intercept.
+    From the regression over all films, with one level as the reference instead of an intercept.
     """
     _, codes = as_codes(films, as_truth(success).size)
     contrasts = []
@@ -130,8 +130,8 @@ def analyse(
 ) -> Analysis:
     """Return the regression of success on the factors that are linearly independent.
 
-    A factor that fewer than five clips have, or have not, is in the regression, but its coefficient
-    is not returned. Without that many clips for each factor there is no regression.
+    The coefficient of a factor with fewer than five clips with or without it is not returned, but
+    the factor is in the regression. With fewer than five clips per factor, there is no regression.
     """
     right = as_truth(success)
     n_clips = right.size
@@ -159,7 +159,7 @@ def analyse(
     all_estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])
     estimates = all_estimates[:, int(intercept) :]
     if fit.method == "firth":
-        # Its p are far too small over films, too large in one film (docs/design/0007).
+        # Its p-values are far too small over films, too large in one film (docs/design/0007).
         estimates[1:] = np.nan
         note = "some factors predict success exactly"
     shown = []
@@ -187,7 +187,7 @@ def analyse(
 def independent_factors(
     factors: Mapping[str, ArrayLike], n_rows: int, *, intercept: bool = True
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """Return the factors that do not follow from intercept and earlier ones; why others do not."""
+    """Return linearly independent factors in order, and why the other factors are left out."""
     basis = [np.ones(n_rows)] if intercept else []
     independent: dict[str, FloatArray] = {}
     left_out: dict[str, str] = {}

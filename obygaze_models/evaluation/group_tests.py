@@ -1,4 +1,4 @@
-"""Permutation tests of two groups of items from films: run, corrected together, and explained."""
+"""Permutation tests of two groups of items from films: compute, correct and explain them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,13 +19,13 @@ from obygaze_models.evaluation.permutation import (
 Tail = Literal["greater", "less", "two_sided"]
 TAILS: tuple[Tail, ...] = ("two_sided", "greater", "less")
 ALPHA = 0.05
-# More tests than this are summarised: how many are significant, and those with the smallest p.
+# More tests than this are summarised: the number of significant tests, and the smallest p.
 MANY = 12
 
 
 @dataclass(frozen=True)
 class SharedFilms:
-    """How many films there are, how many have items of both groups, and how many items these."""
+    """Numbers of films, of films with items of both groups, and of the items of these films."""
 
     n_blocks: int
     n_shared: int
@@ -36,9 +36,9 @@ class SharedFilms:
 class GroupTest:
     """Whether the values of the items of group `x` are larger than those of group `y`.
 
-    `a` and `b` name what the values are about. `across` exchanges items between films, `within`
-    only within films; it is None unless a film has items of both groups. `effect_size` is the
-    difference of means in standard deviations, None if the values are constant.
+    `a` and `b` are names for the values. `across` exchanges items between films. `within` exchanges
+    items within films only, and is None unless a film has items of both groups. `effect_size` is
+    the difference of means in standard deviations, or None for constant values.
     """
 
     x: str
@@ -57,7 +57,7 @@ class GroupTest:
 
     @property
     def verdict(self) -> PValue:
-        """The p-values to report: within films if films could explain the difference."""
+        """The p-values to report: within films, if available."""
         return self.within or self.across
 
     @property
@@ -72,11 +72,11 @@ class GroupTest:
 
     @property
     def method(self) -> str:
-        """How the reported p-value was computed: "exact" or "sampled"."""
+        """The method of the reported p-value: "exact" or "sampled"."""
         return self.verdict.method.partition(",")[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result, what was tested, and the explanation of the p-values."""
+        """Return the result, the names of groups and values, and the explanation of p."""
         p_blocked = asdict(self.within) if self.within else None
         document: dict[str, Any] = {
             "effect_size": self.effect_size,
@@ -132,16 +132,16 @@ def compare_groups(
 ) -> GroupTest:
     """Test whether the values of one group are larger than those of another.
 
-    Values of yes and no are tested with `occurrence_p`, others with `permutation_p`.
+    Boolean values are tested with `occurrence_p`, others with `permutation_p`.
 
     Args:
-        names: The names of both groups, and of what the values are about.
+        names: The names of both groups, and two names for the values.
         s_x: The values of the first group.
         s_y: The values of the second group.
-        blocks: The film of each value, first those of `s_x`, then those of `s_y`; a second p-value
-            then exchanges within films.
+        blocks: The film of each value of `s_x`, followed by the films of `s_y`; adds a p-value by
+            exchanges within films.
         tail: The p-value to report.
-        permutations: How many permutations are drawn if they are too many to count.
+        permutations: The number of permutations to draw if there are too many to count.
     """
     s = np.concatenate([s_x, s_y])
     is_x = np.arange(len(s_x) + len(s_y)) < len(s_x)
@@ -162,7 +162,7 @@ def compare_groups(
 
 
 def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:
-    """Return the tests with p-values that are corrected over all of them."""
+    """Return the tests with p-values corrected for all of these tests."""
     corrected = holm([test.p for test in tests])
     return tuple(
         replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)
@@ -172,7 +172,7 @@ def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:
 def summary(
     tests: Sequence[GroupTest], sentence: Callable[[GroupTest], str]
 ) -> list[str]:
-    """Return the results in sentences: of a few tests all, of many those that are significant."""
+    """Return the results as sentences: all of a few tests, or the significant ones of many."""
     sentences = [sentence(test) for test in tests]
     n_tests = len(tests)
     if n_tests > MANY:
@@ -192,9 +192,9 @@ def summary(
 
 
 def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
-    """Return the difference of means in standard deviations; None if the values are constant.
+    """Return the difference of means in standard deviations, or None for constant values.
 
-    As Caliskan et al. have it, with the sample standard deviation over both groups.
+    As defined by Caliskan et al., with the sample standard deviation over both groups.
     """
     x = np.asarray(s_x, dtype=np.float64)
     y = np.asarray(s_y, dtype=np.float64)
@@ -206,7 +206,7 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
 
 
 def shared_films(is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> SharedFilms:
-    """Return how many films have items of both groups."""
+    """Return the numbers of films and items with both groups."""
     _, codes = np.unique(blocks, return_inverse=True)
     sizes = np.bincount(codes)
     in_x = np.bincount(codes, weights=is_x)

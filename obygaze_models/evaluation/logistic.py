@@ -21,17 +21,17 @@ from obygaze_models.evaluation.predictions import (
 )
 
 MAX_ITERATIONS = 10_000  # Fisher steps of a nearly separated film take thousands
-# Near its maximum the likelihood is flat to its last digits: smaller steps are not compared.
+# Near its maximum the likelihood is flat up to rounding: smaller steps are not compared.
 TOLERANCE = 1e-7
 MAX_STEP = 5.0
-CONFIDENCE = 0.95  # of the intervals
+CONFIDENCE = 0.95  # level of the intervals
 NEXT_TO_ZERO = 1e-6
-OVER_FILMS = "films"  # what standard errors are over, where clusters are given
+OVER_FILMS = "films"  # `errors` of a fit with clusters
 
 
 @dataclass(frozen=True, eq=False)
 class LogisticFit:
-    """Coefficients on the log-odds scale, an intercept first, with errors and intervals."""
+    """Coefficients on the log-odds scale, intercept first, with standard errors and intervals."""
 
     beta: FloatArray
     se: FloatArray
@@ -51,7 +51,7 @@ def fit_logistic(
 ) -> LogisticFit:
     """Return the logistic regression of `y` on the columns of X and an intercept.
 
-    Where the likelihood has no maximum, it is that of Firth's method.
+    Firth's method is used if the likelihood has no maximum.
 
     Args:
         X: One row of factors for each clip.
@@ -66,7 +66,7 @@ def fit_logistic(
             "the factors are linearly dependent",
         )
     firth = is_separated(design, truth)
-    # The best coefficients are found for orthogonal columns of equal length.
+    # Optimize for orthogonal columns of equal length.
     base, mix = np.linalg.qr(design)
     size = np.sqrt(len(design))
     coefficients = _newton(size * base, truth, firth)
@@ -81,7 +81,7 @@ def fit_logistic(
 
 
 def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:
-    """Return the columns of X after a column of ones."""
+    """Return a column of ones, followed by the columns of X."""
     table = np.asarray(X, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != n_rows or not np.isfinite(table).all():
         raise FixInput(
@@ -91,10 +91,10 @@ def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:
 
 
 def is_separated(design: FloatArray, y: BoolArray) -> bool:
-    """Return whether a linear combination separates the classes: the likelihood has no maximum."""
+    """Return whether a linear combination separates the classes, so that there is no maximum."""
     signed = design * np.where(y, 1.0, -1.0)[:, None]
     scaled = signed / np.abs(design).max(axis=0)
-    # Late: a page reads results, and separates nothing.
+    # Late: reports do not need this import.
     from scipy import optimize
 
     solution = optimize.linprog(
@@ -104,9 +104,9 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
 
 
 def _newton(design: FloatArray, y: BoolArray, firth: bool) -> FloatArray:
-    """Return the maximum by Newton steps, halved until the likelihood does not fall.
+    """Return the maximum by Newton steps, halved until the likelihood does not decrease.
 
-    With Firth's penalty they are Fisher's scoring steps, which leave out its curvature.
+    With Firth's penalty, steps are Fisher scoring steps, which ignore the curvature of the penalty.
     """
     beta = np.zeros(design.shape[1])
     value = _likelihood(design, y, beta, firth)
@@ -142,7 +142,7 @@ def _likelihood(
 def _scores(
     design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return each clip's part of the gradient, and the information matrix."""
+    """Return the contributions of clips to the gradient, and the information matrix."""
     p = special.expit(design @ beta)
     information = np.asarray(design.T @ (design * (p * (1 - p))[:, None]))
     residual = y - p
@@ -162,8 +162,8 @@ def _variances(
 ) -> tuple[FloatArray, float]:
     """Return the variance of each coefficient, and its degrees of freedom.
 
-    The variance is NaN for a factor that varies in one film only: it has no variance between
-    films, and the sandwich estimate would be far too small.
+    NaN for a factor that varies in one film only: it has no variance between films, and the
+    sandwich estimate would be far too small.
     """
     rows, information = _scores(design, y, beta, firth)
     bread = np.asarray(np.linalg.inv(information), dtype=np.float64)
@@ -180,7 +180,7 @@ def _variances(
     variance = np.zeros(len(beta))
     for film in range(len(names)):
         of_film = codes == film
-        # The fit follows the clips of a film, so that their residuals are too small.
+        # Residuals of a film are too small, because the fit follows its clips.
         follows = root.T @ (design[of_film].T @ weighted[of_film]) @ root
         left, axes = np.linalg.eigh(np.eye(len(beta)) - follows)
         scale = np.where(left > NEXT_TO_ZERO, np.maximum(left, NEXT_TO_ZERO) ** -0.5, 0)

@@ -1,4 +1,4 @@
-"""Permutation p-values of a difference of group means, counted exactly or sampled; of many tests.
+"""Permutation p-values of differences of group means, exact or sampled, and Holm's correction.
 
 Items are exchanged only within blocks (films), because items of different films are not
 exchangeable. Without blocks all items form one block.
@@ -16,29 +16,30 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.errors import FixInput
 
 Floats = NDArray[np.float64]
-# Items that can be exchanged with each other, and how many of them are in the first group.
+# Exchangeable items, and the number of these in the first group.
 Block = tuple[Floats, int]
 
-# Items of one block that are counted: two halves of 2**24 sums each, 0.25 GB and a few seconds.
+# Largest block to count: two halves of 2**24 sums each, 0.25 GB and a few seconds.
 MAX_ITEMS = 48
-# Permutations of several blocks, or of a larger block, that are counted.
+# Largest number of permutations to count for several blocks, or for a larger block.
 MAX_COUNTED = 2**20
-# More chances than this are cut at both ends, where they are below the smallest number.
+# Longer lists of probabilities are cut at both ends, where these are below NO_CHANCE.
 MOST_CHANCES = 4096
 NO_CHANCE = 1e-300
-SEED = 0  # of the permutations that are drawn
-# Shuffles at a time: their items must fit into the processor's cache.
+SEED = 0  # seed of sampled permutations
+# Numbers of shuffles at a time, so that their items fit into the cache of the processor.
 CHUNK = 1 << 15
 POOL = 1 << 19
 
 
 @dataclass(frozen=True)
 class PValue:
-    """One-sided and two-sided p-values, and how they were computed.
+    """One-sided and two-sided p-values, and their method.
 
-    `n` is the number of permutations and `n_greater` how many of them reach the observed value;
-    `normal` holds the three p-values of a normal with the permutations' own mean and variance,
-    None if all permutations give the same value. All three are None for `occurrence_p`.
+    `n` is the number of permutations, and `n_greater` the number that reaches the observed value.
+    `normal` contains the three p-values of a normal distribution with the mean and variance of the
+    permutations, or None if all permutations give the same value. All three are None for
+    `occurrence_p`.
     """
 
     greater: float
@@ -57,7 +58,7 @@ def permutation_p(
     *,
     permutations: int = 1_000_000,
 ) -> PValue:
-    """Return how often random groups have a difference of means as large as the observed one.
+    """Return the p-values of the difference of means under random exchanges of items.
 
     Args:
         values: One number for each item.
@@ -76,7 +77,7 @@ def permutation_p(
         items = s[inside]
         n = len(items)
         taken = int(first[inside].sum())
-        # Where all or none are taken, nothing can be exchanged.
+        # A block of one group has no exchanges.
         if 0 < taken < n:
             blocks.append((items, taken))
             observed += float(s[inside & first].sum())
@@ -91,10 +92,10 @@ def permutation_p(
         sums = _random_sums(blocks, permutations)
     else:
         sums = _all_sums(blocks)
-    # Sums that are equal as fractions differ in their last bits, in proportion to the values.
+    # Equal sums differ by rounding, in proportion to the values.
     tolerance = 1e-10 * float(np.abs(s).sum())
     counts = _count(sums, observed, mean, tolerance)
-    # The observed groups count as one of the sampled permutations.
+    # The observed groups count as one sampled permutation.
     greater, less, far, n = (count + is_sampled for count in counts)
     normal = None
     if variance > tolerance**2:
@@ -110,7 +111,7 @@ def permutation_p(
 def _check_items(
     values: Floats, is_first: NDArray[np.bool_], labels: NDArray[Any]
 ) -> None:
-    """Raise an error if no group of the items can be compared with another."""
+    """Raise an error unless the items form two groups."""
     same_length = values.shape == is_first.shape == labels.shape
     if not same_length or values.ndim != 1:
         shapes = f"{values.shape}, {is_first.shape} and {labels.shape}"
@@ -129,10 +130,10 @@ def occurrence_p(
     is_first: NDArray[np.bool_],
     block: ArrayLike | None = None,
 ) -> PValue:
-    """Return the p-values of `permutation_p` for yes and no, of any number of items.
+    """Return the exact p-values of `permutation_p` for booleans, for any number of items.
 
-    How many of a block's items with a yes are in the first group has a hypergeometric distribution,
-    and the distribution of the number in all blocks is their convolution.
+    The number of true items of a block in the first group has a hypergeometric distribution; the
+    distribution over all blocks is the convolution.
 
     Args:
         occurs: Yes or no for each item.
@@ -144,7 +145,7 @@ def occurrence_p(
     items_of_blocks = np.bincount(codes)
     yes_of_blocks = np.bincount(codes, weights=occurs).astype(np.int64)
     taken_of_blocks = np.bincount(codes, weights=is_first).astype(np.int64)
-    # The chance of each number of occurrences, from `least` on.
+    # The probability of each number of occurrences, from `least` on.
     chances = np.ones(1)
     least = 0
     for number, n_items in enumerate(items_of_blocks.tolist()):
@@ -154,7 +155,7 @@ def occurrence_p(
             continue
         chances = np.convolve(chances, _hypergeometric(n_items, n_yes, n_taken))
         if len(chances) > MOST_CHANCES:
-            # Of many films nearly all chances are 0: without them, time grows with the films.
+            # For many films, nearly all probabilities are 0; skip them to save time.
             possible = np.flatnonzero(chances > NO_CHANCE)
             least += int(possible[0])
             chances = chances[possible[0] : possible[-1] + 1]
@@ -168,10 +169,10 @@ def occurrence_p(
 
 
 def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
-    """Return the chance of each number of a block's occurrences in the first group, from 0 on.
+    """Return the probability of each number of occurrences in the first group, from 0 on.
 
-    The ratio of the chances of neighbours is simple; from the most probable number on, sums of its
-    logarithms stay small. (SciPy's time for each number grows with the items.)
+    Computed from the ratios of neighbouring probabilities, starting at the most probable number, so
+    that sums of logarithms stay small. (SciPy's time per number grows with the items.)
     """
     counts = np.arange(min(n_yes, n_taken) + 1)
     least = max(0, n_yes + n_taken - n_items)
@@ -191,7 +192,7 @@ def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
 def _sums_of_halves(block: Block) -> Iterator[tuple[Floats, Floats]]:
     """Yield the sums of all permutations of one block, as pairs of lists for `_count`.
 
-    However many items the first half takes, the second one takes the others.
+    If the first half has k items of the group, the second half has the others.
     """
     values, taken = block
     middle = len(values) // 2
@@ -217,9 +218,9 @@ def _count(
     mean: float,
     tolerance: float,
 ) -> tuple[int, int, int, int]:
-    """Return how many sums are as great, as small, and as far from the mean as observed, and all.
+    """Return the numbers of sums as great, as small, and as far from the mean as observed; and all.
 
-    The sums are those of each pair of lists: every number of one plus every number of the other.
+    The sums are all pairwise sums of the numbers of two lists.
     """
     distance = abs(observed - mean)
     total = greater = less = far = 0
@@ -243,7 +244,7 @@ def _count(
 
 
 def _subset_sums(values: Floats, largest: int) -> list[Floats]:
-    """Return the sums of all subsets, by the size of the subset, up to a size."""
+    """Return the sums of all subsets up to a size, by size."""
     sums = [np.zeros(1), *(np.zeros(0) for _ in range(min(largest, len(values))))]
     for value in values:
         for size in range(len(sums) - 1, 0, -1):
@@ -254,7 +255,7 @@ def _subset_sums(values: Floats, largest: int) -> list[Floats]:
 def _random_sums(
     blocks: Sequence[Block], permutations: int
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the sums of random subsets of each block, many at a time, as pairs with a zero."""
+    """Yield the sums of random subsets of all blocks, many at a time, as pairs with a zero."""
     generator = np.random.default_rng(SEED)
     largest = max(len(values) for values, _ in blocks)
     chunk = int(np.clip(POOL // largest, 256, CHUNK))
@@ -269,9 +270,9 @@ def _random_sums(
 def _shuffled(
     values: Floats, taken: int, size: int, generator: np.random.Generator
 ) -> Floats:
-    """Return the sums of random subsets: the first steps of `size` shuffles at once."""
+    """Return the sums of random subsets, by partial shuffles of `size` copies at once."""
     n = len(values)
-    # Draw the items that are left out if they are fewer: they are as random.
+    # Draw the left-out items if these are fewer.
     fewer = min(taken, n - taken)
     # One row per item and one column per shuffle, so that a step reads whole rows.
     pool = np.repeat(values, size)
@@ -286,7 +287,7 @@ def _shuffled(
 
 
 def p_text(p: float) -> str:
-    """Return a p-value as papers print it, never as zero."""
+    """Return a p-value as text, in the style of papers; never zero."""
     if p < 1e-4:
         return "< .0001"
     if p < 0.001:
@@ -300,7 +301,7 @@ def p_equals(p: float) -> str:
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Return Holm's adjusted p-values in the order given; tests may depend on each other."""
+    """Return Holm's adjusted p-values, in the given order; tests may be dependent."""
     p = np.asarray(p_values, dtype=np.float64)
     if p.ndim != 1 or not p.size or not ((p >= 0) & (p <= 1)).all():
         raise FixInput(

@@ -1,20 +1,20 @@
-"""The share of clips with something in many films, from a few clips of each that were marked.
+"""Estimate the share of positive clips in many films from a few marked clips of each film.
 
 Clips are drawn at random within films. The share of a film is estimated from its marked clips, and
 the share of all clips is the mean over films, weighted by their numbers of clips. The interval
-speaks of films of which these are a draw: its variance is the jackknife over films, with films - 1
-degrees of freedom. It is Korn and Graubard's interval (Survey Methodology 24, 1998), which is
-Clopper and Pearson's for the number of independent clips that tell as much, so that it stays inside
-[0, 1], and has a width where no marked clip has it. Few films of which few clips have it often look
-more alike than films are. So the clips of a film never count as less alike than by an intraclass
-correlation of 0.17, with which simulated intervals miss the share in at most 0.05.
+holds for the population of films: its variance is the jackknife over films, with films - 1 degrees
+of freedom. It is Korn and Graubard's interval (Survey Methodology 24, 1998): Clopper and Pearson's
+interval for an effective number of independent clips. It stays inside [0, 1], and has a width even
+if no marked clip is positive. With few films and rare positives, films often look more similar than
+they are. Therefore the intraclass correlation of the clips of a film is at least 0.17, with which
+simulated intervals miss the share in at most 0.05 of cases.
 
-Scores of a model may reduce the variance. In each film, the mean score of the marked clips is
-compared with that of all clips, and the share moves by the difference, times the slope of marks on
-scores in the other films. As the clips of a film say nothing of its own slope, the estimate stays
-without bias, whatever the scores are: useless scores make the interval wider by less than 1 %.
+Scores of a model may reduce the variance. In each film, the mean score of all clips is compared
+with the mean score of the marked clips, and the share moves by the difference, multiplied by the
+slope of marks on scores in the other films. The slope does not depend on the film itself, so that
+the estimate is unbiased for any scores: useless scores widen the interval by less than 1 %.
 
-All arrays have films in their last dimension; those before it may be worlds of a simulation.
+The last dimension of all arrays is the film; earlier dimensions may be simulated worlds.
 """
 
 from dataclasses import dataclass
@@ -28,21 +28,21 @@ from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.predictions import ROUNDING
 
 Floats = NDArray[np.float64]
-LEAST_ALIKE = 0.17  # of the clips of one film: the least intraclass correlation
+LEAST_ALIKE = 0.17  # smallest intraclass correlation of the clips of one film
 
 
 @dataclass(frozen=True)
 class MarkedFilms:
-    """What the marked clips of each film say.
+    """Sums over the marked clips of each film.
 
     Args:
-        sizes: All clips of the film.
-        n_marked: The marked clips.
-        shares: The share of the marked clips that have it.
-        ahead: The mean score of all clips, less that of the marked clips.
+        sizes: The number of clips of the film.
+        n_marked: The number of marked clips.
+        shares: The share of positive clips among the marked clips.
+        ahead: The mean score of all clips minus the mean score of the marked clips.
         marks_squared: The sum of squares of the marks (0 and 1) about their mean.
-        scores_squared: The same of the scores of the marked clips.
-        products: The sum of the products of both.
+        scores_squared: The sum of squares of the scores of the marked clips about their mean.
+        products: The sum of products of marks and scores about their means.
     """
 
     sizes: Floats
@@ -57,7 +57,7 @@ class MarkedFilms:
     def of(
         cls, sizes: Floats, marks: Floats, scores: Floats, score_of_all: Floats
     ) -> "MarkedFilms":
-        """Return the sums of clips, which are in the last dimension; NaN where none is marked."""
+        """Return the sums over clips, the last dimension; NaN is a clip without a mark."""
         is_marked = ~np.isnan(marks)
         n_marked = is_marked.sum(axis=-1)
         shares = np.nansum(marks, axis=-1) / n_marked
@@ -85,8 +85,8 @@ class MarkedFilms:
 
     @property
     def slopes(self) -> Floats:
-        """The slope of marks on scores within the other films; 0 where they have none."""
-        # As in the variance of a mean, films with few marked clips count for more.
+        """The slope of marks on scores within the other films; 0 if undefined."""
+        # Weights as in the variance of a mean: films with few marked clips count more.
         factors = self.weights**2 / self._pairs
         products = factors * self.products
         squares = factors * self.scores_squared
@@ -99,11 +99,11 @@ class MarkedFilms:
 
     @property
     def _pairs(self) -> Floats:
-        """The factors n (n - 1) of the variance of a mean; of one clip, nothing is known."""
+        """The factors n (n - 1) of the variance of a mean; infinite for one clip."""
         return np.where(self.n_marked > 1, self.n_marked * (self.n_marked - 1), np.inf)
 
     def variance_within(self, slopes: Floats | float = 0.0) -> Floats:
-        """Return the variance of the share that the draw of clips within films makes."""
+        """Return the variance of the share by the draw of clips within films."""
         squares = self.marks_squared - 2 * slopes * self.products
         squares = squares + slopes**2 * self.scores_squared
         return np.asarray((self.weights**2 * squares / self._pairs).sum(axis=-1))
@@ -111,7 +111,7 @@ class MarkedFilms:
 
 @dataclass(frozen=True)
 class Share:
-    """The share of clips of all films, with its standard error and its interval of 95 %.
+    """The share of clips of all films, with standard error and 95 % interval.
 
     Standard error and interval are NaN for a single film.
     """
@@ -128,12 +128,12 @@ class Share:
 
 
 def explained_by_scores(films: MarkedFilms) -> Floats:
-    """Return the share of the variance within films that scores explain; below 0 is nothing."""
+    """Return the share of the variance within films that scores explain; may be negative."""
     return 1 - _left_within(films, films.slopes)
 
 
 def _left_within(films: MarkedFilms, slopes: Floats | float) -> Floats:
-    """Return the share of the variance within films that is left by scores; 1 without variance."""
+    """Return the share of the variance within films that scores leave; 1 without variance."""
     by_marks = films.variance_within()
     left = np.ones_like(by_marks)
     np.divide(films.variance_within(slopes), by_marks, out=left, where=by_marks > 0)
@@ -145,7 +145,7 @@ def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
 
     Args:
         films: The films.
-        slopes: By how much marks follow scores in each film; 0 for the marks alone.
+        slopes: The slope of marks on scores for each film; 0 to ignore scores.
     """
     values = films.shares + slopes * films.ahead
     weights = films.weights
@@ -155,7 +155,7 @@ def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
     if n_films == 1:
         missing = np.full_like(value, np.nan)
         return Share(value, missing, missing, missing)
-    # Without a film, the share would be another one by so much.
+    # The change of the share if a film is left out.
     changes = weights * (values - value[..., None]) / (1 - weights)
     variance = (n_films - 1) / n_films * (changes**2).sum(axis=-1)
     value = np.clip(value, 0.0, 1.0)
@@ -167,12 +167,12 @@ def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
 def _effective_clips(
     films: MarkedFilms, slopes: Floats | float, by_marks: Floats, variance: Floats
 ) -> Floats:
-    """Return how many independent clips tell as much as the marked clips of these films."""
+    """Return the effective number of independent clips."""
     t_of_clips = special.stdtrit(films.n_marked.sum(axis=-1) - 1, (1 + CONFIDENCE) / 2)
     t_of_films = special.stdtrit(films.n_marked.shape[-1] - 1, (1 + CONFIDENCE) / 2)
     of_one_clip = by_marks * (1 - by_marks)
     shown = np.zeros_like(variance)
-    # Where all clips have it, the sum of the weights may differ from 1 by rounding.
+    # If all clips are positive, the sum of the weights may differ from 1 by rounding.
     np.divide(variance, of_one_clip, out=shown, where=of_one_clip > ROUNDING)
     # The least variance is not estimated from films, so that t does not make it larger.
     shown = shown * (t_of_films / t_of_clips) ** 2
@@ -183,7 +183,7 @@ def _effective_clips(
 
 
 def _clopper_pearson(share: Floats, n_clips: Floats) -> tuple[Floats, Floats]:
-    """Return Clopper and Pearson's interval of a share of clips; both may be fractions."""
+    """Return Clopper and Pearson's interval of a share, for a fractional number of clips."""
     n_with = share * n_clips
     n_without = n_clips - n_with
     tail = (1 - CONFIDENCE) / 2

@@ -17,7 +17,6 @@ class ClosedForm:
     precision: float
     recall: float
     f1_binary: float
-    f1_negative: float
     f1_weighted: float
     f1_macro: float
     accuracy: float
@@ -33,7 +32,6 @@ def closed_form(prevalence: float, share: float) -> ClosedForm:
         precision=prevalence if share > 0 else 0.0,
         recall=share if prevalence > 0 else 0.0,
         f1_binary=positive,
-        f1_negative=negative,
         f1_weighted=prevalence * positive + (1 - prevalence) * negative,
         f1_macro=(positive + negative) / 2,
         accuracy=prevalence * share + (1 - prevalence) * (1 - share),

@@ -290,8 +290,8 @@ def _linear_differs(
             parts = [(X, y, V, classes(validation))]
         strength: float | None = None
         if model["kind"] == "ridge":
+            # How it is chosen: tests/obygaze_models/models/test_linear.py.
             strength = record["chosen"]["alpha"]
-            yield from _alpha_differs(name, model, X, y, groups, strength)
         elif len(strengths) > 1:
             strength = record["chosen"]["C"]
             yield from _choice_differs(name, model, strengths, parts, strength)
@@ -359,53 +359,6 @@ def refit(
     own = LogisticRegression(C=strength * scale**2, tol=1e-10, max_iter=20_000)
     own.fit((X - shift) / scale, y, sample_weight=weights)
     return np.asarray(own.predict_proba((T - shift) / scale)[:, 1])
-
-
-def _ridge(X: Floats, t: Floats, weights: Floats, alpha: float, T: Floats) -> Floats:
-    """Ridge regression by its normal equations."""
-    x_mean = np.average(X, axis=0, weights=weights)
-    t_mean = np.average(t, weights=weights)
-    own = (X - x_mean) * weights[:, None]
-    squares = own.T @ (X - x_mean) + alpha * np.eye(X.shape[1])
-    return np.asarray(
-        (T - x_mean) @ np.linalg.solve(squares, own.T @ (t - t_mean)) + t_mean
-    )
-
-
-def _left_out(
-    model: Mapping[str, Any], X: Floats, y: Any, groups: NDArray[Any], alpha: Any
-) -> Floats:
-    """The score of each row by a fit without its group (of one group: without the row)."""
-    names = groups if len(set(groups.tolist())) > 1 else np.arange(len(y))
-    weights = _weights(model, y)
-    scores = np.empty(len(y))
-    for name in dict.fromkeys(names.tolist()):
-        out = names == name
-        target = 2.0 * y[~out] - 1
-        scores[out] = _ridge(X[~out], target, weights[~out], alpha, X[out])
-    return scores
-
-
-def _alpha_differs(
-    name: str,
-    model: Mapping[str, Any],
-    X: Floats,
-    y: Any,
-    groups: NDArray[Any],
-    alpha: Any,
-) -> Iterator[str]:
-    """The strength of a ridge regression is the best one with each group left out."""
-    spread = float(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean()) or 1.0
-    weights = _weights(model, y)
-    errors = []
-    alphas = np.logspace(-5, 5, 21) * spread
-    for strength in alphas:
-        scores = _left_out(model, X, y, groups, strength)
-        errors.append(float((weights * (scores - (2 * y - 1)) ** 2).mean()))
-    at = int(np.abs(np.log(alphas) - np.log(alpha)).argmin())
-    if errors[at] > min(errors) * (1 + 1e-6):
-        steps = ", ".join(f"{a:g}: {e:g}" for a, e in zip(alphas, errors, strict=True))
-        yield f"{name}: alpha {alpha:g} is not the best: {steps}"
 
 
 def _choice_differs(

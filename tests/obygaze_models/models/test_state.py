@@ -70,6 +70,7 @@ def test_an_array_too_many_is_named() -> None:
         ("bank_/intercept_", np.array([np.nan])),
         ("head_/coef_", np.zeros(7)),
         ("n_features_in_", np.array(10**12)),
+        ("n_features_in_", np.array(2.5)),
         ("classes_#text", np.full((2, 1), 0xFFFFFFFF, dtype=np.uint32)),
     ],
 )
@@ -111,7 +112,9 @@ def test_a_tree_by_hand_is_loaded() -> None:
         ("left_", [np.iinfo(np.int64).max, -1, -1]),
         ("right_", [3, -1, -1]),
         ("right_", [0, 0, 0]),
+        ("feature_", [-1, -2, -2]),
         ("feature_", [4, 0, 0]),
+        ("n_rows_", [4, 2]),
         ("share_", [0.5, 0.0]),
         ("threshold_", [0.5, np.nan, -2.0]),
         ("share_", [0.5, 0.0, 1.1]),

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Recipe
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.schema import Data
 
@@ -24,20 +23,12 @@ LABELLED = Manifest(
 )
 
 
-def store(**sampling: Any) -> Any:
-    recipe = Recipe.of(
-        backbone={"name": "b"},
-        weights={},
-        sampling=sampling,
-        decoder={},
-        preprocessing={},
-        compute={},
-    )
-    return SimpleNamespace(recipe=recipe)
+def store(medium: str) -> Any:
+    return SimpleNamespace(recipe=SimpleNamespace(medium=medium))
 
 
-PICTURES = store(rule="even", frames=16)
-SOUND = store(medium="sound", parts=16)
+PICTURES = store("pictures")
+SOUND = store("sound")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ A, B = "tt0000001", "tt0000005"
 
 def plan(*changes: str, manifest: Manifest = FILMS) -> dict[Pair, list[HeldOut]]:
     protocol = quick("honest", *changes)
-    table = clip_table(manifest, protocol.data)
+    table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
     labels = {
         name: task_labels(name, task, table) for name, task in protocol.tasks.items()
     }
@@ -41,13 +41,7 @@ def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
 def test_a_group_that_is_a_number_is_named_in_any_spelling() -> None:
     houses = {clip.clip_id: str(int(clip.movie_id[2:]) % 3) for clip in FILMS}
     manifest = FILMS.with_column("house", houses)
-    asked = ("splits.kind=nested", "splits.column=house")
-    protocol = quick("honest", *asked, 'splits.never=["1.0"]')
-    table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
-    labels = {
-        name: task_labels(name, task, table) for name, task in protocol.tasks.items()
-    }
-    found = folds_of(protocol, table, labels, np.ones(len(table), dtype=bool))
-    for of_pair in found.values():
-        tested = {str(table.groups[row]) for held in of_pair for row in held.test}
-        assert tested == {"0", "2"}
+    asked = ("splits.kind=nested", "splits.column=house", 'splits.never=["1.0"]')
+    for of_pair in plan(*asked, manifest=manifest).values():
+        tested = {manifest.clip_ids[row] for held in of_pair for row in held.test}
+        assert {houses[clip] for clip in tested} == {"0", "2"}

@@ -18,33 +18,19 @@ def with_two_rare_concepts() -> Manifest:
     for clip in manifest:
         common = tuple(name for name in clip.concepts if name not in ("Look", "Body"))
         clips.append(replace(clip, concepts=common))
-    rows = {
-        film: [
-            i
-            for i, clip in enumerate(clips)
-            if clip.movie_id == film and clip.level == "S"
-        ]
-        for film in ("tt0000001", "tt0000005")
-    }
-    first = rows["tt0000001"]
-    last = rows["tt0000005"]
-    for name, chosen in (
-        ("Look", [first[0], last[0]]),
-        ("Body", [*first[1:4], last[1]]),
-    ):
-        for row in chosen:
-            clips[row] = replace(clips[row], concepts=(*clips[row].concepts, name))
+    sure = [row for row, clip in enumerate(clips) if clip.level == "S"]
+    first = [row for row in sure if clips[row].movie_id == "tt0000001"]
+    last = [row for row in sure if clips[row].movie_id == "tt0000005"]
+    look = [first[0], last[0]]
+    body = [*first[1:4], last[1]]
+    for row in (*look, *body):
+        name = "Look" if row in look else "Body"
+        clips[row] = replace(clips[row], concepts=(*clips[row].concepts, name))
     return replace(manifest, clips=tuple(clips))
 
 
-@pytest.fixture
-def manifest() -> Manifest:
-    return with_two_rare_concepts()
-
-
-def test_training_concept_vectors_names_those_without_a_task(
-    manifest: Manifest,
-) -> None:
+def test_training_concept_vectors_names_those_without_a_task() -> None:
+    manifest = with_two_rare_concepts()
     with pytest.warns(ObygazeWarning, match=r"Look \(2 clips of 2 films\)"):
         protocol = training_protocol("cav", "EN_S", manifest)
     assert "Look" not in protocol.tasks

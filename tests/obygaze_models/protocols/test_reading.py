@@ -63,6 +63,8 @@ class TestRefused:
                 "[tasks.X]\nclasses = { S = 1, HN = 1 }",
                 "must name a class 0 and a class 1",
             ),
+            ("[tasks.X]\nclasses = { S = 1, HM = 0 }", "unknown level 'HM'"),
+            ('[tasks.X]\ncolumn = "violence"', "column and values go together"),
             ('[grid]\nmodels = ["nb"]', "unknown model 'nb'"),
             ('[splits]\nkind = "kfold"', "kfold splits need folds"),
             ('[splits]\nkind = "fixed"', "need column and test"),

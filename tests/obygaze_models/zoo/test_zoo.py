@@ -386,23 +386,6 @@ def test_a_location_may_name_the_sha256_of_the_model(
             shutil.rmtree(tmp_path / "home")
 
 
-def test_push_refuses_what_a_push_of_a_store_refuses(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("obstore")
-    monkeypatch.chdir(tmp_path)
-    for place, problem in [
-        ("lab@server:x", "not sent by ssh"),
-        ("https://example.org/x", "web server"),
-        ("hf://lab/x#y", "invalid address"),
-    ]:
-        with pytest.raises(FixUsage, match=problem):
-            push_model(saved, place)
-    assert not (tmp_path / "lab@server:x").exists()
-    push_model(saved, Path("lab@server:x"))
-    assert _tree(tmp_path / "lab@server:x") == _tree(saved)
-
-
 def test_a_pulled_model_has_the_name_under_which_it_is_kept_here(
     saved: Path, tmp_path: Path
 ) -> None:
