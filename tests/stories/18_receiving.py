@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-import itertools
-import os
 import shutil
-from pathlib import Path
 from typing import Any
 
 import h5py
@@ -16,8 +13,6 @@ import pytest
 import xarray
 import zarr
 
-import obygaze as og
-from stories.films import rows_of_clips
 from stories.made import begin_with_extracted_films
 from stories.workspace import Workspace
 
@@ -94,55 +89,6 @@ def test_a_flipped_bit_is_found_in_every_file(received: Workspace) -> None:
             assert name in problems(received)
         put(received, name, data)
     received("store verify films --hash")
-
-
-def test_a_missing_or_shortened_file_is_found(received: Workspace) -> None:
-    for name in files_that_are_checked(received):
-        data = received.bytes_of("stores/films")[name]
-        put(received, name, data[:-1])
-        assert name in problems(received)
-        received.path(f"stores/films/{name}").unlink()
-        # Without its one document, a folder is no store.
-        code = 1 if name == "store.json" else 4
-        answer = received("store verify films", code=code)
-        assert name in answer.text or "no seal" in answer.text
-        put(received, name, data)
-    received("store verify films --hash")
-
-
-def test_two_exchanged_files_are_found(ws: Workspace) -> None:
-    ids = [row["clip_id"] for row in rows_of_clips()]
-    X = np.random.default_rng(18).normal(size=(2, len(ids), 16)).astype(np.float32)
-    np.savez(ws.path("films.npz"), clip_id=ids, one=X[0], two=X[1])
-    ws("store import films.npz --array one=one --array two=two -o films")
-    files = ws.bytes_of("stores/films")
-    names = files_that_are_checked(ws)
-    (one,) = [name for name in names if X[0, 3].tobytes() in files[name]]
-    (two,) = [name for name in names if X[1, 3].tobytes() in files[name]]
-    assert len(files[one]) == len(files[two])
-    for name, other in [(one, two), *itertools.pairwise(names)]:
-        put(ws, name, files[other])
-        put(ws, other, files[name])
-        text = problems(ws)
-        assert name in text or other in text
-        if (name, other) == (one, two):
-            store = og.open_store(ws.path("stores/films"))
-            for array in ("one", "two"):
-                with pytest.raises(og.ObygazeError, match=f"data.zarr/{array}"):
-                    store.matrix(array)
-        put(ws, name, files[name])
-        put(ws, other, files[other])
-    ws("store verify films --hash")
-
-
-def test_an_added_file_is_named(received: Workspace) -> None:
-    folders = {str(Path(name).parent) for name in received.bytes_of("stores/films")}
-    for folder in sorted(folders):
-        added = os.path.normpath(f"{folder}/added.bin")
-        received.path(f"stores/films/{added}").write_bytes(b"?")
-        text = received("store verify films --hash").text
-        assert f"not part of the store: {added}" in text
-        received.path(f"stores/films/{added}").unlink()
 
 
 def features_with_a_failed_clip(ws: Workspace) -> tuple[list[str], dict[str, Any]]:

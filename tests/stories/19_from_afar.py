@@ -90,21 +90,6 @@ def test_a_part_comes_over_http_in_a_few_requests(
     assert text["licence"] == "CC-BY-4.0"
 
 
-def test_a_store_is_described_and_read_where_it_is(
-    ws: Workspace, far: Workspace, web: WebServer
-) -> None:
-    values = make_store(far)
-    assert "1024 clips" in ws(f"store info {web.url}/films").text
-    assert len(web.requests) <= 6
-    web.requests.clear()
-    web.n_bytes = 0
-    store = og.open_store(f"{web.url}/films")
-    found = store.matrix("frames", films=["film5"])
-    np.testing.assert_array_equal(found, values["frames"][rows_of("film5")])
-    assert len(web.requests) <= 12
-    assert web.n_bytes < values["frames"].nbytes / 2
-
-
 def test_an_interrupted_transfer_is_gone_on_with(
     ws: Workspace, far: Workspace, web: WebServer
 ) -> None:
@@ -185,22 +170,3 @@ def test_a_part_comes_from_the_hub(
         ws(f"store subset hf://lab/films {PART} -o part")
         assert len(hub.asked) <= 25
     check_part(ws, "part", values)
-
-
-def test_a_part_that_is_asked_for_wrongly_is_refused(
-    ws: Workspace, far: Workspace, web: WebServer
-) -> None:
-    make_store(far)
-    ws(f"store subset {web.url}/films --film film99 -o part", code=1)
-    assert (
-        "frames"
-        in ws(f"store subset {web.url}/films --array framez -o part", code=1).text
-    )
-    another = "0" * 64
-    ws(f"store subset {web.url}/films#sha256={another} --film film2 -o part", code=5)
-    assert not ws.path("stores/part").exists()
-    ws(f"store subset {web.url}/films --film film2 -o part")
-    before = ws.bytes_of("stores/part")
-    # A name that is taken by another part is not written to.
-    ws(f"store subset {web.url}/films --film film5 -o part", code=1)
-    assert ws.bytes_of("stores/part") == before

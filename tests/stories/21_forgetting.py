@@ -12,7 +12,6 @@ import pytest
 
 import obygaze as og
 from stories.films import features_of, import_features, labelled_clips
-from stories.made import begin_with_extracted_films
 from stories.workspace import Workspace
 
 FILM = "film02"
@@ -72,17 +71,6 @@ def test_its_bytes_are_in_no_file_of_the_new_store(ws: Workspace) -> None:
     assert FILM not in ws.read("runs/ridge/predictions.csv")
 
 
-def test_a_store_is_not_changed_where_it_is(ws: Workspace) -> None:
-    make_store(ws)
-    before = ws.bytes_of("stores/stored")
-    refused = ws(f"store subset stored --without {FILM}", code=2)
-    assert "-o" in refused.text
-    ws(f"store subset stored --without {FILM} -o stored", code=1)
-    ws("store subset stored --without film99 -o rest", code=1)
-    assert ws.bytes_of("stores/stored") == before
-    assert not ws.path("stores/rest").exists()
-
-
 def test_what_is_made_of_the_new_store_has_nothing_of_it(ws: Workspace) -> None:
     X = make_store(ws)
     ws(f"store subset stored --without {FILM} -o rest")
@@ -92,19 +80,6 @@ def test_what_is_made_of_the_new_store_has_nothing_of_it(ws: Workspace) -> None:
     ws("store subset rest --film film03 --film film04 -o others")
     ws("store merge one others -o merged")
     check_forgotten(ws, "merged", X)
-
-
-def test_a_store_of_extracted_features_has_nothing_of_it(ws: Workspace) -> None:
-    begin_with_extracted_films(ws)
-    store = og.open_store(ws.path("stores/films.descriptors"))
-    planted = {}
-    for name in ("clip", "frames"):
-        planted[name] = np.array(store.matrix(name, films=["lake"]))
-    ws("store subset films.descriptors --without lake -o rest")
-    for array, values in planted.items():
-        assert files_with(ws.path("stores/films.descriptors"), values), array
-        assert files_with(ws.path("stores/rest"), values) == [], array
-    assert "lake" not in ws("store info rest --clips").text
 
 
 def test_the_manifests_that_still_have_it_are_named(ws: Workspace) -> None:

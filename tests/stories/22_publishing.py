@@ -153,34 +153,6 @@ def test_it_is_published_on_the_hub(ws: Workspace) -> None:
     assert front_matter(files["README.md"].decode())["license"] == LICENCE.lower()
 
 
-def test_another_store_at_the_target_is_refused(ws: Workspace) -> None:
-    make_store(ws, f"--licence {LICENCE}")
-    ws("store push stored ./lab/stored")
-    ws("store subset stored --without night -o lake")
-    before = ws.bytes_of("lab/stored")
-    refused = ws("store push lake ./lab/stored", code=1)
-    assert "another store is there" in refused.text
-    assert ws.bytes_of("lab/stored") == before
-    ws("store pull ./lab/stored -o copy")
-    refused = ws("store pull lake -o copy", code=1)
-    assert "choose another store name" in refused.text
-    assert ws.bytes_of("stores/copy") == before
-
-
-def test_a_stranger_checks_that_it_is_the_store_of_the_paper(ws: Workspace) -> None:
-    make_store(ws, f"--licence {LICENCE}")
-    seal = seal_of(ws)
-    ws("store push stored ./lab/stored")
-    other = Workspace(ws.folder / "other-lab")
-    lab = ws.path("lab/stored")
-    other(f"store pull {lab} --expect {seal} -o theirs")
-    info = other("store info theirs --json").json()
-    assert info["seal_sha256"] == seal
-    assert info["licence"] == LICENCE
-    other(f"store pull {lab} --expect {'0' * 64} -o forged", code=5)
-    assert not other.path("stores/forged").exists()
-
-
 def test_a_licence_that_is_there_is_not_replaced_by_chance(ws: Workspace) -> None:
     make_store(ws, f"--licence {LICENCE}")
     refused = ws("store push stored lab/stored --licence CC0-1.0", code=1)

@@ -102,11 +102,6 @@ def test_a_head_that_a_person_edited_is_read(head: str, terms: Terms) -> None:
     assert (facts.get("citation") or "").split() == terms.citation.split()
 
 
-@pytest.mark.parametrize("card", [b"# No head\nlicense: mit", b"---\nlicense: mit\n"])
-def test_a_card_without_a_head_states_no_terms(card: bytes) -> None:
-    assert read_terms(card) == Terms()
-
-
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
     [HOSTILE, "---", "'", '"', "|", "# a", "a: b", "null", "[x]", "other", "\\"]
 )
@@ -145,20 +140,6 @@ def test_other_terms_change_nothing_else() -> None:
     )
 
 
-def test_a_mark_before_the_head_hides_no_terms() -> None:
-    """Some editors write a byte order mark."""
-    card = b"\xef\xbb\xbf" + a_card().encode()
-    assert read_terms(card) == TERMS
-    assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
-
-
-def test_a_card_in_another_encoding_keeps_its_bytes() -> None:
-    card = a_card(Terms()).encode() + b"caf\xe9\n"
-    new = with_terms(card, TERMS)
-    assert new.endswith(b"caf\xe9\n")
-    assert read_terms(new) == TERMS
-
-
 @pytest.mark.check("imports zarr and xarray")
 def test_the_code_in_the_card_reads_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,3 +161,17 @@ def test_the_code_in_the_card_reads_the_store(
     assert found["clips"].tolist() == store.clip_ids.tolist()
     exec(of_obygaze.replace("path/of/this/folder", str(Path.cwd())), found)
     np.testing.assert_array_equal(found["features"].values, wanted)
+
+
+def test_a_mark_before_the_head_hides_no_terms() -> None:
+    """Some editors write a byte order mark."""
+    card = b"\xef\xbb\xbf" + a_card().encode()
+    assert read_terms(card) == TERMS
+    assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
+
+
+def test_a_card_in_another_encoding_keeps_its_bytes() -> None:
+    card = a_card(Terms()).encode() + b"caf\xe9\n"
+    new = with_terms(card, TERMS)
+    assert new.endswith(b"caf\xe9\n")
+    assert read_terms(new) == TERMS

@@ -10,7 +10,6 @@ import pytest
 from support.filled_stores import ARRAYS, plan
 from support.planted_stores import (
     FILM,
-    MAKER,
     N_ROWS,
     PLANTED_ROWS,
     has_planted,
@@ -39,7 +38,6 @@ from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row
 
 
@@ -127,20 +125,6 @@ def test_a_store_without_a_film_has_nothing_of_it(store: Path, tmp_path: Path) -
 # Mergers.
 
 
-def test_two_halves_are_one_store_again(store: Path, tmp_path: Path) -> None:
-    films = [f"film-{number}" for number in range(32)]
-    subset(store, tmp_path / "a", films=films[:20])
-    subset(store, tmp_path / "b", films=films[20:])
-    made = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
-    document = check_store(tmp_path / "both", rows_of(), values_of())
-    assert document["manifest"]["name"] == "films"
-    # Not where they were: stores are given to others.
-    places = [origin["place"] for origin in document["origins"]]
-    assert places == ["a", store.name, "b"]
-    assert made.n_clips == N_ROWS
-    check_all(tmp_path / "both")
-
-
 def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     rows, values = rows_of(), values_of()
     write(tmp_path / "recipe", recipe=a_recipe("another"))
@@ -163,32 +147,6 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     with pytest.raises(Mismatch, match=f"{N_ROWS} clips of this store are in"):
         merge([store, store], tmp_path / "twice")
     assert not (tmp_path / "both").exists()
-
-
-def test_a_merged_store_lists_all_that_made_it(store: Path, tmp_path: Path) -> None:
-    gpu = Maker("p 1", "cuda", "a GPU", "float16")
-    values = {name: array[:1] for name, array in values_of().items()}
-    write(tmp_path / "gpu", [Row("new", "film-x")], values, makers=[gpu])
-    merge([store, tmp_path / "gpu"], tmp_path / "both")
-    both = open_store(tmp_path / "both")
-    assert both.record.makers == (*open_store(store).record.makers, gpu)
-    assert both.clip_ids.tolist()[-1] == "new"
-
-
-def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
-    store: Path, workspace: Workspace
-) -> None:
-    folder = workspace.root / "stores"
-    filling = plan(folder / "night")
-    for make in (
-        lambda: subset(store, "night", films=[FILM], workspace=workspace),
-        lambda: merge([store, store], "night", workspace=workspace),
-        lambda: pull(store, "night", workspace=workspace),
-        lambda: write(folder / "night"),
-    ):
-        with pytest.raises(AlreadyThere, match="this store is being filled"):
-            make()
-    assert filling.folder.exists() and not (folder / "night").exists()
 
 
 def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
@@ -237,8 +195,31 @@ def test_different_licences_are_refused_unless_one_is_given(tmp_path: Path) -> N
     merge(pair, tmp_path / "stated", licence="cc0-1.0")
 
 
-def test_a_store_lists_all_that_made_it(tmp_path: Path) -> None:
-    later = Maker("p 2", "cpu", "a cpu", "float32")
-    grown = write(tmp_path / "grown", makers=[MAKER, later])
-    subset(grown, tmp_path / "part", films=[FILM])
-    assert open_store(tmp_path / "part").record.makers == (MAKER, later)
+def test_two_halves_are_one_store_again(store: Path, tmp_path: Path) -> None:
+    films = [f"film-{number}" for number in range(32)]
+    subset(store, tmp_path / "a", films=films[:20])
+    subset(store, tmp_path / "b", films=films[20:])
+    made = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
+    document = check_store(tmp_path / "both", rows_of(), values_of())
+    assert document["manifest"]["name"] == "films"
+    # Not where they were: stores are given to others.
+    places = [origin["place"] for origin in document["origins"]]
+    assert places == ["a", store.name, "b"]
+    assert made.n_clips == N_ROWS
+    check_all(tmp_path / "both")
+
+
+def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
+    store: Path, workspace: Workspace
+) -> None:
+    folder = workspace.root / "stores"
+    filling = plan(folder / "night")
+    for make in (
+        lambda: subset(store, "night", films=[FILM], workspace=workspace),
+        lambda: merge([store, store], "night", workspace=workspace),
+        lambda: pull(store, "night", workspace=workspace),
+        lambda: write(folder / "night"),
+    ):
+        with pytest.raises(AlreadyThere, match="this store is being filled"):
+            make()
+    assert filling.folder.exists() and not (folder / "night").exists()

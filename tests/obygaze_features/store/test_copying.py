@@ -88,20 +88,6 @@ def test_what_is_in_the_way_is_refused(store: Path, home: Path) -> None:
         pull(store, home / "a.next")
 
 
-def test_a_copy_that_is_there_and_damaged_is_said(store: Path, home: Path) -> None:
-    pull(store, home / "copy")
-    path = home / "copy" / "data.zarr/tokens/c.0.0.0.0"
-    path.chmod(0o644)
-    data = bytearray(path.read_bytes())
-    data[5] ^= 1
-    path.write_bytes(bytes(data))
-    with pytest.raises(Corrupt, match=r"tokens/c\.0\.0\.0\.0"):
-        pull(store, home / "copy")
-    shutil.rmtree(home / "copy")
-    pull(store, home / "copy")
-    assert is_copy(home / "copy", store)
-
-
 def test_half_a_copy_of_another_store_is_removed(store: Path, home: Path) -> None:
     with web_server(store.parent) as server:
         server.denied = ("c.1.0.0.0",)
@@ -222,21 +208,6 @@ def test_a_pull_while_the_source_is_replaced_says_so(
     assert not list(home.glob(".copy*"))
 
 
-def test_a_readme_at_the_target_is_replaced(store: Path, home: Path) -> None:
-    (store / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nmine\n")
-    push(store, home / "out")
-    card = home / "out" / "README.md"
-    assert card.read_text() == (store / "README.md").read_text()
-    card.write_text("theirs")
-    push(store, home / "out")
-    assert is_copy(home / "out", store)
-    # Where there is none, it has the terms.
-    (store / "README.md").unlink()
-    push(store, home / "made", licence="CC0-1.0")
-    text = (home / "made" / "README.md").read_text("utf-8")
-    assert text.startswith("---\nlicense: cc0-1.0\n")
-
-
 def test_the_same_terms_are_stated_twice(store: Path, home: Path) -> None:
     terms = {"licence": "cc-by-4.0", "citation": "Doe (2026).\nGazes."}
     for licence in ("cc-by-4.0", "CC-BY-4.0", "cc-by-4.0"):
@@ -311,3 +282,17 @@ def test_a_store_is_pushed_to_the_hub(hub: FakeHub, store: Path, home: Path) -> 
     with pytest.raises(AlreadyThere, match="another store is there"):
         push(rest, url)
     assert hub.files == at_the_hub
+
+
+def test_a_copy_that_is_there_and_damaged_is_said(store: Path, home: Path) -> None:
+    pull(store, home / "copy")
+    path = home / "copy" / "data.zarr/tokens/c.0.0.0.0"
+    path.chmod(0o644)
+    data = bytearray(path.read_bytes())
+    data[5] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(Corrupt, match=r"tokens/c\.0\.0\.0\.0"):
+        pull(store, home / "copy")
+    shutil.rmtree(home / "copy")
+    pull(store, home / "copy")
+    assert is_copy(home / "copy", store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -106,37 +105,6 @@ def test_a_full_disk_is_said_and_the_same_again_goes_on(
     assert [path.name for path in small_disk.iterdir()] == [result.name]
     if (result / "store.json").exists():
         assert verify(result, hashes=True).problems == []
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("store push {store} {there} --no-licence", "there/data.zarr/clip/c.0.0"),
-        ("store import {npz} -o made", "stores/made"),
-    ],
-)
-def test_a_file_that_may_not_become_so_large_is_named(
-    words: str, named: str, tmp_path: Path
-) -> None:
-    resource = pytest.importorskip("resource")
-    values = np.random.default_rng(0).normal(size=(8, 5000)).astype(np.float32)
-    rows = [Row(f"f-{number}", "f") for number in range(8)]
-    made_store(tmp_path / "s", rows, {"clip": values})
-    ids = np.array([row.clip_id for row in rows])
-    np.savez(tmp_path / "f.npz", clip_id=ids, clip=values)
-    places = {"store": tmp_path / "s", "there": tmp_path / "there"}
-    line = words.format(npz=tmp_path / "f.npz", **places)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        done = call_obygaze("-C", tmp_path, *line.split())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert done.code == 1
-    assert "File too large" in done.stderr
-    (where,) = re.findall(r"^  in: (.*)$", done.stderr, re.MULTILINE)
-    assert where.endswith(named)
-    assert "Try: allow larger files (ulimit -f)" in done.stderr
 
 
 def test_an_export_to_hdf5_asks_for_the_space_first(

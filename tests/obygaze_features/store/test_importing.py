@@ -145,15 +145,6 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
     assert raised.value.hint == "one of mean, max, last"
 
 
-def test_of_one_vector_a_clip_nothing_is_pooled(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    plain = imported(file, tmp_path / "a", backbone="mine")
-    asked = imported(
-        file, tmp_path / "b", backbone="mine", pool="max", keep_frames=True
-    )
-    assert asked.recipe == plain.recipe
-
-
 def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> None:
     several = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=several, tokens=several + 1)
@@ -166,22 +157,6 @@ def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> 
     store = imported(file, tmp_path / "t", pool="max")
     np.testing.assert_array_equal(values_of(store, "frames", IDS), several[:, 1])
     np.testing.assert_array_equal(values_of(store, "tokens", IDS), several[:, 1] + 1)
-
-
-def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
-    frames = np.ones((3, 2, 4), np.float32)
-    mask = [[1, 1], [1, 0], [2, 1]]
-    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
-    done = import_features(file, tmp_path / "s")
-    assert done.failed == {IDS[2]: "mask holds other numbers than 0 and 1"}
-
-
-def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, c3d=X, c3d_features=X + 1)
-    with pytest.raises(FixInput, match=r"which of these .*: c3d .*, c3d_features .*\?"):
-        open_features(file)
-    store = imported(file, tmp_path / "s", arrays={"p": "c3d", "q": "c3d_features"})
-    np.testing.assert_array_equal(values_of(store, "q", IDS), X + 1)
 
 
 @pytest.mark.parametrize(
@@ -277,13 +252,6 @@ def test_a_flipped_bit_of_an_archive_is_found(tmp_path: Path, method: int) -> No
         import_features(file, tmp_path / "t")
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not really"])
-def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "f.npz").write_bytes(content)
-    with pytest.raises(Corrupt, match="npz"):
-        open_features(tmp_path / "f.npz")
-
-
 def test_files_that_change_after_they_were_read_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,12 +269,6 @@ def test_files_that_change_after_they_were_read_change_nothing(
     store = imported(file, tmp_path / "s")
     assert np.full((3, 2), np.nan, np.float32).tobytes() in file.read_bytes()
     np.testing.assert_array_equal(values_of(store, "clip", IDS), values)
-
-
-def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.ones(2))
-    with pytest.raises(FixUsage, match="--id-key do not apply to npy"):
-        open_features(tmp_path, id_key="names")
 
 
 @settings(max_examples=12)
@@ -417,39 +379,12 @@ def test_parquet_files_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values_of(alone, "clip"), X[:1] + 1)
 
 
-def test_a_mask_of_other_sizes_is_refused_where_frames_are_kept(tmp_path: Path) -> None:
-    frames = np.ones((3, 2, 4), np.float32)
-    for number, mask in enumerate((np.ones((3, 3)), np.ones((3, 2, 1)))):
-        file = saved(tmp_path / f"{number}.npz", clip_id=IDS, frames=frames, mask=mask)
-        with pytest.raises(
-            FixInput, match=r"mask has the shape .*\(2, 4\): expected one"
-        ):
-            import_features(file, tmp_path / "s")
-
-
 def test_the_mask_of_another_array_fails_no_clip(tmp_path: Path) -> None:
     """It belongs to no array that is stored, so that nothing depends on it."""
     file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, mask=[[1, 0], [0, 0], [2, 1]])
     done = import_features(file, tmp_path / "s")
     assert not done.failed
     assert "left out, as parts of no array: mask" in done.remarks
-
-
-def test_numbers_of_words_that_are_too_large_are_failed_rows(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, n_words=[2, 2**32 + 5, 3])
-    done = import_features(file, tmp_path / "s")
-    assert done.failed == {
-        IDS[1]: "n_words holds NaN, infinity or numbers beyond int32"
-    }
-
-
-def test_a_last_frame_that_is_too_small_fails_its_clip(tmp_path: Path) -> None:
-    frames = np.array([[[1.0], [1.0]], [[1.0], [1e-60]], [[2.0], [3.0]]])
-    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames)
-    done = import_features(file, tmp_path / "s", pool="last", keep_frames=True)
-    assert done.failed == {
-        IDS[1]: "pooled holds NaN, infinity or numbers beyond float32"
-    }
 
 
 def test_the_mask_that_was_named_is_the_mask(tmp_path: Path) -> None:
@@ -464,14 +399,6 @@ def test_the_mask_that_was_named_is_the_mask(tmp_path: Path) -> None:
     assert values_of(pooled, "frames", IDS).max(axis=1).tolist() == [1, 9, 1]
 
 
-def test_an_array_keeps_its_place_when_it_is_pooled(tmp_path: Path) -> None:
-    """An experiment reads the first array with one vector a clip."""
-    frames = np.ones((3, 2, 4), np.float32)
-    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames)
-    store = imported(file, tmp_path / "s", pool="max")
-    assert [array.name for array in store.record.arrays] == ["clip", "pooled"]
-
-
 def test_what_does_not_fit_on_the_disk_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -482,11 +409,40 @@ def test_what_does_not_fit_on_the_disk_is_not_unpacked(
         import_features(file, tmp_path / "s")
 
 
-def test_a_flipped_bit_of_an_array_that_is_not_packed_is_found(tmp_path: Path) -> None:
-    """Such an array is read where it is, after its checksum."""
-    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X)
-    data = bytearray(file.read_bytes())
-    data[data.index(X.tobytes()) + 5] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(Corrupt, match=r"'clip\.npy' cannot be read: Bad CRC-32"):
-        import_features(file, tmp_path / "s")
+def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(2))
+    with pytest.raises(FixUsage, match="--id-key do not apply to npy"):
+        open_features(tmp_path, id_key="names")
+
+
+def test_a_mask_of_other_sizes_is_refused_where_frames_are_kept(tmp_path: Path) -> None:
+    frames = np.ones((3, 2, 4), np.float32)
+    for number, mask in enumerate((np.ones((3, 3)), np.ones((3, 2, 1)))):
+        file = saved(tmp_path / f"{number}.npz", clip_id=IDS, frames=frames, mask=mask)
+        with pytest.raises(
+            FixInput, match=r"mask has the shape .*\(2, 4\): expected one"
+        ):
+            import_features(file, tmp_path / "s")
+
+
+def test_numbers_of_words_that_are_too_large_are_failed_rows(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, n_words=[2, 2**32 + 5, 3])
+    done = import_features(file, tmp_path / "s")
+    assert done.failed == {
+        IDS[1]: "n_words holds NaN, infinity or numbers beyond int32"
+    }
+
+
+def test_numbers_of_words_beside_vectors_must_be_read_too(tmp_path: Path) -> None:
+    """All clips without words have one vector, which nothing else would show."""
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        for clip, vector, n_words in zip(IDS, X, [4, 0, 7], strict=True):
+            file[f"{clip}/clip"] = vector
+            file[f"{clip}/n_words"] = n_words
+    each = {"clip": "{id}/clip"}
+    with pytest.raises(FixInput, match=r"beside \{id\}/clip is n_words"):
+        import_features(tmp_path / "f.h5", tmp_path / "s", arrays=each)
+    each["n_words"] = "{id}/n_words"
+    store = imported(tmp_path / "f.h5", tmp_path / "s", arrays=each)
+    rows = store.table.find(IDS)
+    assert store.has_words("clip", rows).tolist() == [True, False, True]

@@ -103,18 +103,6 @@ def test_all_ways_of_reading_agree(here: Workspace) -> None:
     assert both.recipe.medium == "pictures and sound"
 
 
-def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
-    seen_store(here, "seen-2", terms=Terms("CC-BY-4.0", "One."))
-    heard_store(here, "heard-2", terms=Terms("MIT", "Two."))
-    heard_store(here, "heard-3", terms=Terms("CC-BY-4.0", "Two."))
-    of_two = opened(here, "seen-2+heard-2").terms
-    assert of_two == Terms("MIT (heard-2), CC-BY-4.0 (seen-2)", "Two. | One.")
-    assert opened(here, "seen-2+heard-3").terms.licence == "CC-BY-4.0"
-    heard_store(here, "heard-4", terms=Terms())
-    of_none = opened(here, "seen-2+heard-4").terms
-    assert of_none.licence == "not stated (heard-4), CC-BY-4.0 (seen-2)"
-
-
 REFUSALS = {
     "seen+seen": "seen and seen have features of one recipe and array",
     "seen+seen:pooled": "have features of one recipe and array",
@@ -166,18 +154,6 @@ def test_where_one_store_is_needed_a_join_is_refused(here: Workspace) -> None:
         og.store.info("seen+heard", workspace=here.root)
 
 
-def test_no_store_gets_a_name_with_a_plus(here: Workspace) -> None:
-    with pytest.raises(FixUsage, match="joins stores that are read together"):
-        og.store.subset("seen", "seen+heard", films=["tt0000100"], workspace=here.root)
-
-
-def test_a_folder_with_a_plus_in_its_name_is_one_store(here: Workspace) -> None:
-    path = here.root / "c++"
-    path.mkdir()
-    (here.root / "stores/seen").rename(path / "seen+heard")
-    assert len(opened(here, str(path / "seen+heard")).stores) == 1
-
-
 @pytest.mark.parametrize(
     ("text", "store", "array"),
     [
@@ -194,3 +170,15 @@ def test_a_folder_with_a_plus_in_its_name_is_one_store(here: Workspace) -> None:
 )
 def test_a_store_is_named_with_its_array(text: str, store: str, array: str) -> None:
     assert split_array(text) == (store, array)
+
+
+def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
+    seen_store(here, "seen-2", terms=Terms("CC-BY-4.0", "One."))
+    heard_store(here, "heard-2", terms=Terms("MIT", "Two."))
+    heard_store(here, "heard-3", terms=Terms("CC-BY-4.0", "Two."))
+    of_two = opened(here, "seen-2+heard-2").terms
+    assert of_two == Terms("MIT (heard-2), CC-BY-4.0 (seen-2)", "Two. | One.")
+    assert opened(here, "seen-2+heard-3").terms.licence == "CC-BY-4.0"
+    heard_store(here, "heard-4", terms=Terms())
+    of_none = opened(here, "seen-2+heard-4").terms
+    assert of_none.licence == "not stated (heard-4), CC-BY-4.0 (seen-2)"

@@ -15,7 +15,6 @@ from support.written_stores import (
     ArraySource,
     a_recipe,
     check_store,
-    lasting_bytes,
     some_rows,
     some_values,
 )
@@ -73,12 +72,6 @@ def test_every_byte_of_a_store(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 
-@pytest.mark.parametrize("name", ["s.next", ".s"])
-def test_names_that_have_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(FixInput, match="cannot be the name of a store"):
-        write(tmp_path / name, some_rows(75))
-
-
 def test_who_comes_second_removes_its_own(tmp_path: Path) -> None:
     target = tmp_path / "s"
 
@@ -126,14 +119,6 @@ def test_rows_of_another_kind_are_refused(tmp_path: Path, values, sentence) -> N
         write(tmp_path / "s", some_rows(75), values)
 
 
-def test_names_of_arrays_rows_and_makers_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(FixInput, match="is there twice"):
-        write(tmp_path / "s", some_rows(75), arrays=(CLIP, CLIP))
-    with pytest.raises(FixInput, match="'clip 0' is there twice"):
-        write(tmp_path / "s", [*some_rows(74), some_rows(1)[0]])
-    assert not list(tmp_path.iterdir())
-
-
 class Linking(ArraySource):
     """A source that has the first file of `clip` already, from another store."""
 
@@ -171,14 +156,6 @@ def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_read(
         with pytest.raises(FixUsage, match=r"caf\\udce9' is not in UTF-8"):
             write(tmp_path / "s", some_rows(75), values={}, **{key: text})
     assert not list(tmp_path.iterdir())
-
-
-def test_a_finished_file_is_linked(tmp_path: Path) -> None:
-    write(tmp_path / "one", some_rows(75))
-    linked = write_linked(tmp_path, "two")
-    assert linked.samefile(tmp_path / "one" / CLIP.file_name(0))
-    check_store(tmp_path / "two", some_rows(75), VALUES)
-    assert lasting_bytes(tmp_path / "two") == lasting_bytes(tmp_path / "one")
 
 
 def test_a_finished_file_is_copied_where_links_are_refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,25 +135,19 @@ def test_missing_rows_become_nan_or_are_dropped(path: Path, values) -> None:
     assert reasons == matrix.reasons
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"clips": "clip-01"}, "list of ids"),
-        ({"missing": "skip"}, "missing must be"),
-        ({"films": ["tt9"]}, "no film 'tt9'"),
-    ],
-)
-def test_odd_questions_are_refused(path: Path, arguments, words) -> None:
-    with pytest.raises((FixInput, NotFound), match=words):
-        open_store(path).matrix("clip", **arguments)
-
-
 def test_rows_that_are_not_there_are_refused(path: Path) -> None:
     for rows in ([-1], [23]):
         with pytest.raises(FixInput, match="rows must be"):
             open_store(path).read("clip", rows)
     with pytest.raises(NotFound, match="no array 'clap'"):
         open_store(path).matrix("clap")
+    with pytest.raises(NotFound, match="no film 'tt9'"):
+        open_store(path).matrix("clip", films=["tt9"])
+    unknown: Any = "skip"
+    with pytest.raises(FixInput, match="missing must be"):
+        open_store(path).matrix("clip", missing=unknown)
+    with pytest.raises(FixInput, match="list of ids"):
+        open_store(path).matrix("clip", clips="clip-01")
 
 
 # Which store.

@@ -12,7 +12,7 @@ from support.fake_hub import hub_here
 from support.plain_store import rows_of, write_plain_store
 from support.store_servers import WebServer, web_server
 
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
@@ -87,29 +87,6 @@ def test_clips_of_many_are_found_by_their_column_alone(server: WebServer) -> Non
         store.matrix("pooled", clips=["film-0:7"])
 
 
-def test_random_clips_of_tokens_take_little_more_than_their_bytes(
-    server: WebServer,
-) -> None:
-    rows = np.random.default_rng(1).permutation(60)[:30]
-    store = open_store(f"{server.url}/tokens")
-    before = server.n_bytes
-    matrix = store.matrix("tokens", clips=[CLIPS[row] for row in rows])
-    np.testing.assert_array_equal(matrix.values, numbers(60, 100, 512)[rows])
-    small = sum(
-        (server.root / "tokens" / name).stat().st_size
-        for name in ("data.zarr/clip_id/c.0", "data.zarr/status/c.0", "checks")
-    )
-    assert server.n_bytes - before <= 1.05 * (matrix.values.nbytes + small)
-
-
-def test_a_pickled_store_opens_its_address(server: WebServer) -> None:
-    store = open_store(f"{server.url}/pooled?signature=secret")
-    assert "secret" not in store.location
-    again = pickle.loads(pickle.dumps(store))  # noqa: S301
-    assert again.seal == store.seal
-    assert server.requests[-1].endswith("store.json?signature=secret")
-
-
 # Servers that are not as they should be.
 
 
@@ -131,15 +108,6 @@ def test_a_document_that_grows_is_not_fetched(server: WebServer) -> None:
             store.matrix("tokens", clips=[CLIPS[7]])
     finally:
         (server.root / "checks").replace(server.root / "tokens" / "checks")
-
-
-def test_no_server_and_no_such_scheme(server: WebServer) -> None:
-    with pytest.raises(FixUsage, match="unsupported URL"):
-        open_store("ftp://example.org/store")
-    with pytest.raises(FixUsage, match="invalid address"):
-        open_store("hf://only-an-owner")
-    with pytest.raises(FixUsage, match="invalid address"):
-        open_store("hf://lab/films/tokens")
 
 
 def test_a_server_that_breaks_off_is_no_damage(server: WebServer) -> None:

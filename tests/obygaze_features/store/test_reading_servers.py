@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import http.server
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -128,17 +127,6 @@ def test_a_server_that_answers_wrongly_now_and_then(
         assert tree(target) == tree(root / "films")
         assert not list(tmp_path.glob(".copy*"))
     assert n_refused
-
-
-def test_without_the_extra_it_is_said_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("obstore", "obstore.store", "obstore.exceptions", "huggingface_hub"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for place in ("s3://films/x", "hf://lab/films", "http://127.0.0.1:1/x"):
-        done = call_obygaze("-C", tmp_path, "store", "pull", place, "-o", "x")
-        assert done.code == 2
-        assert 'pip install "obygaze[remote]"' in done.stderr
 
 
 def test_the_location_of_a_store_has_no_secrets(root: Path, tmp_path: Path) -> None:

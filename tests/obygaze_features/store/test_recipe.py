@@ -43,20 +43,6 @@ def test_differences_are_dotted_paths() -> None:
         a_recipe().require(other, where="somewhere")
 
 
-def test_a_known_and_an_unknown_recipe_differ_in_every_section() -> None:
-    unknown = Recipe.unknown("npz", {})
-    keys = {key for key, _ in a_recipe().diff(unknown)}
-    assert keys == {*SECTIONS, "unknown", "source", "told"}
-    assert unknown.is_unknown and not a_recipe().is_unknown
-    assert (unknown.title, a_recipe().title) == ("unknown (npz)", "toy")
-
-
-def test_keys_of_a_later_release_are_kept_and_count() -> None:
-    later = Recipe.from_json({**a_recipe().to_json(), "audio": {"rate": 16000}})
-    assert later.fingerprint != a_recipe().fingerprint
-    assert later.to_json()["audio"] == {"rate": 16000}
-
-
 @pytest.mark.parametrize(
     "value",
     [

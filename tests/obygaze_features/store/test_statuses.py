@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +13,6 @@ from obygaze_features.extraction.stored import status_at
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.rows import STATUSES, RowStatus
 from obygaze_features.store.verifying import verify
-
-PAGE = Path(__file__).parents[3] / "docs" / "store.md"
-LINE = re.compile(r"\| `([a-z-]+)` \| (\d) \| [^|]+ \| (\d) \| ([^|]+) \|")
-
-
-def test_the_page_has_the_statuses_of_the_program() -> None:
-    on_page = LINE.findall(PAGE.read_text(encoding="utf-8"))
-    in_program = []
-    for number, status in enumerate(STATUSES):
-        facts = (status.value, str(number), str(status.exit_code))
-        in_program.append((*facts, status.tried))
-    told = [(*facts, tried.replace("`", "")) for *facts, tried in on_page]
-    assert told == in_program
-    assert [status.value for status in STATUSES] == list(WORDS)
-    assert [status.key for status in STATUSES] == list(COUNTED)
 
 
 def test_a_store_with_a_row_of_each_status(tmp_path: Path) -> None:

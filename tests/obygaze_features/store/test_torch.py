@@ -50,19 +50,3 @@ def test_clips_without_features_are_left_out(
     vector, clip_id = dataset[7]
     assert clip_id == "film-008"
     np.testing.assert_array_equal(vector.numpy(), values[8])
-
-
-def test_only_the_files_of_a_batch_are_read(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[int]] = []
-    read = store.read
-
-    def counted(array: str, rows: np.ndarray) -> np.ndarray:
-        asked.append(rows.tolist())
-        return read(array, rows)
-
-    monkeypatch.setattr(store, "read", counted)
-    loader = torch.utils.data.DataLoader(store.torch(), batch_size=20)
-    assert next(iter(loader))[0].shape == (20, 8)
-    assert asked == [[*range(20)]]

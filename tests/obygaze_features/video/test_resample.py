@@ -131,3 +131,12 @@ def test_recipes_see_another_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hashed() != first
     monkeypatch.undo()
     assert hashed() == first
+
+
+def test_bass_does_not_count_where_a_file_names_no_channel() -> None:
+    """As FFmpeg orders six channels, the fourth is the bass."""
+    samples = np.zeros((6, 100), np.float32)
+    samples[3] = 0.5
+    frame = frame_of(samples, "fltp", "6 channels")
+    assert {channel.name for channel in frame.layout.channels} == {"NONE"}
+    assert not mixed([frame]).any()
