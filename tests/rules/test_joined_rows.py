@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.seeds import amount
@@ -18,7 +19,6 @@ from support.stores import a_recipe, made_store
 
 from obygaze import open_store
 from obygaze_features.core.errors import ObygazeWarning
-from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Recipe, Row, Store
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, SILENT
@@ -192,26 +192,18 @@ def check_segments(both: Store, values: Mapping[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(vector, wanted.astype(np.float32))
 
 
-@settings(max_examples=10, deadline=None)
-@given(has_films=st.booleans(), n_arrays=st.integers(2, 3), has_another=st.booleans())
-def test_arrays_of_one_store_are_of_the_same_clips(
-    has_films: bool, n_arrays: int, has_another: bool
-) -> None:
+@pytest.mark.parametrize("film", ["lake", ""])
+def test_arrays_of_one_store_are_of_the_same_clips(tmp_path: Path, film: str) -> None:
     """Only of two stores nobody knows more than the ids."""
-    film = "lake" if has_films else ""
     rows = [Row(clip, film) for clip in CLIPS]
-    names = ["a", "b", "c"][:n_arrays]
-    values = {name: np.ones((len(rows), 2), np.float32) for name in names}
-    with tempfile.TemporaryDirectory() as name:
-        here = Workspace(Path(name))
-        made_store(here.root / "one", rows, values)
-        parts = [f"{here.root}/one:{array}" for array in names]
-        if has_another:
-            recipe = a_recipe(backbone={"name": "other"})
-            made_store(here.root / "two", rows, {"d": values["a"]}, recipe=recipe)
-            parts.append(f"{here.root}/two:d")
+    ones = np.ones((len(rows), 2), np.float32)
+    made_store(tmp_path / "one", rows, {"a": ones, "b": ones})
+    other = a_recipe(backbone={"name": "other"})
+    made_store(tmp_path / "two", rows, {"d": ones}, recipe=other)
+    of_one = f"{tmp_path}/one:a+{tmp_path}/one:b"
+    for parts, is_by_ids in ((of_one, False), (f"{of_one}+{tmp_path}/two:d", not film)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ObygazeWarning)
-            open_store("+".join(parts), workspace=here).matrix(clips=CLIPS)
+            open_store(parts, workspace=tmp_path).matrix(clips=CLIPS)
         said = [one for one in caught if "matched by the ids alone" in str(one.message)]
-        assert len(said) == (has_another and not has_films)
+        assert len(said) == is_by_ids

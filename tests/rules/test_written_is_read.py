@@ -211,42 +211,6 @@ def test_a_changed_byte_of_an_export_changes_no_number_and_no_film(
             assert np.array_equal(found, values[name][number])
 
 
-@pytest.mark.parametrize("n_clips", [0, 1, 120])
-def test_an_export_of_no_clip_one_and_many(
-    tmp_path: Path, output: str, n_clips: int
-) -> None:
-    """Among them are clips without features; of 0, no other ones."""
-    random = np.random.default_rng(n_clips)
-    rows = []
-    for number in range(n_clips):
-        start_s = number / 3
-        row = Row(f"e-{number}", f"film-{number % 7}", start_s, start_s + 1 / 3)
-        rows += [row._replace(status=OK), *failed_rows(row)[: number % 50 == 0]]
-    rows += failed_rows(Row("none", "film 0"))
-    array = Array.of("clip", "float32", (3,))
-    values = {"clip": random.normal(size=(len(rows), 3)).astype("float32")}
-    drawn = Drawn(rows, [array], values, Terms("CC-BY-4.0", "été"))
-    store = drawn.write(tmp_path / "store")
-    target = tmp_path / output
-    if not n_clips:
-        with pytest.raises(FixInput, match="no clip has features; nothing to export"):
-            export_features(store, target, format=OUTPUTS[output])
-        return
-    export_features(store, target, format=OUTPUTS[output])
-    import_features(target, tmp_path / "again")
-    again = open_store(tmp_path / "again")
-    ok_rows = [row for row in rows if row.status == OK]
-    assert list(again.rows) == ok_rows
-    is_ok = [row.status == OK for row in rows]
-    np.testing.assert_array_equal(again.matrix("clip").values, values["clip"][is_ok])
-
-
-def failed_rows(row: Row) -> list[Row]:
-    """A clip of the same film without features."""
-    other = row._replace(clip_id=f"{row.clip_id}-x", status=FAILED, reason="no picture")
-    return [other]
-
-
 def check_trip(folder: Path, output: str, drawn: Drawn, data: st.DataObject) -> None:
     """Export a store, import the export, and compare all but what is said to be left out."""
     store = drawn.write(folder / "store")

@@ -113,25 +113,6 @@ def test_an_interrupted_transfer_is_gone_on_with(
     np.testing.assert_array_equal(found, values["clip"])
 
 
-def test_what_changes_on_the_way_never_becomes_a_store(
-    ws: Workspace, far: Workspace, web: WebServer
-) -> None:
-    values = make_store(far)
-    planted = values["frames"][rows_of("film5")][3].tobytes()
-
-    def changing(path: str, body: bytes) -> bytes:
-        changed = bytearray(planted)
-        changed[7] ^= 1
-        return body.replace(planted, bytes(changed))
-
-    web.fault = changing
-    ws(f"store subset {web.url}/films {PART} -o part", code=4)
-    assert not ws.path("stores/part").exists()
-    web.fault = None
-    ws(f"store subset {web.url}/films {PART} -o part")
-    check_part(ws, "part", values)
-
-
 def test_a_part_comes_from_a_bucket(ws: Workspace, far: Workspace) -> None:
     boto3 = pytest.importorskip("boto3")
     values = make_store(far)

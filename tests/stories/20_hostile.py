@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
 import pickle
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ import h5py
 import numpy as np
 import pytest
 from support.cli import environment
+from support.hostile_stores import CASES, write_whole
 from support.saved_models import write_model_json
 from support.store_servers import web_server
 from support.videos import write_video
@@ -173,186 +171,45 @@ class Payload:
 
 PICKLE = pickle.dumps({"clip_id": ["a-1"], "X": Payload()})
 DEEP = b"[" * 100_000
-Change = Callable[[Path], None]
-
-N_CLIPS, WIDTH = 137, 113
-
-
-def forge(folder: Path, name: str, data: bytes) -> None:
-    """Change a file of a store, and every length and sha256 that tells of it.
-
-    A document may begin with the sha256 of its own bytes, in which these digits are zeros.
-    """
-    path = folder / name
-    old = path.read_bytes()
-    if is_own_sha256(old):
-        digits = hashlib.sha256(data[:14] + b"0" * 64 + data[78:]).hexdigest()
-        data = data[:14] + digits.encode() + data[78:]
-    path.unlink()
-    path.write_bytes(data)
-    old_mark = rf"\b{len(old)}(,\s*\")?{hashlib.sha256(old).hexdigest()}"
-    new_mark = rf"{len(data)}\g<1>{hashlib.sha256(data).hexdigest()}"
-    for other in sorted(folder.rglob("*.json")):
-        text = other.read_text(encoding="utf-8")
-        changed = re.sub(old_mark, new_mark, text)
-        changed = changed.replace(
-            hashlib.sha256(old).hexdigest(), hashlib.sha256(data).hexdigest()
-        )
-        if changed != text:
-            forge(folder, other.relative_to(folder).as_posix(), changed.encode())
-
-
-def is_own_sha256(data: bytes) -> bool:
-    """Return whether a document begins with the sha256 of its own bytes."""
-    digest = hashlib.sha256(data[:14] + b"0" * 64 + data[78:]).hexdigest()
-    return data[14:78] == digest.encode()
-
-
-def replace_in_documents(folder: Path, old: str, new: str) -> None:
-    """Change a pattern in every document of a store, with right checksums."""
-    n_changed = 0
-    for path in sorted(folder.rglob("*.json")):
-        text = path.read_text(encoding="utf-8")
-        changed = re.sub(old, new, text)
-        if changed != text:
-            forge(folder, path.relative_to(folder).as_posix(), changed.encode())
-            n_changed += 1
-    assert n_changed > 0, f"no document has {old}"
-
-
-def chunk_of(folder: Path) -> Path:
-    """Return the file with the numbers of the store."""
-    return max(
-        (folder / "data.zarr" / "clip").iterdir(), key=lambda one: one.stat().st_size
-    )
-
-
-def list_name(new: str) -> Change:
-    """Return a change that gives the numbers of a store another file name, also in its lists."""
-
-    def change(folder: Path) -> None:
-        chunk = chunk_of(folder)
-        old = chunk.relative_to(folder).as_posix()
-        target = folder / new
-        target.parent.mkdir(parents=True, exist_ok=True)
-        chunk.rename(target)
-        replace_in_documents(folder, f'"{re.escape(old)}"', f'"{new}"')
-
-    return change
-
-
-def claim(old: str, new: str) -> Change:
-    """Return a change of a pattern in all documents of a store."""
-    return lambda folder: replace_in_documents(folder, old, new)
-
-
-def write_as(name: str, data: bytes) -> Change:
-    """Return a change that writes other bytes into a file."""
-
-    def change(folder: Path) -> None:
-        (folder / name).unlink()
-        (folder / name).write_bytes(data)
-
-    return change
-
-
-def grow(name: str) -> Change:
-    """Return a change that makes a file very large, without taking the disk for it."""
-
-    def change(folder: Path) -> None:
-        os.truncate(folder / name, LARGE)
-
-    return change
-
-
-def link_chunk(folder: Path) -> None:
-    """Put the numbers of a store elsewhere, and a link to them in their place."""
-    chunk = chunk_of(folder)
-    elsewhere = folder.parent / "elsewhere.bin"
-    chunk.rename(elsewhere)
-    chunk.symlink_to(elsewhere)
-
-
-def link_folder(folder: Path) -> None:
-    """Put the folder with the numbers elsewhere, and a link to it in its place."""
-    elsewhere = folder.parent / "elsewhere"
-    chunk_of(folder).parent.rename(elsewhere)
-    (folder / "data.zarr" / "clip").symlink_to(elsewhere)
-
-
-def put_pipe(folder: Path) -> None:
-    """Put a named pipe in the place of the numbers: who reads it waits for ever."""
-    chunk = chunk_of(folder)
-    chunk.unlink()
-    os.mkfifo(chunk)
-
-
-STORES: dict[str, Change] = {
-    "a-name-that-leads-out": list_name("../../outside.txt"),
-    "a-name-for-git": list_name(".git/hooks/post-checkout"),
-    "a-name-that-python-imports": list_name("sitecustomize.py"),
-    "many-rows": claim(rf"\b{N_CLIPS}\b", str(10**12)),
-    "wide-rows": claim(rf"\b{WIDTH}\b", str(10**12)),
-    "numbers-that-are-objects": claim("float32", "object"),
-    "a-deep-document": write_as("store.json", DEEP),
-    "a-large-document": grow("store.json"),
-    "a-large-array-document": grow("data.zarr/clip/zarr.json"),
-    "a-link": link_chunk,
-    "a-link-to-a-folder": link_folder,
-    "a-pipe": put_pipe,
-}
-
-
-# Wide rows are found when they are read: a copy has the bytes that are listed, and no more of a
-# large file. This program does not read the zarr.json of a single array.
-HARMLESS = {
-    "wide-rows": ("verify", "pull"),
-    "a-large-array-document": ("export", "pull"),
-}
-
-
-def make_store(lab: Lab) -> Path:
-    """Make the store that strangers change."""
-    maker = Workspace(lab.root / "maker")
-    ids = [f"lake-{number:03d}" for number in range(N_CLIPS)]
-    X = np.random.default_rng(20).normal(size=(N_CLIPS, WIDTH)).astype(np.float32)
-    np.savez(maker.path("a.npz"), clip_id=ids, X=X)
-    maker("store import a.npz --array clip=X -o a")
-    return maker.path("stores/a")
-
-
-def test_a_harmless_change_with_right_checksums_is_taken(lab: Lab) -> None:
-    theirs = lab.theirs("a")
-    shutil.copytree(make_store(lab), theirs)
-    replace_in_documents(theirs, '"imported"', '"brought"')
-    ((code, text),) = lab.type_all([f"store pull {theirs} -o got"])
-    assert code == 0, text
-    assert "'brought'" in lab.ws("store info got").text
-    lab.ws("store verify got --hash")
+# What is wrong with the stores of a stranger: names, sizes, types, links and pipes.
+STORES = (
+    "'../outside' is listed",
+    "'.git/hooks/post-checkout' in place of checks",
+    "'zarr.py' is listed",
+    "store.json has 10**11 rows",
+    "an array has an unknown dtype",
+    "an array has rows of a petabyte",
+    "store.json is nested deeply",
+    "store.json has 4 GB",
+    "checks has 4 GB",
+    "data.zarr/plain/c.0.0 is a link",
+    "data.zarr/plain/c.0.0 is a pipe",
+    "a folder is a link",
+)
 
 
 def test_a_hostile_store(lab: Lab) -> None:
-    made = make_store(lab)
+    theirs = lab.theirs("whole")
+    write_whole(theirs)
+    for code, text in lab.type_all([f"store pull {theirs} -o got"]):
+        assert code == 0, text
     lines = []
-    for name, change in STORES.items():
-        theirs = lab.theirs(name) / "store"
-        shutil.copytree(made, theirs)
-        change(theirs)
-        typed = {
-            "verify": f"store verify {theirs} --hash",
-            "export": f"store export {theirs} out.npz",
-            "pull": f"store pull {theirs} -o {name}",
-        }
-        lines += [
-            line for word, line in typed.items() if word not in HARMLESS.get(name, ())
-        ]
+    for number, name in enumerate(STORES):
+        theirs = lab.theirs(f"store{number}")
+        write_whole(theirs)
+        spoil, _ = CASES[name]
+        spoil(theirs)
+        for line in (
+            "verify {} --hash",
+            "export {} out.npz",
+            f"pull {{}} -o x{number}",
+        ):
+            lines.append(f"store {line.format(theirs)}")
     # What was fetched before the refusal waits, hidden, for the same command again.
-    texts = check_refused(lab, lines, written=("lab/stores/.",))
-    assert list(lab.ws.path("stores").glob("[!.]*")) == []
-    names = ("outside.txt", "post-checkout", "sitecustomize.py")
-    for name in names:
-        assert any(name in text for text in texts), name
-        assert list(lab.ws.folder.rglob(f"*{name}*")) == []
+    check_refused(lab, lines, written=("lab/stores/.",))
+    assert [path.name for path in lab.ws.path("stores").glob("[!.]*")] == ["got"]
+    for name in ("outside", "post-checkout", "zarr.py"):
+        assert list(lab.ws.folder.rglob(name)) == []
 
 
 def test_a_hostile_model(lab: Lab) -> None:

@@ -2,16 +2,14 @@
 """A FUSE file system over a folder that caches absent names, as NFS clients do.
 
 Started with Debian's python3, which has fusepy: BACKING MOUNT NEGATIVE_S. With the further word
-`one-name`, names that differ in case or in the form of their Unicode are one name, as on the disks
-of a Mac. With the word `repeats`, every third request is done twice, and the second answer is
-given: success is reported as "no such file" or "file exists".
+`repeats`, every third request is done twice, and the second answer is given: success is reported as
+"no such file" or "file exists".
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import unicodedata
 from typing import Any
 
 sys.path.insert(0, "/usr/lib/python3/dist-packages")
@@ -95,13 +93,6 @@ class Passthrough(Operations):
         os.close(handle)
 
 
-class OneNameForAllForms(Passthrough):
-    """Names are kept in lower case and composed form."""
-
-    def _at(self, path: str) -> str:
-        return self.root + unicodedata.normalize("NFC", path.casefold())
-
-
 class RepeatsRequests(Passthrough):
     """A request whose answer was lost is repeated, as by NFS."""
 
@@ -116,11 +107,8 @@ class RepeatsRequests(Passthrough):
         return answer
 
 
-KINDS = {"one-name": OneNameForAllForms, "repeats": RepeatsRequests}
-
-
 if __name__ == "__main__":
-    kind = KINDS[sys.argv[4]] if len(sys.argv) > 4 else Passthrough
+    kind = RepeatsRequests if "repeats" in sys.argv else Passthrough
     FUSE(
         kind(sys.argv[1]),
         sys.argv[2],

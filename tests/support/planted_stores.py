@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 
 from obygaze_features.store.making import write_store
-from obygaze_features.store.records import Kind, Maker
+from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, Row
 from support.filled_stores import ARRAYS
 from support.written_stores import (
@@ -22,7 +22,6 @@ from support.written_stores import (
 )
 
 N_ROWS = 94
-KIND = Kind("cpu", "float32")
 MAKER = Maker("p 1", "cpu", "a cpu", "float32")
 PLANTED = 1234.5
 FILM = "film-3"

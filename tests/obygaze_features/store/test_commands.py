@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
 from support.filled_stores import compute, plan, values_of
-from support.stores import made_store, sealed_store, some_rows, some_values
+from support.stores import made_store, sealed_store, some_values
 
 import obygaze as og
-from obygaze_features.store.card import Terms
 from obygaze_features.store.rows import Row
 
 Typed = Callable[..., Result]
@@ -62,21 +61,3 @@ def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:
     assert "23 clips" in typed("info", "more").stdout
     listed = og.ls(workspace=tmp_path)
     assert [one.name for one in listed.entries] == ["more", "more.next"]
-
-
-def test_a_push_needs_a_licence(tmp_path: Path, typed: Typed) -> None:
-    bare = tmp_path / "stores/bare"
-    made_store(bare, some_rows(5), some_values(5), terms=Terms())
-    line = ["push", "bare", "out"]
-    assert "Try: --licence CC-BY-4.0" in typed(*line, code=2).stderr
-    assert not (tmp_path / "out").exists()
-    typed(*line, "--licence", "CC-BY-4.0", "--citation", "Doe (2026).")
-    card = (tmp_path / "out" / "README.md").read_text("utf-8")
-    assert card.startswith('---\nlicense: cc-by-4.0\ncitation: "Doe (2026)."\n')
-    assert og.open_store(bare).terms.citation == "Doe (2026)."
-
-
-def test_the_only_word_of_an_option_is_named(tmp_path: Path, typed: Typed) -> None:
-    made_store(tmp_path / "stores/films", some_rows(5), some_values(5))
-    refused = typed("export", "films", "out", "--as", "npz", code=2)
-    assert "'--as': must be parquet, got 'npz'" in refused.stderr

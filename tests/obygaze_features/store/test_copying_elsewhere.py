@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from support.fake_hub import hub_here
-from support.seeds import amount
 from support.store_servers import s3_server
 from support.stores import sealed_store
 from support.written_stores import files_of as tree
@@ -18,7 +17,6 @@ from obygaze_features.store import targets
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.targets import BucketTarget
-from obygaze_features.store.verifying import verify
 
 pytestmark = pytest.mark.check("servers of buckets and of the hub")
 
@@ -77,40 +75,6 @@ def test_a_push_to_a_bucket_that_was_interrupted_goes_on(
     made = push(store, URL)
     assert made.n_sent == len(tree(store)) - n_puts
     assert content(bucket) == tree(store)
-
-
-@pytest.mark.parametrize("at", amount([1, 8, 20], range(0, 30, 4)))
-def test_two_stores_are_pushed_to_one_address_at_once(
-    tmp_path: Path,
-    store: Path,
-    bucket: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    at: int,
-) -> None:
-    """The second is sent before the `at`-th file of the first: the place is of the first."""
-    sealed_store(tmp_path / "other", 12)
-    put = BucketTarget.put
-    n_puts = 0
-    is_refused = False
-
-    def meet(self: BucketTarget, *given: Any) -> None:
-        nonlocal n_puts, is_refused
-        n_puts += 1
-        if n_puts == at:
-            with pytest.raises(AlreadyThere, match="is being sent there"):
-                push(tmp_path / "other", URL)
-            is_refused = True
-        put(self, *given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(BucketTarget, "put", meet)
-        push(store, URL)
-    assert is_refused == (at <= n_puts)
-    assert verify(URL, hashes=True).problems == []
-    assert content(bucket) == tree(store)
-    assert push(store, URL).n_sent == 0
-    with pytest.raises(AlreadyThere, match="another store is there"):
-        push(tmp_path / "other", URL)
 
 
 def test_a_place_inside_another_store_of_a_bucket_is_refused(

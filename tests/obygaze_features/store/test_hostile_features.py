@@ -23,25 +23,11 @@ from obygaze_features.store import (
 from obygaze_features.store.importing import files, open_features
 from obygaze_features.store.importing import parquet as parquet_files
 
-IDS = ["x" * 100_000] * 50
-
-
-def test_long_ids_are_refused(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "f.npz", clip_id=IDS, x=np.ones((50, 2)))
-    with pytest.raises(Corrupt, match="'clip_id' has texts that are too long"):
-        import_features(tmp_path / "f.npz", tmp_path / "store")
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = pyarrow.table({"clip_id": IDS, "x": [[1.0, 2.0]] * 50})
-    parquet.write_table(table, tmp_path / "f.parquet")
-    with pytest.raises(Corrupt, match="'clip_id' has texts that are too long"):
-        import_features(tmp_path / "f.parquet", tmp_path / "store")
-
 
 def test_ids_of_nothing_take_no_memory(tmp_path: Path) -> None:
     """A small file may have a million texts of a thousand characters that are not there."""
     path = tmp_path / "f.npz"
-    ids = np.zeros(20_000, "U1000")
+    ids = np.zeros(5_000, "U1000")
     np.savez_compressed(path, clip_id=ids, x=np.ones((len(ids), 1), np.float32))
     n_bytes = ids.nbytes
     assert path.stat().st_size < n_bytes / 500

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from support.stores import imported, values_of
 
-from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.importing import import_features, open_features
@@ -366,22 +365,6 @@ def test_errors_of_parquet(tmp_path: Path) -> None:
     for name in ("c", "d"):
         with pytest.raises(Corrupt, match="not a complete Parquet file"):
             open_features(tmp_path / f"{name}.parquet")
-
-
-def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    writer = pytest.importorskip("pyarrow.parquet")
-    zeros = pyarrow.array(np.zeros(2000 * 500, dtype=np.float32))
-    vectors = pyarrow.FixedSizeListArray.from_arrays(zeros, 500)
-    ids = [f"m-{number}" for number in range(2000)]
-    file = tmp_path / "a.parquet"
-    writer.write_table(pyarrow.table({"clip_id": ids, "x": vectors}), file)
-    assert file.stat().st_size < 100_000
-    monkeypatch.setattr(system, "memory_bytes", lambda: 1_000_000)
-    with pytest.raises(FixInput, match=r"the column x needs 8\.0 MB"):
-        import_features(file, tmp_path / "s")
 
 
 def broken_text(like: np.ndarray, number: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from support.stores import a_recipe, made_store, some_rows, some_values
 from support.written_stores import files_of
 
 import obygaze as og
-from obygaze_features.core.errors import FixUsage, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Array, Store
 from obygaze_features.store import open_store as open_one
@@ -122,18 +122,6 @@ def test_what_is_refused(here: Workspace, name: str) -> None:
     with pytest.raises(ObygazeError, match=REFUSALS[name]):
         opened(here, name)
     assert files_of(here.root) == before
-
-
-def test_other_clips_of_the_same_ids_are_refused(here: Workspace) -> None:
-    rows = some_rows(N_ROWS)
-    rows[1] = rows[1]._replace(movie_id="another-film")
-    recipe = a_recipe(backbone={"name": "other"})
-    values = some_values(N_ROWS, (Array.of("clip", "float32", (2,)),), seed=2)
-    made_store(here.root / "stores/other", rows, values, recipe=recipe)
-    both = opened(here, "seen+other")
-    assert len(both.matrix(clips=[rows[0].clip_id])) == 1
-    with pytest.raises(Mismatch, match="another-film"):
-        both.matrix(clips=[rows[1].clip_id])
 
 
 def test_a_join_is_no_part_of_a_join(here: Workspace) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -151,37 +150,6 @@ def test_exchanged_chunks_are_refused(stores, tmp_path: Path) -> None:
     values = some_values(1)["plain"][8:12]
     matrix = open_store(tmp_path / "s").matrix("plain", clips=CLIPS[8:12])
     np.testing.assert_array_equal(matrix.values, values)
-
-
-@pytest.mark.check("exchanges many pairs of files")
-def test_any_two_exchanged_files_are_refused(stores, tmp_path) -> None:
-    shutil.copytree(stores / "s1", tmp_path / "s")
-    path, values = tmp_path / "s", some_values(1)
-    n_exchanged = 0
-    pairs = list(combinations(files_of(path), 2))
-    # `make torture` exchanges the others.
-    every = amount(27, 3)
-    for one, other in pairs[SEED % every :: every]:
-        first, second = path / one, path / other
-        data, other_data = first.read_bytes(), second.read_bytes()
-        if data == other_data:
-            continue
-        first.write_bytes(other_data)
-        second.write_bytes(data)
-        n_exchanged += 1
-        if "store.json" in (one, other):
-            with pytest.raises(ObygazeError):
-                open_store(path)
-        else:
-            read_in_ways(path, values)
-            problems = {
-                problem.partition(":")[0]
-                for problem in verify(path, hashes=True).problems
-            }
-            assert problems == {one, other}
-        first.write_bytes(data)
-        second.write_bytes(other_data)
-    assert n_exchanged > 200 / every
 
 
 @pytest.mark.parametrize("seed", range(amount(3, 8)))

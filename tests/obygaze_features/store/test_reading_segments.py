@@ -163,16 +163,6 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
         open_store(tmp_path / "c").segments(segments, "x")
 
 
-def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(
-    tmp_path: Path,
-) -> None:
-    store, values = windows_store(tmp_path / "s", {"a": 4})
-    border = 16 / FPS
-    instant = Clip("i", "a", None, "", border + 0.001, border + 0.002)
-    found = store.segments([instant], "clip", rule="touch")
-    np.testing.assert_array_equal(found.values, values[[1]])
-
-
 def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
     """The last of three windows has one frame of two."""
     frames = np.full((3, 2, 4), -1, np.float32)
