@@ -16,7 +16,7 @@ from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.machine import this_machine
 from obygaze_features.store import Array, Recipe, Row, open_store
 from obygaze_features.store.filling import Filling, choose_block, plan_filling
-from obygaze_features.store.records import Kind, Maker, ManifestMark
+from obygaze_features.store.records import ComputeSetup, Maker, ManifestMark
 from obygaze_features.store.sealing import seal
 
 NAME = "many"
@@ -38,7 +38,7 @@ def plan(target: Path, n_clips: int) -> None:
         arrays=[ARRAY],
         recipe=Recipe.unknown("made up", {"purpose": "a benchmark"}),
         manifest=ManifestMark("made-up", "0" * 64),
-        kind=Kind("cpu", "float32"),
+        kind=ComputeSetup("cpu", "float32"),
     )
 
 

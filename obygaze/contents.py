@@ -96,11 +96,11 @@ def _in_manifest(here: Workspace, name: str) -> str:
 
 def _in_store(here: Workspace, name: str) -> str:
     # NumPy is not loaded for the help of commands.
-    from obygaze_features.store.reading import being_filled_at, open_store
+    from obygaze_features.store.reading import find_filling, open_store
 
     path = here.folder("stores") / name
     # One that waits for its name was interrupted; opening it finishes that.
-    filling = being_filled_at(path) if name.endswith(NEXT) else None
+    filling = find_filling(path) if name.endswith(NEXT) else None
     if filling is not None:
         return f"being filled, {filling.progress}"
     store = open_store(path.with_name(name.removesuffix(NEXT)))

@@ -16,7 +16,7 @@ from obygaze_features.extraction.stored import StoreState
 from obygaze_features.manifest.spans import MILLISECOND_S
 from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import Kind
+from obygaze_features.store.records import ComputeSetup
 from obygaze_features.store.rows import (
     ALWAYS,
     NOT_EXTRACTED,
@@ -77,7 +77,7 @@ class ExtractionRequest:
     clips: Sequence[PlannedClip]
     recipe: Recipe
     arrays: Sequence[str]
-    kind: Kind | None
+    kind: ComputeSetup | None
     facts: Facts = field(default_factory=dict)
     kept: Container[str] = ()
     retry_failed: bool = False
@@ -184,7 +184,7 @@ def _other_ways(request: ExtractionRequest, stored: StoreState) -> list[str]:
     return lines
 
 
-def _other_makers(here: Kind | None, stored: StoreState) -> list[str]:
+def _other_makers(here: ComputeSetup | None, stored: StoreState) -> list[str]:
     """Return the makers of the store that may give different numbers than what computes now.
 
     A finished store may get rows of a later version with the same recipe.

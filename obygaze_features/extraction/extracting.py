@@ -58,15 +58,15 @@ from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signa
 from obygaze_features.extraction.stored import read_stored, store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.atomic_files import read_seal
 from obygaze_features.store.card import Terms
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
+    open_store_before,
     remove_filling,
-    store_before,
 )
 from obygaze_features.store.layout import NEXT
-from obygaze_features.store.placing import seal_at
 from obygaze_features.store.rows import Row
 from obygaze_features.store.sealing import seal
 from obygaze_features.video.pool import DecodePool
@@ -293,7 +293,7 @@ def _refuse_lost(one: Begun) -> None:
     Otherwise a different command computed it, and all rows failed as before.
     """
     replaces = one.filling.plan.replaces
-    if not replaces or seal_at(one.store.path) != replaces:
+    if not replaces or read_seal(one.store.path) != replaces:
         raise Mismatch(
             "the features of this run were not added: meanwhile another command changed the store,"
             " or removed the plan",
@@ -445,7 +445,7 @@ def _refuse_videos_of_two_files(store: StorePlan, clips: Iterable[PlannedClip]) 
 def _is_as_before(filling: Filling) -> bool:
     """Return whether all computed rows of a change failed again as they did before."""
     try:
-        before = store_before(filling.target, filling.plan.replaces).rows
+        before = open_store_before(filling.target, filling.plan.replaces).rows
         computed: dict[int, Row] = {}
         for block in filling.needed:
             record = filling.read_block(block)

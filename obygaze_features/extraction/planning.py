@@ -37,7 +37,7 @@ from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array, check_store_name
-from obygaze_features.store.making import check_outside
+from obygaze_features.store.making import check_not_inside_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import RowColumns
@@ -124,7 +124,7 @@ def store_path(
     if is_url(name) or not folder.exists():
         # An error for a URL, and for names that no store can have.
         workspace.new_store(name)
-        check_outside(folder)
+        check_not_inside_store(folder)
     folder = folder.resolve()
     check_store_name(folder.name, str(folder))
     return folder

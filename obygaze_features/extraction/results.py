@@ -24,8 +24,8 @@ from obygaze_features.extraction.stored import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
+from obygaze_features.store.atomic_files import replaced_store_path
 from obygaze_features.store.layout import has_vector
-from obygaze_features.store.placing import before_of
 from obygaze_features.store.rows import FAILED, NO_VIDEO, SILENT, STATUSES
 
 # --- While it computes ---
@@ -181,7 +181,7 @@ def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
 
 def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
     """Return a note on the previous version of a store that this run changed."""
-    before = before_of(store.path, store.seal)
+    before = replaced_store_path(store.path, store.seal)
     is_changed = bool(store.seal) and bool(state.seal) and state.seal != store.seal
     if not is_changed or not before.exists():
         return []

@@ -30,7 +30,7 @@ from obygaze_features.extraction.planning import (
 )
 from obygaze_features.extraction.results import SlurmScript
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.store.layout import block_rows_of
+from obygaze_features.store.layout import choose_block_rows
 
 
 def write_slurm_script(
@@ -147,7 +147,7 @@ def _missing_blocks(store: StorePlan, *, windows: bool) -> int:
     if store.filling is not None:
         return len(store.filling.missing())
     row_bytes = sum(array.row_bytes for array in store.arrays)
-    block_rows = block_rows_of(len(store.work.rows), row_bytes, windows=windows)
+    block_rows = choose_block_rows(len(store.work.rows), row_bytes, windows=windows)
     computed_rows = np.flatnonzero(store.work.computed)
     return len(np.unique(computed_rows // block_rows))
 

@@ -24,12 +24,12 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.temporary_names import remove_leftovers
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.store.atomic_files import read_seal
 from obygaze_features.store.filling import Filling, remove_leftover
 from obygaze_features.store.layout import BEFORE, NEXT, Array
-from obygaze_features.store.placing import seal_at
 from obygaze_features.store.reading import Reason, open_store
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import Kind
+from obygaze_features.store.records import ComputeSetup
 from obygaze_features.store.rows import (
     FAILED,
     NOT_EXTRACTED,
@@ -61,7 +61,7 @@ class StoreState:
     recipe: Recipe
     arrays: Sequence[Array]
     rows: Sequence[Row]
-    kinds: Sequence[Kind]
+    kinds: Sequence[ComputeSetup]
     manifest: str = ""
     seal: str = ""
     computed: Sequence[bool] | None = None
@@ -86,7 +86,7 @@ def read_stored(path: Path) -> StoreState | None:
         filling = None
         with suppress(NotFound):
             filling = Filling.open(path)
-        seal = seal_at(path)
+        seal = read_seal(path)
         try:
             if filling is not None:
                 stored = _being_filled(filling, seal)
@@ -106,7 +106,7 @@ def read_stored(path: Path) -> StoreState | None:
                 return None
         except (OSError, ObygazeError):
             # Another process may have sealed the store, and moved or removed these files.
-            is_as_before = seal_at(path) == seal
+            is_as_before = read_seal(path) == seal
             if is_as_before and (filling is None or filling.is_current()):
                 raise
 

@@ -53,7 +53,7 @@ from obygaze_features.manifest.model import (
 )
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
-from obygaze_features.store.importing import origin_of
+from obygaze_features.store.importing import describe_origin
 from obygaze_features.store.recipe import RULE_OF_TEXTS
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED, NO_WORDS
@@ -136,7 +136,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
         raise FixInput(problem, where=where)
     if subtitles == EMBEDDED:
         return words
-    read = origin_of("subtitles", path, read_files)
+    read = describe_origin("subtitles", path, read_files)
     return replace(words, origins=[Origin(path.resolve().name, read["sha256"])])
 
 

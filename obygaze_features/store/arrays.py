@@ -12,11 +12,11 @@ from obygaze_features.store.decoding import (
     Bytes,
     Rows,
     checked_content,
-    chunk_with_crc_bytes,
     decode_texts,
     index_bytes,
-    index_of,
+    shard_index,
     split_checks,
+    stored_chunk_bytes,
 )
 from obygaze_features.store.files import ListedFiles, Range, check_memory
 from obygaze_features.store.layout import CHECKS, Array
@@ -57,7 +57,7 @@ class Arrays:
         checks = self.checks[array.name][numbers].tolist()
         ends = [*firsts[1:].tolist(), len(rows)]
         chunks = zip(numbers.tolist(), checks, firsts.tolist(), ends, strict=True)
-        chunk_bytes = chunk_with_crc_bytes(array)
+        chunk_bytes = stored_chunk_bytes(array)
         result = out.reshape(-1).view(np.uint8)
         memories: list[Bytes | None] = [None] * len(ends)
         for place, first in enumerate(firsts.tolist()):
@@ -127,7 +127,7 @@ class Arrays:
         self, array: Array, numbers: list[int], memories: list[Bytes | None]
     ) -> list[Range]:
         """Return where ascending chunks are; neighbours of one file are read at once."""
-        chunk_bytes = chunk_with_crc_bytes(array)
+        chunk_bytes = stored_chunk_bytes(array)
         most_bytes = max(self.listed.files.piece_bytes, chunk_bytes)
         ranges: list[Range] = []
         for number, memory in zip(numbers, memories, strict=True):
@@ -150,13 +150,13 @@ class Arrays:
         name = array.file_name(file)
         wanted = Range(name, index_start, index_start + index_bytes(array))
         (index,) = self.listed.parts([wanted])
-        if index.tobytes() != index_of(array, self._n_chunks(array, file)):
+        if index.tobytes() != shard_index(array, self._n_chunks(array, file)):
             raise self.listed.damaged(name, "its index is not that of its chunks")
 
     def _check_length(self, array: Array, file: int) -> int:
         """Return where the index of a file begins; an error for a file of another length."""
         name = array.file_name(file)
-        index_start = self._n_chunks(array, file) * chunk_with_crc_bytes(array)
+        index_start = self._n_chunks(array, file) * stored_chunk_bytes(array)
         n_bytes = index_start + index_bytes(array)
         if self.listed.marks[name].n_bytes != n_bytes:
             raise self.listed.damaged(name, f"expected {n_bytes} bytes for its rows")

@@ -67,8 +67,8 @@ class Terms(NamedTuple):
 
     def require_same(self, stated: Self, where: str) -> None:
         """Raise an error if others are stated already, however their licence is spelled."""
-        ours = Terms(_spelled(self.licence), _one_line(self.citation))
-        theirs = Terms(_spelled(stated.licence), _one_line(stated.citation))
+        ours = Terms(_spdx_or_same(self.licence), _one_line(self.citation))
+        theirs = Terms(_spdx_or_same(stated.licence), _one_line(stated.citation))
         # What only one of both states is no difference.
         if ours.or_else(theirs) != theirs.or_else(ours):
             raise AlreadyThere(
@@ -91,7 +91,7 @@ def spdx_of(licence: str) -> str:
     return ""
 
 
-def _spelled(licence: str) -> str:
+def _spdx_or_same(licence: str) -> str:
     """Return a licence by its SPDX identifier, if it has one."""
     return spdx_of(licence) or licence
 
@@ -109,7 +109,7 @@ def read_terms(card: bytes) -> Terms:
         values[key] = _text_of(value)
     named = {"other": values["license_name"], "unknown": ""}
     licence = named.get(values["license"], values["license"])
-    return Terms(_spelled(licence), values["citation"])
+    return Terms(_spdx_or_same(licence), values["citation"])
 
 
 def _text_of(value: str) -> str:
@@ -155,13 +155,13 @@ def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
         name = f"features: {of_features}, labels: {label_licence or 'not stated'}"
     lines = [f"license: {licence or ('other' if name else 'unknown')}"]
     if name and not licence:
-        lines.append(f"license_name: {_quoted(name)}")
+        lines.append(f"license_name: {_yaml_text(name)}")
     if terms.citation:
-        lines.append(f"citation: {_quoted(terms.citation)}")
+        lines.append(f"citation: {_yaml_text(terms.citation)}")
     return lines
 
 
-def _quoted(text: str) -> str:
+def _yaml_text(text: str) -> str:
     """Return a text as JSON, which is YAML too."""
     return json.dumps(visible(_one_line(text)), ensure_ascii=False)
 

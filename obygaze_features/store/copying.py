@@ -22,26 +22,30 @@ from obygaze_features.core.temporary_names import (
     remove_leftovers,
 )
 from obygaze_features.core.workspace import PathLike, Workspace, last_part
+from obygaze_features.store.atomic_files import (
+    has_file,
+    read_seal,
+    remove_tree,
+    replaced_store_path,
+    sync_tree,
+    take_name,
+    write_pieces,
+)
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.exporting import refuse_pictures
 from obygaze_features.store.files import (
     MOST_DOCUMENT_BYTES,
     FolderFiles,
     ListedFiles,
-    replaced_while_read,
+    store_replaced_error,
 )
 from obygaze_features.store.layout import CARD, CLAIM, STORE_JSON, check_store_name
-from obygaze_features.store.making import check_free, check_outside, name_taken
-from obygaze_features.store.network import AGAIN, Unreachable
-from obygaze_features.store.placing import (
-    before_of,
-    has_file,
-    remove_tree,
-    seal_at,
-    sync_tree,
-    take_name,
-    write_pieces,
+from obygaze_features.store.making import (
+    check_name_is_free,
+    check_not_inside_store,
+    name_taken_error,
 )
+from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import FileMark, seal_of
 from obygaze_features.store.targets import OWN_PLACE, Target, open_target
@@ -113,19 +117,19 @@ def pull(
     store = open_store(source, workspace=here, expect=expect)
     target = here.new_store(last_part(store.location) if path is None else path)
     check_store_name(target.name, str(target))
-    check_outside(target)
+    check_not_inside_store(target)
     n_sent = 0
-    if seal_at(target) == store.seal:
+    if read_seal(target) == store.seal:
         verify(target, hashes=True, progress=progress).require_ok()
     for attempt in range(_ATTEMPTS):
-        if seal_at(target) == store.seal:
+        if read_seal(target) == store.seal:
             break
         try:
-            check_free(target)
+            check_name_is_free(target)
             n_sent = _pull(store, target, progress)
         except (FileNotFoundError, AlreadyThere):
             # Another process may have finished this copy.
-            if seal_at(target) != store.seal and attempt == _ATTEMPTS - 1:
+            if read_seal(target) != store.seal and attempt == _ATTEMPTS - 1:
                 raise
     remove_leftovers(target)
     for hidden in hidden_of(target):
@@ -153,7 +157,7 @@ def _pull(store: Store, target: Path, progress: Progress) -> int:
         ) from error
     sync_tree(hidden)
     if not take_name(hidden, target):
-        raise name_taken(target)
+        raise name_taken_error(target)
     return n_sent
 
 
@@ -266,8 +270,8 @@ def push(
     try:
         n_sent = send(parcel, place, progress)
     except Stopped:
-        before = before_of(root, parcel.seal)
-        if seal_at(before) != parcel.seal:
+        before = replaced_store_path(root, parcel.seal)
+        if read_seal(before) != parcel.seal:
             raise
         # A later store has taken its place, and it was kept.
         n_sent = send(Parcel("store", before, marks), place, progress)
@@ -304,7 +308,7 @@ class Parcel(NamedTuple):
         if has_file(self.root / name, self.marks[name]):
             return
         if not has_file(self.root / self.last, self.marks[self.last]):
-            raise replaced_while_read(str(self.root))
+            raise store_replaced_error(str(self.root))
         raise Corrupt(
             f"{name} is damaged: it does not have its SHA-256", where=str(self.root)
         )
@@ -329,7 +333,7 @@ def send(parcel: Parcel, target: Target, progress: Progress) -> int:
     for name in parcel.marks:
         parcel.require(name)
     try:
-        names = _take_place(parcel, target)
+        names = _claim_target(parcel, target)
         progress.expect(sum(mark.n_bytes for mark in parcel.marks.values()), "B")
         n_sent = 0
         for name, mark in parcel.marks.items():
@@ -355,9 +359,9 @@ def send(parcel: Parcel, target: Target, progress: Progress) -> int:
     return n_sent
 
 
-def _take_place(parcel: Parcel, target: Target) -> list[str]:
+def _claim_target(parcel: Parcel, target: Target) -> list[str]:
     """Return the names that are at a place, when it belongs to the seal of what is sent."""
-    names = _names_at(parcel, target)
+    names = _list_target(parcel, target)
     if parcel.last in names:
         return names
     claim = canonical_json({"format": "obygaze-claim", "seal": parcel.seal})
@@ -365,19 +369,19 @@ def _take_place(parcel: Parcel, target: Target) -> list[str]:
         owner = target.claim(claim)
     except FileNotFoundError:
         # Who had claimed the place has finished.
-        return _take_place(parcel, target)
+        return _claim_target(parcel, target)
     if owner != claim:
         raise parcel.another("is being sent there, or was begun", target.location)
     try:
         # Another process may have finished here, or begun in a folder above or below.
-        return _names_at(parcel, target)
+        return _list_target(parcel, target)
     except AlreadyThere:
         target.remove_claim()
         target.finish(f"Not the {parcel.kind} {parcel.seal[:16]}")
         raise
 
 
-def _names_at(parcel: Parcel, target: Target) -> list[str]:
+def _list_target(parcel: Parcel, target: Target) -> list[str]:
     """Return the names that are at a place; an error for another store, and for other files."""
     target.check_above()
     names = target.names()

@@ -87,14 +87,14 @@ def index_bytes(array: Array) -> int:
     return array.chunks_of_a_file * ENTRY_BYTES + CRC_BYTES
 
 
-def chunk_with_crc_bytes(array: Array) -> int:
+def stored_chunk_bytes(array: Array) -> int:
     """Return the bytes of a chunk of an array in its file, with its CRC32C."""
     return array.chunk_bytes + CRC_BYTES
 
 
-def index_of(array: Array, n_chunks: int) -> bytes:
+def shard_index(array: Array, n_chunks: int) -> bytes:
     """Return the index of a file of so many chunks, one behind the other."""
-    step = chunk_with_crc_bytes(array)
+    step = stored_chunk_bytes(array)
     entries = np.full((array.chunks_of_a_file, 2), 2**64 - 1, "<u8")
     entries[:n_chunks, 0] = np.arange(n_chunks) * step
     entries[:n_chunks, 1] = step

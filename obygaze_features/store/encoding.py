@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.store.decoding import Bytes, index_of
+from obygaze_features.store.decoding import Bytes, shard_index
 from obygaze_features.store.layout import (
     ALWAYS_THERE,
     MASK,
@@ -74,7 +74,7 @@ def write_shard(
             checks.append(crc_bytes(data))
             hashed.write(data.data)
             hashed.write(checks[-1])
-    hashed.write(index_of(array, len(checks)))
+    hashed.write(shard_index(array, len(checks)))
     return hashed.mark(), b"".join(checks)
 
 

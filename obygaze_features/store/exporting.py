@@ -43,6 +43,7 @@ from obygaze_features.manifest.model import (
     view_words,
 )
 from obygaze_features.manifest.spans import FRAMES
+from obygaze_features.store.atomic_files import take_name
 from obygaze_features.store.card import HERE, citation_text, terms_lines
 from obygaze_features.store.files import free_bytes
 from obygaze_features.store.importing import FORMATS_OF_FILES
@@ -60,8 +61,7 @@ from obygaze_features.store.layout import (
     Array,
     with_companions,
 )
-from obygaze_features.store.making import check_outside
-from obygaze_features.store.placing import take_name
+from obygaze_features.store.making import check_not_inside_store
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.rows import STATUS_OF_WORD
 
@@ -183,7 +183,7 @@ def export_features(
     """
     target = Workspace.of(workspace).checked(Path(path))
     check_folders_above(target)
-    check_outside(target)
+    check_not_inside_store(target)
     opened = open_store(store, workspace=workspace)
     of_ending = FORMATS_OF_FILES.get(target.suffix.lower())
     kind = format or of_ending

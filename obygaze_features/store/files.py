@@ -291,7 +291,7 @@ class ListedFiles:
             if self.seal:
                 document = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES)
                 if seal_of(document.tobytes()) != self.seal:
-                    return replaced_while_read(self.location)
+                    return store_replaced_error(self.location)
         return Corrupt(message, where=self.location)
 
     @contextmanager
@@ -309,7 +309,7 @@ class ListedFiles:
         return self._not_as_listed(f"{name} is damaged, or from another store{reason}")
 
 
-def replaced_while_read(where: str) -> Stopped:
+def store_replaced_error(where: str) -> Stopped:
     """Return the error that another store is at the place of one that is open."""
     return Stopped(
         "the store was replaced while it was read",

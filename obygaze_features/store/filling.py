@@ -37,6 +37,19 @@ from obygaze_features.core.temporary_names import (
     hidden_of,
     remove_leftovers,
 )
+from obygaze_features.store.atomic_files import (
+    filling_path,
+    make_folder,
+    make_hidden,
+    new_file,
+    read_finished,
+    read_seal,
+    remove_tree,
+    replaced_store_path,
+    sync_tree,
+    take_name,
+    write_file,
+)
 from obygaze_features.store.encoding import (
     Values,
     fill_rows,
@@ -52,31 +65,18 @@ from obygaze_features.store.layout import (
     STORE_JSON,
     TIMES,
     Array,
-    block_rows_of,
     check_arrays,
     check_store_name,
+    choose_block_rows,
     with_file_rows,
 )
-from obygaze_features.store.making import OTHER_NAME, not_finite, rows_not_finite
-from obygaze_features.store.placing import (
-    before_of,
-    make_folder,
-    make_hidden,
-    new_file,
-    next_of,
-    read_finished,
-    remove_tree,
-    seal_at,
-    sync_tree,
-    take_name,
-    write_file,
-)
+from obygaze_features.store.making import OTHER_NAME, not_finite_error, rows_not_finite
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     BlockFile,
     BlockRecord,
-    Kind,
+    ComputeSetup,
     Maker,
     ManifestMark,
     PlanRecord,
@@ -103,7 +103,7 @@ def plan_filling(
     arrays: Sequence[Array],
     recipe: Recipe,
     manifest: ManifestMark,
-    kind: Kind,
+    kind: ComputeSetup,
     windows: bool = False,
     computed: Sequence[bool] | None = None,
     replaces: str = "",
@@ -128,7 +128,7 @@ def plan_filling(
     remove_leftover(target)
     wanted = [True] * len(rows) if computed is None else list(computed)
     if replaces:
-        there = store_before(target, replaces).record
+        there = open_store_before(target, replaces).record
         recipe.require(Recipe.from_json(there.recipe), where=str(target))
         if [array.name for array in arrays] != [array.name for array in there.arrays]:
             raise Mismatch("the store has other arrays", where=str(target))
@@ -140,10 +140,10 @@ def plan_filling(
         _check_rows_of_change(target, replaces, rows, wanted)
         arrays = there.arrays
     elif is_listed(target):
-        raise _is_there(target)
+        raise _already_exists_error(target)
     else:
         row_bytes = sum(array.row_bytes for array in arrays)
-        block_rows = block_rows_of(len(rows), row_bytes, windows=windows)
+        block_rows = choose_block_rows(len(rows), row_bytes, windows=windows)
         arrays = with_file_rows(arrays, block_rows)
     check_arrays(arrays, str(target))
     plan = PlanRecord(
@@ -159,15 +159,15 @@ def plan_filling(
     try:
         filling = Filling.open(target)
     except NotFound as error:
-        raise _just_finished(target) from error
+        raise _just_finished_error(target) from error
     if not replaces and is_listed(target):
         # Another process planned, filled and sealed the store meanwhile.
         remove_leftover(target)
-        raise _is_there(target)
+        raise _already_exists_error(target)
     if replaces and is_sealed(filling):
         # They changed it meanwhile, and what this plan is for has moved.
         remove_filling(filling)
-        raise _just_finished(target)
+        raise _just_finished_error(target)
     return filling
 
 
@@ -176,14 +176,14 @@ def _check_rows_of_change(
 ) -> None:
     """Raise an error unless the store's clips come first and none with features is computed."""
     while True:
-        store = store_before(target, seal)
+        store = open_store_before(target, seal)
         try:
             clip_ids = store.clip_ids.tolist()
             has_features = store.table.is_ok.tolist()
             break
         except (NotFound, Corrupt, Stopped):
             # The store may have been moved while it was read.
-            if store_before(target, seal).location == store.location:
+            if open_store_before(target, seal).location == store.location:
                 raise
     n_before = len(clip_ids)
     if [row.clip_id for row in rows[:n_before]] != clip_ids:
@@ -197,7 +197,7 @@ def _check_rows_of_change(
             )
 
 
-def _is_there(target: Path) -> AlreadyThere:
+def _already_exists_error(target: Path) -> AlreadyThere:
     return AlreadyThere(
         "this store exists already, and a store is never changed in place",
         where=str(target),
@@ -205,7 +205,7 @@ def _is_there(target: Path) -> AlreadyThere:
     )
 
 
-def _just_finished(target: Path) -> AlreadyThere:
+def _just_finished_error(target: Path) -> AlreadyThere:
     return AlreadyThere(
         "another process has just finished this store", where=str(target)
     )
@@ -213,7 +213,7 @@ def _just_finished(target: Path) -> AlreadyThere:
 
 def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
     """Make NAME.next; if it is there, it must have the same plan."""
-    folder = next_of(target)
+    folder = filling_path(target)
     hidden = make_hidden(target, _tag_of(_digest(plan_json, clips_json)))
     try:
         write_file(hidden / PLAN_JSON, plan_json)
@@ -227,7 +227,7 @@ def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
         other_clips = read_finished(folder / CLIPS_JSON)
     except FileNotFoundError as error:
         # Who has finished the store removes what has the same plan.
-        raise _just_finished(target) from error
+        raise _just_finished_error(target) from error
     finally:
         remove_tree(hidden)
     if (other_plan, other_clips) != (plan_json, clips_json):
@@ -274,7 +274,7 @@ class Filling:
     @classmethod
     def open(cls, target: Path) -> Self:
         """Open the filling of a store; an error if it is not being filled."""
-        folder = next_of(target)
+        folder = filling_path(target)
         try:
             plan_json = read_finished(folder / PLAN_JSON)
             clips_json = read_finished(folder / CLIPS_JSON)
@@ -290,7 +290,7 @@ class Filling:
     @property
     def folder(self) -> Path:
         """NAME.next."""
-        return next_of(self.target)
+        return filling_path(self.target)
 
     @property
     def tag(self) -> str:
@@ -397,9 +397,9 @@ class Filling:
             }
         before = None
         if self.plan.replaces:
-            before = store_before(self.target, self.plan.replaces)
+            before = open_store_before(self.target, self.plan.replaces)
         return {
-            array.name: rows_before(before, array, first, after)
+            array.name: read_rows_before(before, array, first, after)
             for array in self.arrays
         }
 
@@ -537,7 +537,7 @@ class BlockWriter:
                 f" {one_row.shape}, expected {array.dtype} {array.shape}"
             )
         if array.name not in TIMES and rows_not_finite(one_row[np.newaxis]):
-            raise not_finite(array, row.clip_id)
+            raise not_finite_error(array, row.clip_id)
         return one_row
 
     def commit(self) -> bool:
@@ -573,7 +573,9 @@ class BlockWriter:
 # --- The store that is changed ---
 
 
-def rows_before(before: Store | None, array: Array, first: int, after: int) -> Values:
+def read_rows_before(
+    before: Store | None, array: Array, first: int, after: int
+) -> Values:
     """Return rows as the store before has them; those that it does not have hold the fill value."""
     values = fill_rows(array, after - first)
     n_kept = 0 if before is None else max(0, min(after, len(before)) - first)
@@ -582,26 +584,26 @@ def rows_before(before: Store | None, array: Array, first: int, after: int) -> V
     return values
 
 
-def place_before(target: Path, seal: str) -> Path | None:
+def find_store_before(target: Path, seal: str) -> Path | None:
     """Return where the store that is changed lies; None if another one has taken its place."""
-    place = target if seal_at(target) else before_of(target, seal)
-    return place if seal_at(place) == seal else None
+    place = target if read_seal(target) else replaced_store_path(target, seal)
+    return place if read_seal(place) == seal else None
 
 
-def store_before(target: Path, seal: str) -> Store:
+def open_store_before(target: Path, seal: str) -> Store:
     """Open the store that is changed, also where a process was killed between two renames."""
-    place = place_before(target, seal)
+    place = find_store_before(target, seal)
     while place is not None:
         try:
             store = open_store(place)
         except (NotFound, Corrupt, Stopped):
-            if place_before(target, seal) == place:
+            if find_store_before(target, seal) == place:
                 raise
         else:
             if store.seal == seal:
                 return store
         # It was moved meanwhile.
-        place = place_before(target, seal)
+        place = find_store_before(target, seal)
     raise Mismatch(
         "the store to change does not exist any more",
         where=str(target),

@@ -25,11 +25,11 @@ from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.manifest.clip_facts import require_same
 from obygaze_features.manifest.model import Clip
+from obygaze_features.store.atomic_files import filling_path
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.files import Files
 from obygaze_features.store.layout import Array
-from obygaze_features.store.placing import next_of
 from obygaze_features.store.reading import Matched, Reason, Selection, Store
 from obygaze_features.store.reading import open_store as open_one
 from obygaze_features.store.recipe import SECTIONS, Recipe
@@ -325,7 +325,7 @@ def names_of_join(store: object, workspace: PathLike | None = None) -> list[str]
         return []
     place = Path(Workspace.of(workspace).store(store))
     # A folder may have a + in its name.
-    if place.exists() or next_of(place).exists():
+    if place.exists() or filling_path(place).exists():
         return []
     names = [name.strip() for name in store.split(PLUS)]
     if not all(names):

@@ -238,7 +238,7 @@ def check_store_name(name: str, where: str) -> None:
         )
 
 
-def before_name(name: str, seal: str) -> str:
+def replaced_store_name(name: str, seal: str) -> str:
     """Return what the store of a name and a seal is called after another took its place."""
     return f"{name}{BEFORE}{seal[:8]}"
 
@@ -250,7 +250,7 @@ def power_of_two(limit: int, *, most: int) -> int:
     return int(2**exponent)
 
 
-def block_rows_of(n_rows: int, row_bytes: int, *, windows: bool = False) -> int:
+def choose_block_rows(n_rows: int, row_bytes: int, *, windows: bool = False) -> int:
     """Return how many rows a block has.
 
     Args:
@@ -303,7 +303,7 @@ def check_arrays(arrays: Sequence[Array], where: str) -> None:
     size_of: dict[str, int] = {}
     names: set[str] = set()
     for array in arrays:
-        problem = _problem_of(array)
+        problem = _find_problem(array)
         if array.name in names:
             problem = f"the array {array.name!r} is there twice"
         if array.file_rows != arrays[0].file_rows:
@@ -330,7 +330,7 @@ def check_columns(columns: Sequence[Array], n_rows: int, where: str) -> None:
         )
 
 
-def _problem_of(array: Array) -> str:
+def _find_problem(array: Array) -> str:
     """Return what is wrong with an array alone; "" if nothing is."""
     name = array.name
     if not _is_name(name) or name in COLUMNS:

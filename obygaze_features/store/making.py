@@ -23,6 +23,18 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed, name_in_errors
 from obygaze_features.core.temporary_names import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.store.atomic_files import (
+    filling_path,
+    link_file,
+    make_folder,
+    make_hidden,
+    new_file,
+    remove_tree,
+    store_above,
+    sync_tree,
+    take_name,
+    write_file,
+)
 from obygaze_features.store.card import Terms, card_of_store
 from obygaze_features.store.encoding import (
     Values,
@@ -48,18 +60,6 @@ from obygaze_features.store.layout import (
     names_of_files,
     power_of_two,
     with_file_rows,
-)
-from obygaze_features.store.placing import (
-    link_file,
-    make_folder,
-    make_hidden,
-    new_file,
-    next_of,
-    remove_tree,
-    store_above,
-    sync_tree,
-    take_name,
-    write_file,
 )
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
@@ -126,12 +126,12 @@ def new_store(workspace: Workspace, path: str | os.PathLike[str]) -> Path:
     """Return the folder of a new store, from its name or path; an error if it is taken."""
     target = workspace.new_store(path)
     check_store_name(target.name, str(target))
-    check_outside(target)
-    check_free(target)
+    check_not_inside_store(target)
+    check_name_is_free(target)
     return target
 
 
-def check_outside(target: Path) -> None:
+def check_not_inside_store(target: Path) -> None:
     """Raise an error if a new store would be inside another one, which then holds more."""
     above = store_above(target)
     if above is not None:
@@ -164,7 +164,7 @@ def write_store(
         terms: Licence and citation, for the card.
     """
     check_store_name(target.name, str(target))
-    check_free(target)
+    check_name_is_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     contents = Contents(
         with_file_rows(arrays),
@@ -178,23 +178,23 @@ def write_store(
     try:
         seal = build_store(hidden, source, contents)
         if not take_name(hidden, target):
-            raise name_taken(target)
+            raise name_taken_error(target)
     finally:
         remove_tree(hidden)
     return Written(target, seal)
 
 
-def check_free(target: Path) -> None:
+def check_name_is_free(target: Path) -> None:
     """Raise an error if a store, or one that is being filled, has the name of a new store."""
     remove_leftovers(target)
-    if is_listed(next_of(target)):
+    if is_listed(filling_path(target)):
         raise AlreadyThere(
             "this store is being filled",
-            where=str(next_of(target)),
+            where=str(filling_path(target)),
             hint="finish that first, or remove the folder to give it up",
         )
     if is_listed(target):
-        raise name_taken(target)
+        raise name_taken_error(target)
 
 
 OTHER_NAME = (
@@ -203,7 +203,7 @@ OTHER_NAME = (
 )
 
 
-def name_taken(target: Path) -> AlreadyThere:
+def name_taken_error(target: Path) -> AlreadyThere:
     """Return the error that a new store cannot have this name."""
     return AlreadyThere(
         "a file or folder of this name exists already",
@@ -358,7 +358,7 @@ def _rows_of_source(
     if array.name not in TIMES:
         for place in rows_not_finite(rows):
             if is_ok[place]:
-                raise not_finite(array, clip_ids[first + place])
+                raise not_finite_error(array, clip_ids[first + place])
     return rows
 
 
@@ -374,7 +374,7 @@ def rows_not_finite(rows: Values) -> list[int]:
     return places
 
 
-def not_finite(array: Array, clip_id: str) -> FixInput:
+def not_finite_error(array: Array, clip_id: str) -> FixInput:
     """Return the error that the features of a clip are not numbers."""
     return FixInput(
         f"{array.name} of clip {clip_id!r} has values that are NaN or infinite",

@@ -115,10 +115,10 @@ def network_errors(where: str) -> Iterator[None]:
     try:
         yield
     except network_error() as error:
-        raise explained(error, where) from error
+        raise convert_error(error, where) from error
 
 
-def explained(error: Exception, where: str) -> ObygazeError:
+def convert_error(error: Exception, where: str) -> ObygazeError:
     """Return the ObygazeError for an error of obstore."""
     kind = type(error).__name__
     line = _reason(error)

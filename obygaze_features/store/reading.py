@@ -43,6 +43,7 @@ from obygaze_features.core.workspace import (
 )
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.arrays import Arrays
+from obygaze_features.store.atomic_files import filling_path
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
     Terms,
@@ -55,7 +56,7 @@ from obygaze_features.store.files import (
     Files,
     FolderFiles,
     ListedFiles,
-    replaced_while_read,
+    store_replaced_error,
 )
 from obygaze_features.store.layout import (
     BEFORE,
@@ -76,7 +77,6 @@ from obygaze_features.store.layout import (
     with_companions,
 )
 from obygaze_features.store.network import Unreachable, open_remote
-from obygaze_features.store.placing import next_of
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     StoreRecord,
@@ -251,7 +251,7 @@ def open_store(
             )
         if expect is None or store.seal == checked_seal(expect):
             return store
-        raise another_seal(store.seal, checked_seal(expect), store.location)
+        raise seal_mismatch(store.seal, checked_seal(expect), store.location)
     if isinstance(store, str | os.PathLike):
         location, expected = split_expected(os.fspath(store), expect)
         # A path object is a path, never a name: "./mine" has become "mine" in it.
@@ -269,10 +269,10 @@ def open_store(
     try:
         data = files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
     except FileNotFoundError as error:
-        raise _no_store(files) from error
+        raise _no_store_error(files) from error
     seal = seal_of(data)
     if expected and seal != expected:
-        raise another_seal(seal, expected, files.location)
+        raise seal_mismatch(seal, expected, files.location)
     record = decode(data, StoreRecord, f"{files.location}/{STORE_JSON}")
     return Store(files, record, seal)
 
@@ -306,7 +306,9 @@ def checked_seal(text: str) -> str:
     return seal
 
 
-def another_seal(seal: str, expected: str, where: str, kind: str = "store") -> Mismatch:
+def seal_mismatch(
+    seal: str, expected: str, where: str, kind: str = "store"
+) -> Mismatch:
     """Return the error for a store or a model of another seal than the expected one."""
     return Mismatch(
         f"another {kind} is expected: its seal is {seal}, expected {expected}",
@@ -332,7 +334,7 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
         return location
     path = Path(location)
     # It may be filled.
-    if path.exists() or next_of(path).exists():
+    if path.exists() or filling_path(path).exists():
         return location
     if "+" in name:
         raise FixUsage(
@@ -352,7 +354,7 @@ def open_files(location: str) -> Files:
             where=location,
             hint="obygaze store import --help; or unpack it, if it is an archive",
         )
-    being_filled = None if path.exists() else being_filled_at(path)
+    being_filled = None if path.exists() else find_filling(path)
     if being_filled is not None:
         raise being_filled
     # It may have been finished meanwhile.
@@ -361,12 +363,12 @@ def open_files(location: str) -> Files:
     return FolderFiles(path)
 
 
-def _no_store(files: Files) -> ObygazeError:
+def _no_store_error(files: Files) -> ObygazeError:
     """Return the error for a place without store.json."""
     message = "no store here: no store.json"
     hint = "check the address: it is that of the folder with store.json"
     if isinstance(files, FolderFiles):
-        being_filled = being_filled_at(Path(files.address))
+        being_filled = find_filling(Path(files.address))
         if being_filled is not None:
             return being_filled
         hint = "obygaze ls"
@@ -377,13 +379,13 @@ def _no_store(files: Files) -> ObygazeError:
     return NotFound(message, where=files.location, hint=hint)
 
 
-def being_filled_at(path: Path) -> BeingFilled | None:
+def find_filling(path: Path) -> BeingFilled | None:
     """Return the error that a store is being filled, with how far it is; None if it is not.
 
     Args:
         path: NAME, or NAME.next.
     """
-    for folder in (path, next_of(path)):
+    for folder in (path, filling_path(path)):
         if (folder / PLAN_JSON).is_file():
             # It may be finished, and removed, while it is looked at.
             with suppress(FileNotFoundError):
@@ -405,7 +407,7 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A name or a relative path may mean another store elsewhere; the address does not.
-        return partial(_reopened, expect=self.seal), (self.files.address,)
+        return partial(_reopen, expect=self.seal), (self.files.address,)
 
     def __repr__(self) -> str:
         location = self.location
@@ -452,7 +454,7 @@ class Store:
         """Return the bytes of store.json, which decide the seal."""
         data = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
         if seal_of(data) != self.seal:
-            raise replaced_while_read(self.location)
+            raise store_replaced_error(self.location)
         return data
 
     def __iter__(self) -> Iterator[str]:
@@ -706,7 +708,7 @@ class Store:
             missing: for rows that are missing or failed, an error that lists them with their
                 reasons, rows of NaN, or no rows.
         """
-        known = self._askable(array, missing)
+        known = self._check_request(array, missing)
         return self._matrix(known, self.select(clips, films), missing)
 
     def frame(self, array: str) -> Any:
@@ -776,7 +778,7 @@ class Store:
 
         For arrays larger than memory; the parameters are those of `matrix`.
         """
-        known = self._askable(array, missing)
+        known = self._check_request(array, missing)
         selection = self.select(clips)
         if missing == "error":
             _, reasons = self._presence(selection)
@@ -817,7 +819,7 @@ class Store:
         """
         return read_segments(self, segments, array, rule, reduce, of_films)
 
-    def _askable(self, array: str | None, missing: Missing) -> Array:
+    def _check_request(self, array: str | None, missing: Missing) -> Array:
         names = self.feature_arrays
         if array is None and len(names) != 1:
             raise FixUsage(
@@ -881,7 +883,7 @@ class Store:
         )
 
 
-def _reopened(address: str, expect: str) -> Store:
+def _reopen(address: str, expect: str) -> Store:
     """Return the store that was pickled; another one at its place is an error."""
     return open_store(address if is_url(address) else Path(address), expect=expect)
 

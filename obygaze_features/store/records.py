@@ -66,7 +66,7 @@ class ManifestMark(Record, frozen=True):
 NUMBERS = 1
 
 
-class Kind(Record, frozen=True):
+class ComputeSetup(Record, frozen=True):
     """What must be the same for all rows of a store while it is filled."""
 
     device: str = ""
@@ -88,9 +88,9 @@ class Maker(Record, frozen=True):
     versions: Mapping[str, str] = {}
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ComputeSetup:
         """What must be the same for all rows of a store while it is filled."""
-        return Kind(self.device, self.precision, NUMBERS)
+        return ComputeSetup(self.device, self.precision, NUMBERS)
 
 
 def all_makers(makers: Iterable[Maker]) -> tuple[Maker, ...]:
@@ -186,7 +186,7 @@ class PlanRecord(Record, frozen=True, kw_only=True):
     fingerprint: str
     arrays: tuple[Array, ...]
     rows: int
-    kind: Kind
+    kind: ComputeSetup
     replaces: str = ""
 
     @property

@@ -3,14 +3,21 @@
 from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.store.atomic_files import (
+    make_hidden,
+    read_seal,
+    remove_tree,
+    replace_store,
+    take_name,
+)
 from obygaze_features.store.card import Terms
 from obygaze_features.store.encoding import Values
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
+    open_store_before,
+    read_rows_before,
     remove_filling,
-    rows_before,
-    store_before,
 )
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import (
@@ -19,13 +26,6 @@ from obygaze_features.store.making import (
     FinishedFile,
     Written,
     build_store,
-)
-from obygaze_features.store.placing import (
-    make_hidden,
-    remove_tree,
-    replace_store,
-    seal_at,
-    take_name,
 )
 from obygaze_features.store.reading import Store
 from obygaze_features.store.recipe import Recipe
@@ -58,25 +58,25 @@ def seal(
         try:
             filling = Filling.open(target)
         except NotFound:
-            if seal_at(target):
-                return Written(target, seal_at(target))
+            if read_seal(target):
+                return Written(target, read_seal(target))
             raise
         if is_sealed(filling):
             remove_filling(filling)
             continue
-        seal_then = seal_at(target)
+        seal_then = read_seal(target)
         try:
             return _seal(filling, seal_now, terms)
         except (OSError, ObygazeError):
             # Another process may have sealed the store, and moved or removed what was read here.
-            if filling.is_current() and seal_at(target) == seal_then:
+            if filling.is_current() and read_seal(target) == seal_then:
                 raise
 
 
 def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     target = filling.target
     seal_before = filling.plan.replaces
-    before = store_before(target, seal_before) if seal_before else None
+    before = open_store_before(target, seal_before) if seal_before else None
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
     hidden = make_hidden(target, filling.tag)
     try:
@@ -90,7 +90,7 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     if not is_first and not is_sealed(filling):
         raise Mismatch("another store has this name now", where=str(target))
     remove_filling(filling)
-    return Written(target, seal_of_store if is_first else seal_at(target))
+    return Written(target, seal_of_store if is_first else read_seal(target))
 
 
 def _contents(source: "_Blocks", terms: Terms) -> Contents:
@@ -160,7 +160,7 @@ class _Blocks:
 
     def read(self, array: Array, first: int, after: int) -> Values:
         """Return rows of a block that is missing, as they are in the store before."""
-        return rows_before(self.before, array, first, after)
+        return read_rows_before(self.before, array, first, after)
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
         """Return the file of a block, or of the store before, with exactly these rows."""

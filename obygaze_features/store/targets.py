@@ -21,6 +21,16 @@ from obygaze_features.core.files import (
 from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.temporary_names import read_hidden, remove_hidden
 from obygaze_features.core.workspace import EXPECTED, is_url
+from obygaze_features.store.atomic_files import (
+    copy_file,
+    has_file,
+    make_hidden,
+    read_finished,
+    remove_tree,
+    store_above,
+    take_name,
+    write_file,
+)
 from obygaze_features.store.files import Files, FolderFiles, ListedFiles
 from obygaze_features.store.layout import CLAIM, STORE_JSON
 from obygaze_features.store.network import (
@@ -33,16 +43,6 @@ from obygaze_features.store.network import (
     object_store,
     open_remote,
     split_hub_url,
-)
-from obygaze_features.store.placing import (
-    copy_file,
-    has_file,
-    make_hidden,
-    read_finished,
-    remove_tree,
-    store_above,
-    take_name,
-    write_file,
 )
 from obygaze_features.store.records import FileMark
 
@@ -75,7 +75,7 @@ def open_target(target: str | os.PathLike[str]) -> "Target":
     return FolderTarget(Path(place))
 
 
-def _inside(location: str, above: str) -> AlreadyThere:
+def _inside_error(location: str, above: str) -> AlreadyThere:
     return AlreadyThere(
         f"this place is inside another store, {above}", where=location, hint=OWN_PLACE
     )
@@ -112,7 +112,7 @@ class FolderTarget:
         """Look at the folders above."""
         above = store_above(self.root)
         if above is not None:
-            raise _inside(self.location, str(above))
+            raise _inside_error(self.location, str(above))
 
     def names(self) -> list[str]:
         """Return the names of all files and links that are there, without unfinished ones."""
@@ -146,7 +146,7 @@ class FolderTarget:
                 remove_hidden(path)
 
 
-def etag_of(path: Path) -> str:
+def compute_etag(path: Path) -> str:
     """Return the ETag that a bucket gives a file of one part: its MD5.
 
     Buckets that encrypt with keys of their own, and some that are not Amazon's, give another one.
@@ -182,7 +182,7 @@ class BucketTarget:
                 with suppress(FileNotFoundError, FixInput):
                     files.length("/".join([*folders[:number], name]))
                     above = "/".join([files.location, *folders[:number]])
-                    raise _inside(self.location, above)
+                    raise _inside_error(self.location, above)
 
     def names(self) -> list[str]:
         """Return the names of all objects of the folder."""
@@ -201,7 +201,7 @@ class BucketTarget:
         if int(head["size"]) != mark.n_bytes:
             return False
         etag = str(head["e_tag"]).strip('"')
-        if etag == etag_of(path) and has_file(path, mark):
+        if etag == compute_etag(path) and has_file(path, mark):
             return True
         sha256 = hashlib.sha256()
         for piece in ListedFiles(self.files, {name: mark}).pieces(name):

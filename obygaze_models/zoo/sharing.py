@@ -20,7 +20,7 @@ from obygaze_features.store.files import (
     check_length,
 )
 from obygaze_features.store.network import open_remote
-from obygaze_features.store.reading import another_seal, split_expected
+from obygaze_features.store.reading import seal_mismatch, split_expected
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.targets import open_target
 from obygaze_models.zoo.info import (
@@ -167,7 +167,7 @@ def pull_model(
             ) from error
         seal = sha256_bytes(model_json)
         if expected and seal != expected:
-            raise another_seal(seal, expected, files.location, "model")
+            raise seal_mismatch(seal, expected, files.location, "model")
         listed = ListedFiles(files, _listed(model_json, files.location))
         fetch(listed, {MODEL_FILE: model_json}, draft, draft / MODEL_FILE, Quiet())
         try:

@@ -8,11 +8,11 @@ import numpy as np
 
 from obygaze_features.store.filling import Filling, choose_block, plan_filling
 from obygaze_features.store.layout import Array
-from obygaze_features.store.records import Kind, Maker
+from obygaze_features.store.records import ComputeSetup, Maker
 from obygaze_features.store.rows import FAILED, Row
 from support.written_stores import MANIFEST, a_recipe, some_rows, some_values
 
-KIND = Kind("cpu", "float32")
+KIND = ComputeSetup("cpu", "float32")
 MAKER = Maker("obygaze 1", "cpu", "a cpu", "float32")
 # A block of 16 is a file, in chunks that are shorter or as long.
 POOLED = Array("pooled", "float32", (16,), ("d16",), 8, 64)

@@ -15,10 +15,10 @@ import numpy as np
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import export_features, import_features
+from obygaze_features.store.atomic_files import read_seal
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.layout import STORE_JSON
-from obygaze_features.store.placing import seal_at
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 from support.planted_stores import FILM, holds_planted, values_of, write
@@ -140,7 +140,7 @@ class Scene:
         """Whether something has the final name."""
         if self.command.is_export:
             return any(not path.name.startswith(".") for path in self.target.iterdir())
-        return bool(seal_at(self.target))
+        return bool(read_seal(self.target))
 
     def look(self) -> None:
         """Check that what has the name of a store is one, whole."""

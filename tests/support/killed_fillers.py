@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.store.atomic_files import read_seal, replaced_store_path
 from obygaze_features.store.filling import Filling, remove_leftover
-from obygaze_features.store.placing import before_of, seal_at
 from obygaze_features.store.sealing import seal
 from support.filled_stores import (
     N_BLOCKS,
@@ -42,7 +42,7 @@ def change_life(target: Path, start: int = 0) -> None:
             replaces = Filling.open(target).plan.replaces
         except NotFound:
             # The seal first: who sees the seal of a changed store sees the store before, too.
-            replaces = seal_at(target)
+            replaces = read_seal(target)
             if list(target.parent.glob(f"{target.name}.before-*")):
                 return
         computed = [
@@ -80,7 +80,7 @@ def check_changed(target: Path) -> None:
     check_store(target, rows, VALUES)
     (before,) = target.parent.glob(f"{target.name}.before-*")
     check_first(before)
-    assert before == before_of(target, seal_at(before))
+    assert before == replaced_store_path(target, read_seal(before))
 
 
 def check_names(target: Path) -> None:

@@ -164,7 +164,7 @@ def import_features(
             pool = "max"
             keep_frames = True
         parts_of_folder = parts if source.is_dir() else None
-        origin = origin_of(kind, source, parts_of_folder, files.keys)
+        origin = describe_origin(kind, source, parts_of_folder, files.keys)
         clips = match_clips(files, manifest)
         rows = ImportedRows(
             files,
@@ -264,7 +264,7 @@ def feature_paths(source: Path) -> tuple[str, list[Path]]:
     return kind, files
 
 
-def origin_of(
+def describe_origin(
     kind: str,
     path: Path,
     files: Sequence[Path] | None = None,

@@ -32,7 +32,7 @@ from obygaze_features.store.importing.files import (
     Values,
     damaged,
     features_of_rows,
-    file_without_name,
+    unnamed_file,
 )
 
 LOCAL_HEADER = 30  # bytes of a file in a zip before its name
@@ -73,7 +73,7 @@ def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
                 archive.open(name) as stream,
             ):
                 if is_packed:
-                    file = file_without_name(folder)
+                    file = unnamed_file(folder)
                     shutil.copyfileobj(stream, file, 2**20)
                     file.seek(0)
                 else:

@@ -111,7 +111,7 @@ class FeatureFiles:
     is_export: bool = False
 
 
-def file_without_name(folder: Path | None) -> Any:
+def unnamed_file(folder: Path | None) -> Any:
     """Return a new file in a folder, which is gone when the program ends."""
     return tempfile.TemporaryFile(dir=folder)
 

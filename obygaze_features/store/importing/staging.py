@@ -24,7 +24,7 @@ from obygaze_features.store.importing.files import (
     FeatureFiles,
     Values,
     damaged,
-    file_without_name,
+    unnamed_file,
 )
 from obygaze_features.store.layout import (
     COMPANIONS,
@@ -150,7 +150,7 @@ class ImportedRows:
         shape: tuple[int, ...] | None = None
         types = set()
         wide = np.dtype(np.float64 if name in (*TIMES, N_WORDS) else np.float32)
-        file = file_without_name(self._folder)
+        file = unnamed_file(self._folder)
         todo = self._batches(key)
         while todo:
             batch = todo.pop()

@@ -24,7 +24,7 @@ from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.stored import StoreState
 from obygaze_features.manifest.spans import FrameSpan
 from obygaze_features.store.layout import Array
-from obygaze_features.store.records import Kind
+from obygaze_features.store.records import ComputeSetup
 from obygaze_features.store.rows import (
     FAILED,
     NO_VIDEO,
@@ -34,7 +34,7 @@ from obygaze_features.store.rows import (
     Row,
 )
 
-KIND = Kind("cpu", "float32")
+KIND = ComputeSetup("cpu", "float32")
 CLIP = Array.of("clip", "float32", (4,))
 FACTS = {"a.mp4": (10, "a" * 64), "b.mp4": (20, "b" * 64)}
 ROW_A = Row("a", "film", 0.0, 1.0, video_bytes=10, video_hash="a" * 16, pictures=25)
@@ -51,7 +51,7 @@ def work(
     *,
     filling: bool = False,
     arrays: tuple[str, ...] = ("clip",),
-    kind: Kind | None = KIND,
+    kind: ComputeSetup | None = KIND,
     recipe: str = "clip-b16",
     **more: object,
 ) -> Work:
@@ -117,12 +117,22 @@ def test_another_array_is_another_store() -> None:
 @pytest.mark.parametrize(
     ("kind", "sealed", "filling"),
     [
-        (Kind("cpu", "float32", 2), "", "made by another version of obygaze"),
-        (Kind("cuda", "float32"), "on the CPU, and a GPU would", "(--device cpu)"),
-        (Kind("cpu", "bfloat16"), "in float32, not in bfloat16", "not in bfloat16"),
+        (ComputeSetup("cpu", "float32", 2), "", "made by another version of obygaze"),
+        (
+            ComputeSetup("cuda", "float32"),
+            "on the CPU, and a GPU would",
+            "(--device cpu)",
+        ),
+        (
+            ComputeSetup("cpu", "bfloat16"),
+            "in float32, not in bfloat16",
+            "not in bfloat16",
+        ),
     ],
 )
-def test_another_version_or_device(kind: Kind, sealed: str, filling: str) -> None:
+def test_another_version_or_device(
+    kind: ComputeSetup, sealed: str, filling: str
+) -> None:
     """A finished store grows by a later version; while it is filled, it has one maker."""
     for is_filling, sentence in ((False, sealed), (True, filling)):
         done = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling)

@@ -27,9 +27,9 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.store import copying
+from obygaze_features.store.atomic_files import replaced_store_path
 from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull, push
-from obygaze_features.store.placing import before_of
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.targets import (
@@ -228,7 +228,7 @@ def test_a_store_that_changes_while_it_is_pushed(
     real = FolderTarget.put
     seal = open_store(store).seal
     later = write(home / "later", values=values_of(seed=1))
-    before = before_of(store, seal) if is_kept else home / "before"
+    before = replaced_store_path(store, seal) if is_kept else home / "before"
     expected = files_of(store)
 
     def put(self: FolderTarget, name: str, path: Path, mark: FileMark) -> None:

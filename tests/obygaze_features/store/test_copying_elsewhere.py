@@ -107,7 +107,7 @@ def test_a_byte_changed_in_the_bucket_is_found(
     assert content(bucket) == tree(store)
     # Buckets that encrypt with a key of their own give ETags that say nothing of the contents.
     with monkeypatch.context() as patch:
-        patch.setattr(targets, "etag_of", lambda path: "0" * 32)
+        patch.setattr(targets, "compute_etag", lambda path: "0" * 32)
         assert push(store, URL).n_sent == 0
         changed.put(Body=bytes(data))
         assert push(store, URL).n_sent == 1

@@ -22,11 +22,11 @@ from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Kind, Maker
+from obygaze_features.store.records import ComputeSetup, Maker
 from obygaze_features.store.rows import FAILED, OK, Row
 from obygaze_features.store.sealing import seal
 
-KIND = Kind("cpu", "float32")
+KIND = ComputeSetup("cpu", "float32")
 VERSIONS = ("2.8", "2.9", "2.10")
 # Files of a block of 16, with one chunk and several.
 ARRAYS = (

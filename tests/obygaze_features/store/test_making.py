@@ -25,10 +25,10 @@ from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
 )
+from obygaze_features.store.atomic_files import replace_store
 from obygaze_features.store.card import Terms
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import FinishedFile, Written, write_store
-from obygaze_features.store.placing import replace_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     FileMark,

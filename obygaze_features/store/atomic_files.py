@@ -32,7 +32,7 @@ from obygaze_features.core.temporary_names import (
     remove_hidden,
 )
 from obygaze_features.store.encoding import HashedStream
-from obygaze_features.store.layout import CLAIM, NEXT, STORE_JSON, before_name
+from obygaze_features.store.layout import CLAIM, NEXT, STORE_JSON, replaced_store_name
 from obygaze_features.store.records import FileMark, seal_of
 
 _COPY_BYTES = 2**22
@@ -137,7 +137,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir()
     except FileExistsError:
-        catch_up(folder)
+        wait_until_visible(folder)
 
 
 def sync_tree(folder: Path) -> None:
@@ -192,7 +192,7 @@ def store_above(path: Path) -> Path | None:
 # --- A store in the place of another one ---
 
 
-def catch_up(path: Path) -> None:
+def wait_until_visible(path: Path) -> None:
     """Wait while a network disk says that a name is not there, although its folder lists it.
 
     Such a disk remembers for some time that a name was not there.
@@ -209,12 +209,12 @@ def read_finished(path: Path) -> bytes:
 
     A network disk may remember of the folder, and of the file, that it was not there.
     """
-    catch_up(path.parent)
-    catch_up(path)
+    wait_until_visible(path.parent)
+    wait_until_visible(path)
     return path.read_bytes()
 
 
-def seal_at(folder: Path) -> str:
+def read_seal(folder: Path) -> str:
     """Return the seal of the store in a folder; "" if no store is there."""
     try:
         return seal_of(read_finished(folder / STORE_JSON))
@@ -222,14 +222,14 @@ def seal_at(folder: Path) -> str:
         return ""
 
 
-def next_of(target: Path) -> Path:
+def filling_path(target: Path) -> Path:
     """Return where the store is filled that gets the name of the target."""
     return target.with_name(target.name + NEXT)
 
 
-def before_of(target: Path, seal: str) -> Path:
+def replaced_store_path(target: Path, seal: str) -> Path:
     """Return where the store of this seal is after another one took its place."""
-    return target.with_name(before_name(target.name, seal))
+    return target.with_name(replaced_store_name(target.name, seal))
 
 
 def replace_store(finished: Path, target: Path, seal: str) -> bool:
@@ -237,19 +237,19 @@ def replace_store(finished: Path, target: Path, seal: str) -> bool:
 
     Returns False, and changes nothing, if another store has taken its place.
     """
-    before = before_of(target, seal)
-    seal_now = seal_at(target)
+    before = replaced_store_path(target, seal)
+    seal_now = read_seal(target)
     if seal_now == seal:
         was_moved = take_name(target, before)
-        if not was_moved and seal_at(target) == seal:
+        if not was_moved and read_seal(target) == seal:
             raise AlreadyThere(
                 "the store cannot be kept under this name, which is taken",
                 where=str(before),
             )
-        if was_moved and seal_at(before) != seal:
+        if was_moved and read_seal(before) != seal:
             # Another process was first, and somebody removed what it kept.
             take_name(before, target)
             return False
-    elif seal_now or seal_at(before) != seal:
+    elif seal_now or read_seal(before) != seal:
         return False
     return take_name(finished, target)
