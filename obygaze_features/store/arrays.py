@@ -1,4 +1,4 @@
-"""Read rows of arrays, in any order: each chunk is compared with its checksum, then decoded."""
+"""Read rows of arrays, in any order. Each chunk is compared with its checksum, then decoded."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -40,7 +40,7 @@ class Arrays:
             return split_checks(data, arrays, self.record.rows.total)
 
     def read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
-        """Return the values of rows, in their order; a row may be there twice."""
+        """Return the values of rows, in the order of `rows`; a row may occur twice."""
         out = self.reserve(array, len(rows))
         if not len(rows):
             return out
@@ -49,7 +49,7 @@ class Arrays:
                 f"rows must be from 0 to {self.record.rows.total - 1}",
                 where=self.listed.location,
             )
-        # Chunks are read in the order of their file, whatever the order of the result.
+        # Chunks are read in the order of the file, for any order of `rows`.
         order = np.argsort(rows, kind="stable")
         in_order = rows[order]
         is_ascending = bool((rows[1:] > rows[:-1]).all())
@@ -61,7 +61,8 @@ class Arrays:
         result = out.reshape(-1).view(np.uint8)
         memories: list[Bytes | None] = [None] * len(ends)
         for place, first in enumerate(firsts.tolist()):
-            # The checksum comes to the place of the next chunk, which is read later.
+            # A whole chunk is read to its place in the result. Its checksum lies in the place of
+            # the next chunk, which is read later.
             memory = result[first * array.row_bytes :][:chunk_bytes]
             is_whole = is_ascending and ends[place] - first == array.chunk_rows
             if is_whole and len(memory) == chunk_bytes:
@@ -77,7 +78,7 @@ class Arrays:
                     continue
                 values = content.view(array.dtype).reshape(-1, *array.shape)
                 places = in_order[first:after] - number * array.chunk_rows
-                # A slice is copied faster.
+                # Copying a slice is faster.
                 if is_ascending and places[-1] - places[0] == after - first - 1:
                     out[first:after] = values[places[0] : places[-1] + 1]
                 else:
@@ -87,7 +88,7 @@ class Arrays:
     def read_all(self, array: Array) -> npt.NDArray[Any]:
         """Return the values of all rows, file by file.
 
-        A stranger's number of rows takes no memory: the first file that is not there is an error.
+        An untrusted number of rows takes no memory: the first missing file is an error.
         """
         n_rows = self.record.rows.total
         parts = []
@@ -98,7 +99,7 @@ class Arrays:
         return np.concatenate(parts)
 
     def texts(self, column: Array, numbers: Sequence[int]) -> Iterator[TextColumn]:
-        """Yield the texts in each of some files of a column of texts."""
+        """Yield the texts of each of these files of a column of texts."""
         n_rows = self.record.rows.total
         checks = self.checks[column.name]
         ranges = []
@@ -114,19 +115,19 @@ class Arrays:
             yield texts
 
     def reserve(self, array: Array, n_rows: int) -> npt.NDArray[Any]:
-        """Return an empty array for some rows; an error where they can never fit into memory."""
+        """Return an uninitialised array of rows; raise an error if it exceeds the memory."""
         check_memory(
             n_rows * array.row_bytes,
             f"{n_rows} clips of {array.name}",
             self.listed.location,
-            "store.stream(...), which reads file by file, or fewer clips",
+            "use store.stream(...), which reads file by file, or read fewer clips",
         )
         return np.empty((n_rows, *array.shape), dtype=array.dtype)
 
     def _ranges(
         self, array: Array, numbers: list[int], memories: list[Bytes | None]
     ) -> list[Range]:
-        """Return where ascending chunks are; neighbours of one file are read at once."""
+        """Return the byte ranges of ascending chunks; neighbours in a file share a range."""
         chunk_bytes = stored_chunk_bytes(array)
         most_bytes = max(self.listed.files.piece_bytes, chunk_bytes)
         ranges: list[Range] = []
@@ -145,16 +146,16 @@ class Arrays:
         return ranges
 
     def check_index(self, array: Array, file: int) -> None:
-        """Raise an error unless the index of a file is right; this program needs none."""
+        """Raise an error unless the index of a file is right; only other readers use it."""
         index_start = self._check_length(array, file)
         name = array.file_name(file)
         wanted = Range(name, index_start, index_start + index_bytes(array))
         (index,) = self.listed.parts([wanted])
         if index.tobytes() != shard_index(array, self._n_chunks(array, file)):
-            raise self.listed.damaged(name, "its index is not that of its chunks")
+            raise self.listed.damaged(name, "its index does not match its chunks")
 
     def _check_length(self, array: Array, file: int) -> int:
-        """Return where the index of a file begins; an error for a file of another length."""
+        """Return the offset of the index of a file; raise an error for an unexpected length."""
         name = array.file_name(file)
         index_start = self._n_chunks(array, file) * stored_chunk_bytes(array)
         n_bytes = index_start + index_bytes(array)
@@ -163,7 +164,7 @@ class Arrays:
         return index_start
 
     def _n_chunks(self, array: Array, file: int) -> int:
-        """Return how many chunks a file has."""
+        """Return the number of chunks of a file."""
         first_chunk = file * array.chunks_of_a_file
         all_chunks = array.n_chunks(self.record.rows.total)
         return min(array.chunks_of_a_file, all_chunks - first_chunk)

@@ -1,12 +1,11 @@
-"""Files that are written once, and how a finished folder gets its name.
+"""Write files once, and give a finished folder its name atomically.
 
-A rename decides: it fails where the name is taken, so the process that comes second changes
-nothing. No lock and no clock is needed. After any error of a rename, the folder is listed: a
-network disk may repeat a request and report that the second one failed.
+A rename decides between processes: it fails if the name is taken, so the second process changes
+nothing. No lock and no clock is needed. After an error of a rename, the folder is listed: a network
+disk may repeat a request and report that the repetition failed.
 
-Two renames let a store take the place of another one, and not an exchange of two names in one step.
-An exchange cannot fail where another process was first, so a process that was suspended before it
-would undo the change of the other.
+A store is replaced by two renames, not by one exchange of two names. An exchange never fails: a
+process that was suspended before its exchange would undo the change of another process.
 """
 
 import errno
@@ -36,13 +35,13 @@ from obygaze_features.store.layout import CLAIM, NEXT, STORE_JSON, replaced_stor
 from obygaze_features.store.records import FileMark, seal_of
 
 _COPY_BYTES = 2**22
-# What is written at once lies together in the memory of the system, and is read faster from there.
+# A large buffer: pages that are written together are read faster from the cache of the system.
 _WRITTEN_BYTES = 2**21
 _NAME_IS_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
-# Network disks remember absent names for 30 s, unless they are told another time.
+# Network file systems cache missing names, by default for 30 s.
 _MOST_WAIT_S = 90.0
 _PAUSE_S = 0.1
-# The disk has no links, or the two files are on two disks.
+# Errors of disks without hard links, and of files on different disks.
 _NO_LINKS = (*system.NO_LINKS, errno.EXDEV)
 
 
@@ -51,7 +50,7 @@ _NO_LINKS = (*system.NO_LINKS, errno.EXDEV)
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that is not there yet; when it is closed, it is on the disk and read-only."""
+    """Open a new file; after closing, it is synced and read-only."""
     with path.open("xb", buffering=_WRITTEN_BYTES) as stream:
         yield stream
         stream.flush()
@@ -61,7 +60,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_file(path: Path, data: bytes) -> FileMark:
-    """Write a file that is not there yet; return its length and hash."""
+    """Write a new file; return its length and hash."""
     with name_in_errors(path), new_file(path) as stream:
         hashed = HashedStream(stream)
         hashed.write(data)
@@ -69,7 +68,7 @@ def write_file(path: Path, data: bytes) -> FileMark:
 
 
 def has_file(path: Path, mark: FileMark) -> bool:
-    """Return whether a file of this machine, and no link, has a length and a SHA-256."""
+    """Return whether a local file, not a link, has this length and SHA-256."""
     try:
         if path.is_symlink() or path.stat().st_size != mark.n_bytes:
             return False
@@ -81,9 +80,9 @@ def has_file(path: Path, mark: FileMark) -> bool:
 def write_pieces(
     pieces: Iterator[Any], target: Path, mark: FileMark, where: str, beside: Path
 ) -> None:
-    """Write a file of pieces; it gets its name if it has the length and the SHA-256.
+    """Write the pieces of a file; it gets its name if its length and SHA-256 are right.
 
-    Until then it has a hidden name beside a path.
+    Until then it has a hidden name next to `beside`.
     """
     part = hidden_name(beside)
     try:
@@ -92,7 +91,10 @@ def write_pieces(
             for piece in pieces:
                 hashed.write(piece)
         if hashed.mark() != mark:
-            raise Corrupt(f"{target.name} is not the file that is listed", where=where)
+            raise Corrupt(
+                f"{target.name} has a different length or SHA-256 than listed",
+                where=where,
+            )
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
@@ -100,14 +102,14 @@ def write_pieces(
 
 
 def copy_file(source: Path, path: Path, mark: FileMark) -> None:
-    """Copy a file that has a length and a SHA-256."""
+    """Copy a file; raise an error unless it has this length and SHA-256."""
     with source.open("rb") as stream:
         pieces = iter(lambda: stream.read(_COPY_BYTES), b"")
         write_pieces(pieces, path, mark, str(source), path)
 
 
 def link_file(source: Path, path: Path, mark: FileMark) -> None:
-    """Give a finished file a second name, or copy it where the disk has no links."""
+    """Link a finished file, or copy it if the disk has no links."""
     try:
         os.link(source, path)
     except FileExistsError:
@@ -123,16 +125,16 @@ def link_file(source: Path, path: Path, mark: FileMark) -> None:
 
 
 def make_hidden(target: Path, tag: str = "") -> Path:
-    """Make a hidden folder beside a target, in which the target is built."""
+    """Make a hidden folder next to a target, in which the target is built."""
     hidden = hidden_name(target, tag)
     make_folder(hidden)
     return hidden
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder of a name that nobody else uses.
+    """Make a folder of a name that no other process uses.
 
-    A network disk may repeat the request, and then say that the folder exists.
+    A network disk may repeat the request, and then report that the folder exists.
     """
     try:
         folder.mkdir()
@@ -141,7 +143,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Write the names in a folder and in the folders below it to the disk."""
+    """Sync a folder and all folders below it."""
     for path, _, _ in os.walk(folder):
         sync_dir(Path(path))
 
@@ -151,7 +153,7 @@ def take_name(finished: Path, target: Path) -> bool:
     try:
         system.rename_folder(finished, target)
     except OSError as error:
-        # The name may have been taken, and be free again; who took it may have removed ours.
+        # The name may be free again by now, and the other process may have removed our folder.
         if error.errno in _NAME_IS_TAKEN:
             return False
         is_there = is_listed(target)
@@ -164,9 +166,9 @@ def take_name(finished: Path, target: Path) -> bool:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a hidden folder if it is there: rename first, then delete, so that no half is left.
+    """Remove a hidden folder if it exists: rename first, then delete.
 
-    The process that made it may be about to rename it.
+    Another process may be about to rename the folder, and must not find half of it.
     """
     hidden = hidden_name(named_beside(folder))
     try:
@@ -174,13 +176,13 @@ def remove_tree(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError:
-        # Windows does not rename a folder while a program has a file of it open.
+        # Windows does not rename a folder that has an open file.
         hidden = folder
     remove_hidden(hidden)
 
 
 def store_above(path: Path) -> Path | None:
-    """Return the folder above a path that is a store, or becomes one; None if there is none."""
+    """Return the store above a path, also an unfinished one, or None."""
     for folder in Path(os.path.realpath(path)).parents:
         for name in (STORE_JSON, CLAIM):
             with suppress(OSError):
@@ -189,13 +191,13 @@ def store_above(path: Path) -> Path | None:
     return None
 
 
-# --- A store in the place of another one ---
+# --- Replaced stores ---
 
 
 def wait_until_visible(path: Path) -> None:
-    """Wait while a network disk says that a name is not there, although its folder lists it.
+    """Wait while a network disk reports a name as missing that its folder lists.
 
-    Such a disk remembers for some time that a name was not there.
+    Such disks cache missing names for some time.
     """
     give_up = time.monotonic() + _MOST_WAIT_S
     while not os.path.lexists(path) and is_listed(path):
@@ -205,9 +207,9 @@ def wait_until_visible(path: Path) -> None:
 
 
 def read_finished(path: Path) -> bytes:
-    """Return a file of a folder that was finished before it got its name.
+    """Return the bytes of a file in a folder that was finished before it got its name.
 
-    A network disk may remember of the folder, and of the file, that it was not there.
+    A network disk may have cached that the folder or the file was missing.
     """
     wait_until_visible(path.parent)
     wait_until_visible(path)
@@ -215,7 +217,7 @@ def read_finished(path: Path) -> bytes:
 
 
 def read_seal(folder: Path) -> str:
-    """Return the seal of the store in a folder; "" if no store is there."""
+    """Return the seal of the store in a folder, or "" without a store."""
     try:
         return seal_of(read_finished(folder / STORE_JSON))
     except (FileNotFoundError, NotADirectoryError):
@@ -223,19 +225,19 @@ def read_seal(folder: Path) -> str:
 
 
 def filling_path(target: Path) -> Path:
-    """Return where the store is filled that gets the name of the target."""
+    """Return the folder in which the next store of this name is filled."""
     return target.with_name(target.name + NEXT)
 
 
 def replaced_store_path(target: Path, seal: str) -> Path:
-    """Return where the store of this seal is after another one took its place."""
+    """Return the folder in which a replaced store is kept."""
     return target.with_name(replaced_store_name(target.name, seal))
 
 
 def replace_store(finished: Path, target: Path, seal: str) -> bool:
-    """Let a finished store take the place of the store that has a seal.
+    """Replace the store that has this seal by a finished store.
 
-    Returns False, and changes nothing, if another store has taken its place.
+    Returns False and changes nothing if it was replaced already.
     """
     before = replaced_store_path(target, seal)
     seal_now = read_seal(target)
@@ -243,11 +245,11 @@ def replace_store(finished: Path, target: Path, seal: str) -> bool:
         was_moved = take_name(target, before)
         if not was_moved and read_seal(target) == seal:
             raise AlreadyThere(
-                "the store cannot be kept under this name, which is taken",
+                "cannot keep the replaced store: this name exists",
                 where=str(before),
             )
         if was_moved and read_seal(before) != seal:
-            # Another process was first, and somebody removed what it kept.
+            # Another process was first, and the store that it kept was removed.
             take_name(before, target)
             return False
     elif seal_now or read_seal(before) != seal:

@@ -1,7 +1,7 @@
-"""The card of a store, README.md: what the store is in words, and under which terms.
+"""The card of a store, README.md: a description of the store, and its terms.
 
-Licence and citation stand in the YAML head of the card, outside what is sealed, so that they can be
-stated or corrected later.
+Licence and citation are in the YAML head of the card, which is not sealed, so that they can be
+added or corrected later.
 """
 
 import json
@@ -41,7 +41,7 @@ _SIGNS = re.compile(r"[][{}\"]")
 _HEAD = re.compile(
     r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
-# A key of the head with the lines of its text, which may be empty or begin with a blank.
+# A key of the head with the lines of its text; lines may be empty or indented.
 _TERM = re.compile(
     r"^(license|license_name|citation):(.*\n(?:(?:[ \t-].*)?\n)*)", re.MULTILINE
 )
@@ -53,33 +53,33 @@ _SECTION = re.compile(r"^Licence: .*\n\r?\n.*\n", re.MULTILINE)
 
 
 class Terms(NamedTuple):
-    """Under which licence features may be used, and what to cite for them; "" if not stated."""
+    """The licence and the citation of features; "" if not stated."""
 
     licence: str = ""
     citation: str = ""
 
     def or_else(self, others: Self) -> Self:
-        """Return these terms, and of others those that are not stated here."""
+        """Return these terms, completed by those of `others`."""
         return self._replace(
             licence=self.licence or others.licence,
             citation=self.citation or others.citation,
         )
 
     def require_same(self, stated: Self, where: str) -> None:
-        """Raise an error if others are stated already, however their licence is spelled."""
+        """Raise an error if `stated` has different terms, whatever the spelling of the licence."""
         ours = Terms(_spdx_or_same(self.licence), _one_line(self.citation))
         theirs = Terms(_spdx_or_same(stated.licence), _one_line(stated.citation))
-        # What only one of both states is no difference.
+        # A term that only one of both states is not a difference.
         if ours.or_else(theirs) != theirs.or_else(ours):
             raise AlreadyThere(
-                f"other terms are stated already: {' '.join(theirs)}",
+                f"different terms are stated already: {' '.join(theirs)}",
                 where=where,
                 hint="edit the head of README.md of the store",
             )
 
 
 def spdx_of(licence: str) -> str:
-    """Return the SPDX identifier of a licence, "" where none is known here.
+    """Return the SPDX identifier of a licence, or "" if it is unknown.
 
     >>> spdx_of("cc-by-4.0"), spdx_of("odbl"), spdx_of("by hand")
     ('CC-BY-4.0', 'ODbL-1.0', '')
@@ -92,12 +92,12 @@ def spdx_of(licence: str) -> str:
 
 
 def _spdx_or_same(licence: str) -> str:
-    """Return a licence by its SPDX identifier, if it has one."""
+    """Return the SPDX identifier of a licence, or the licence itself."""
     return spdx_of(licence) or licence
 
 
 def has_head(card: bytes) -> bool:
-    """Return whether a text begins with a head, as every card that the program writes."""
+    """Return whether a text begins with a head, as all cards of this program do."""
     return _HEAD.match(card.decode("utf-8", "replace")) is not None
 
 
@@ -113,21 +113,21 @@ def read_terms(card: bytes) -> Terms:
 
 
 def _text_of(value: str) -> str:
-    """Return the text of a value; of YAML, what the program writes and people type."""
+    """Return the text of a YAML value, in the forms that the program writes and people type."""
     text = value.strip()
     if text.startswith('"'):
         with suppress(ValueError):
             return str(_JSON.raw_decode(text)[0])
     if text.startswith("'"):
         return text.rpartition("'")[0][1:].replace("''", "'")
-    # A text of several lines begins with a sign.
+    # A text of several lines begins with | or >.
     text = " ".join(text.split()).lstrip("|>- ").partition(" #")[0].strip('"')
     return "" if text in ("~", "null") else text
 
 
 def with_terms(card: bytes, terms: Terms) -> bytes:
-    """Return a card with other terms, in its head and in its section on them."""
-    # A person may have edited it in an editor that does not write UTF-8.
+    """Return a card with these terms in its head and in its section on terms."""
+    # An editor may have written bytes that are not UTF-8.
     text = card.decode("utf-8", "surrogateescape")
     head = _HEAD.match(text)
     kept = _TERM.sub("", head[1]) if head else ""
@@ -145,7 +145,7 @@ def with_terms(card: bytes, terms: Terms) -> bytes:
 def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
     """Return the lines of the head with the terms, as the hub reads them.
 
-    The hub shows one licence: where labels have another one, none holds for the whole.
+    The hub shows one licence: if labels have a different one, none applies to the whole.
     """
     licence = spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl")
     name = terms.licence
@@ -162,7 +162,7 @@ def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
 
 
 def _yaml_text(text: str) -> str:
-    """Return a text as JSON, which is YAML too."""
+    """Return a text as JSON, which is also YAML."""
     return json.dumps(visible(_one_line(text)), ensure_ascii=False)
 
 
@@ -172,7 +172,7 @@ def _one_line(text: str) -> str:
 
 
 def citation_text(terms: Terms) -> str:
-    """Return what to cite, safe for the text of a card."""
+    """Return the citation, safe for the text of a card."""
     citation = safe_text(_one_line(terms.citation), "markdown")
     return citation or "No citation was given."
 
@@ -186,7 +186,7 @@ def card_of_store(
     """Return the card of a store.
 
     Args:
-        record: What the store says of itself.
+        record: The record of the store.
         rows: All rows.
         terms: Licence and citation.
         seal: Its seal.
@@ -222,7 +222,7 @@ def array_facts(array: Array, n_rows: int) -> tuple[str, str, str, str]:
 
 
 def maker_text(maker: Maker) -> str:
-    """Return what computed rows, in one line."""
+    """Return a maker in one line."""
     versions = [f"{name} {version}" for name, version in sorted(maker.versions.items())]
     parts = [maker.program, maker.device, maker.device_name, maker.precision, *versions]
     return ", ".join(filter(None, parts))
@@ -232,7 +232,7 @@ def maker_text(maker: Maker) -> str:
 
 
 def recipe_sentences(recipe: Recipe) -> list[str]:
-    """Return how the numbers were made, one line for each section."""
+    """Return the recipe in words, one line per section."""
     sections = dict(recipe.to_json())
     lines = []
     if sections.pop("unknown", False):
@@ -243,6 +243,6 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
 
 
 def _words(section: Any) -> str:
-    """Return a section of a recipe in words: its JSON without signs, and with short hashes."""
+    """Return a section of a recipe in words: its JSON without brackets, with short hashes."""
     text = json.dumps(section, ensure_ascii=False)
     return _HASH.sub(r"\1...", _SIGNS.sub("", text))

@@ -1,4 +1,4 @@
-"""Make stores of the rows of other stores: a subset of one, or several merged into one."""
+"""Make stores from rows of other stores: a subset of one store, or several stores merged."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Changed:
     Args:
         path: The folder.
         seal: Its seal.
-        n_clips: How many rows it has.
-        warnings: What its user should know.
+        n_clips: The number of rows.
+        warnings: Warnings for the user.
     """
 
     path: Path
@@ -77,12 +77,11 @@ def subset(
 ) -> Changed:
     """Make a store of some clips or arrays of a store.
 
-    Its rows are numbered anew. The store that it is of may be at a URL, and only what is needed of
-    it is read.
+    Rows get new numbers. The source may be a URL: only the needed parts are read.
 
-    To remove a film, make a store without it, then remove the other one. No file of the new store
-    has anything of the film. Manifests that still have it are named. Copies, exports, runs and
-    models are not reached.
+    To remove a film, make a store without it, then remove the old store. No file of the new store
+    has anything of the film. Manifests that still have the film are named. Copies, exports, runs
+    and models keep it.
 
     Args:
         store: The store.
@@ -91,7 +90,7 @@ def subset(
         clips: Only these clips, separated by commas, or those in a file: one id a line, or a
             column clip_id. In Python also clips of a manifest.
         arrays: Only this array, with the times and the mask of its frames.
-        without: The id of a film or clip that is left out.
+        without: The id of a film or clip to leave out.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
@@ -124,7 +123,7 @@ def subset(
 def _chosen_rows(
     store: Store, films: Iterable[str] | None, clips: Iterable[str | Clip] | None
 ) -> Rows:
-    """Return the rows of films and clips; an error for a clip that is not there."""
+    """Return the rows of films and clips; raise an error for a missing clip."""
     if clips is None:
         return store.select(films=films).rows
     requested = list(clips)
@@ -142,28 +141,28 @@ def _chosen_rows(
 
 
 def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
-    """Return the rows of films or clips that a user names; an error for an unknown name."""
+    """Return the rows of films or clips by their names; raise an error for an unknown name."""
     films = set(store.table.films)
     of_clips = store.table.find(names)
     rows = [of_clips[of_clips >= 0]]
     for name, row in zip(names, of_clips.tolist(), strict=True):
         of_film = store.table.rows_of([name]) if name in films else rows[0][:0]
         if row < 0 and not len(of_film):
-            # To compare the name with a million ids would take half a minute.
+            # Comparing the name with a million ids would take half a minute.
             known = [*films, *filter(store.__contains__, [ascii_id(name)])]
             raise unknown_name("film or clip", name, known, where=store.location)
         if row >= 0 and len(of_film) and of_film.tolist() != [row]:
             raise FixInput(
                 f"{name!r} is the id of a film and of a clip",
                 where=store.location,
-                hint="--without CLIP for each clip that you mean",
+                hint="name each clip: --without CLIP",
             )
         rows.append(of_film)
     return np.concatenate(rows)
 
 
 def _still_in_manifests(names: Sequence[str], workspace: Workspace) -> list[str]:
-    """Return a sentence on the manifests that have a film or a clip which a subset leaves out."""
+    """Return a sentence that lists the manifests with a film or clip that a subset leaves out."""
     found = []
     for manifest_name in workspace.names("manifests") if names else ():
         with suppress(ObygazeError, OSError):
@@ -190,15 +189,14 @@ def merge(
     progress: Progress | None = None,
     workspace: PathLike | None = None,
 ) -> Changed:
-    """Make one store of several with other clips, which have one recipe and equal arrays.
+    """Merge stores with different clips; recipe and arrays must be equal.
 
-    An id that two stores have is an error. All that computed rows are listed, and all citations are
-    kept.
+    An id in two stores is an error. The new store lists all makers and citations.
 
     Args:
-        stores: The stores, near or far.
+        stores: Names, folders or URLs of the stores.
         path: The new store: a name or a folder.
-        licence: The licence of the new store, where those of the stores differ.
+        licence: The licence of the new store, if those of the stores differ.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
@@ -218,8 +216,8 @@ def merge(
             store.recipe,
             where=store.location,
             message=f"this store and {first.location} have different recipes",
-            hint="only stores of one recipe are merged; imports of features that were made in one"
-            " way have one if they name one backbone",
+            hint="merge only stores of one recipe; imports of features that were made in one way"
+            " have one recipe if they name one backbone",
         )
         if _rows_of_arrays(store) != _rows_of_arrays(first):
             raise Mismatch(
@@ -231,9 +229,9 @@ def merge(
         ids = store.clip_ids.tolist()
         both = [clip for clip in ids if clip in known]
         if both:
-            # Nobody says which of the two rows counts.
+            # It is unknown which of the two rows counts.
             raise Mismatch(
-                f"{count(len(both), 'clip')} of this store are in another one, too:"
+                f"{count(len(both), 'clip')} of this store are in a second store too:"
                 f" {few(both, 3)}",
                 where=store.location,
                 hint="obygaze store subset STORE --without CLIP -o NAME, then merge that",
@@ -241,13 +239,13 @@ def merge(
         known.update(ids)
     terms = _common_terms(opened, licence)
     rows = [store.table.all_rows() for store in opened]
-    # A file has at least one block of the filling of each store.
+    # A file of the new store has at least as many rows as a file of each store.
     arrays = max((store.record.arrays for store in opened), key=_file_rows)
     return _write(target, PickedRows(opened, rows), arrays, terms, progress)
 
 
 def _rows_of_arrays(store: Store) -> list[object]:
-    """Return what must be equal where rows of stores are joined."""
+    """Return the facts of arrays that must be equal to merge stores."""
     arrays = store.record.arrays
     return [(array.name, array.dtype, array.shape, array.dims) for array in arrays]
 
@@ -257,7 +255,7 @@ def _file_rows(arrays: Sequence[Array]) -> int:
 
 
 def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
-    """Return the licence of all stores, or the one that was given; and what to cite for any."""
+    """Return the licence of all stores, or the given one, and the citations of all stores."""
     terms = [store.terms for store in stores]
     licences = {each.licence for each in terms}
     if len(licences) == 1:
@@ -265,7 +263,7 @@ def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
     elif not licence:
         raise Mismatch(
             f"the stores have different licences: {few(sorted(map(repr, licences)))}",
-            hint="--licence, which states the licence of the new store",
+            hint="pass --licence, which states the licence of the new store",
         )
     citations = dict.fromkeys(each.citation for each in terms if each.citation)
     return Terms(licence or terms[0].licence, "\n".join(citations))
@@ -279,10 +277,10 @@ class PickedRows:
 
     Args:
         stores: The stores.
-        rows: The rows of each that the new store has, one store after the other.
+        rows: The rows of each store that are copied, store by store.
     """
 
-    # A bar that counts the rows of all arrays.
+    # Counts the rows of all arrays.
     progress: Progress = Quiet()
 
     def __init__(self, stores: Sequence[Store], rows: Sequence[Rows]) -> None:
@@ -317,7 +315,7 @@ def _write(
     progress: Progress | None,
     remarks: Sequence[str] = (),
 ) -> Changed:
-    """Write a store of rows of other stores, of some of their arrays."""
+    """Write a store from rows of other stores."""
     if progress is not None:
         progress.expect(len(source.rows) * len(arrays))
         source.progress = progress
@@ -339,11 +337,11 @@ def _write(
 
 
 def origins_of(stores: Sequence[Store]) -> list[Origin]:
-    """Return the stores of which rows are taken, with those of which they took them."""
+    """Return the stores from which rows are copied, with the origins of these stores."""
     origins: dict[Origin, None] = {}
     for store in stores:
         location = store.location
-        # A path names the disk and the user, and a store is given to others.
+        # Only the name: a path shows the disk and the user to others.
         place = location if is_url(location) else Path(location).name
         theirs = {origin.seal: origin for origin in store.record.origins}
         for seal in store.made_of:

@@ -1,8 +1,8 @@
 """Copy whole stores: pull one from anywhere, push one to a folder, a bucket or the hub.
 
-Models are copied by the same two functions, `fetch` and `send`. A file that is there, with its
-length and its SHA-256, is not copied again. The document that lists the others is written last, so
-that half a copy is no store. No command replaces another store.
+Models are copied by the same two functions, `fetch` and `send`. A file that exists with the right
+length and SHA-256 is not copied again. The document that lists the files is written last, so that
+half a copy is not a store. No command replaces a different store.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Copied:
     Args:
         place: The folder or URL of the copy.
         seal: Its seal.
-        n_sent: How many files were copied; the others were there.
-        notes: What its user should know.
+        n_sent: The number of copied files; the others existed.
+        notes: Remarks for the user.
     """
 
     place: str
@@ -71,7 +71,7 @@ class Copied:
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that is known of the copy."""
+        """Return the facts as JSON."""
         return vars(self)
 
     def __str__(self) -> str:
@@ -94,11 +94,11 @@ def pull(
     """Copy a store to this machine.
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
-    interrupted copy, and every file is checked as it arrives. A store that is there is never
-    replaced. `obygaze store subset URL` copies a part only.
+    interrupted copy, and every file is checked as it arrives. An existing store is never replaced.
+    `obygaze store subset URL` copies a part.
 
-    Whoever can change the files at an address can make another store of them. #sha256=... at its
-    end, or --expect, refuses any but the store that has this seal.
+    The files at an address may be changed by others. #sha256=... at its end, or --expect, refuses
+    any store but the one with this seal.
 
     Args:
         source: The store: a name, a folder or a URL.
@@ -139,14 +139,14 @@ def pull(
 
 
 def _pull(store: Store, target: Path, progress: Progress) -> int:
-    """Build a copy in the folder of its seal, then give it its name; return how many were copied.
+    """Build a copy in the folder of its seal, then rename it; return the number of copied files.
 
-    Other processes may build the same copy there. Each of them finishes it, or finds that the
-    folder is gone.
+    Other processes may build the same copy there. Each process finishes it, or finds the folder
+    gone.
     """
     hidden = pulled_name(target, store.seal)
     documents = {CARD: store.card, STORE_JSON: store.store_json()}
-    # All folders are made here: a late process must not bring back a folder that has its name.
+    # All folders are made here: a late process must not bring back a folder that was renamed.
     for name in store.record.files:
         (hidden / name).parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -168,16 +168,16 @@ def fetch(
     beside: Path,
     progress: Progress,
 ) -> int:
-    """Bring files into a folder, unless they are there; return how many were copied.
+    """Copy missing files into a folder; return the number of copied files.
 
-    A file that is there is never removed before another one takes its place: another process may
-    have put it there, and be about to give the folder its name.
+    An existing file is replaced and never removed first: another process may have written it, and
+    may be about to rename the folder.
 
     Args:
-        listed: The files, which are compared with their lengths and SHA-256.
-        documents: What is not listed, if it is not empty; what lists the files comes last.
+        listed: The files, which are checked against their lengths and SHA-256.
+        documents: Documents that are not listed; the document that lists the files comes last.
         folder: The folder.
-        beside: A file has a hidden name beside this path until it is whole.
+        beside: An unfinished file has a hidden name next to this path.
         progress: Counts bytes.
     """
     progress.expect(sum(mark.n_bytes for mark in listed.marks.values()), "B")
@@ -215,20 +215,20 @@ def push(
 ) -> Copied:
     """Send a store to a folder, a bucket or the hub.
 
-    Files that are there already are not sent again; the same command again continues what was
-    interrupted. Where another store is, nothing is sent. A bucket's keys come from the AWS_*
-    variables, the hub's token from `hf auth login`; a new data set on the hub is private.
+    Files that exist at the target are not sent again; the same command again continues an
+    interrupted push. A target with a different store is refused. The keys of a bucket are AWS_*
+    variables; `hf auth login` sets the token of the hub. A new data set on the hub is private.
 
-    A store without a licence is refused. --licence and --citation state them: they are written into
-    the head of README.md of the store, which may also be edited, and which is not sealed. The hub
-    shows it. `obygaze store export --as parquet` makes a table for `datasets`.
+    A store without a licence is refused. --licence and --citation are written into the head of
+    README.md of the store. You may edit this head: it is not sealed, and the hub shows it.
+    `obygaze store export --as parquet` makes a table for `datasets`.
 
     Args:
         store: The store, in a folder of this machine.
         target: A folder, s3://BUCKET/NAME or hf://OWNER/NAME.
-        licence: Under which licence the features are: CC-BY-4.0.
+        licence: The licence of the features: CC-BY-4.0.
         citation: What to cite for them.
-        no_licence: Send the store also if it states no licence.
+        no_licence: Send a store that states no licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
 
@@ -250,10 +250,10 @@ def push(
     terms = opened.terms.or_else(terms)
     if not (no_licence or terms.licence):
         raise FixUsage(
-            "this store states no licence; without one nobody knows what they may do with the"
+            "this store states no licence: users would not know what they may do with the"
             " features",
             where=opened.location,
-            hint="--licence CC-BY-4.0, or, where it is not published, --no-licence",
+            hint="add --licence CC-BY-4.0, or --no-licence if you do not publish it",
         )
     root = Path(opened.files.address)
     notes = []
@@ -273,20 +273,20 @@ def push(
         before = replaced_store_path(root, parcel.seal)
         if read_seal(before) != parcel.seal:
             raise
-        # A later store has taken its place, and it was kept.
+        # The store was replaced, and the store before is kept.
         n_sent = send(Parcel("store", before, marks), place, progress)
         notes.append(f"{opened.location} was replaced; the store before it was sent")
     return Copied(place.location, opened.seal, n_sent, notes)
 
 
 class Parcel(NamedTuple):
-    """Files of a folder that are sent together.
+    """The files of a store or a model, which are sent together.
 
     Args:
-        kind: What they are: a store, or a model.
+        kind: `store` or `model`.
         root: The folder.
-        marks: The files, in the order to send them. The last one lists the others and decides the
-            seal; before it is there, nobody reads a store or a model.
+        marks: The files, in the order in which they are sent. The last one lists the others and
+            decides the seal; before it exists, no store or model can be read.
     """
 
     kind: str
@@ -304,32 +304,30 @@ class Parcel(NamedTuple):
         return self.marks[self.last].sha256
 
     def require(self, name: str) -> None:
-        """Raise an error unless a file is here, as it is listed."""
+        """Raise an error unless a file of the folder is as listed."""
         if has_file(self.root / name, self.marks[name]):
             return
         if not has_file(self.root / self.last, self.marks[self.last]):
             raise store_replaced_error(str(self.root))
-        raise Corrupt(
-            f"{name} is damaged: it does not have its SHA-256", where=str(self.root)
-        )
+        raise Corrupt(f"{name} is damaged: its SHA-256 differs", where=str(self.root))
 
-    def another(self, state: str, where: str) -> AlreadyThere:
-        """Return the error that a place belongs to another seal."""
+    def conflict_error(self, state: str, where: str) -> AlreadyThere:
+        """Return the error that a target belongs to a different seal."""
         return AlreadyThere(
             f"another {self.kind} {state}",
             where=where,
-            hint="another target; or remove what is there first",
+            hint="choose another target, or remove what is there first",
         )
 
 
 def send(parcel: Parcel, target: Target, progress: Progress) -> int:
-    """Send files to a place, which belongs to the first seal that comes; return how many were sent.
+    """Send files to a target, which belongs to the first seal; return the number of sent files.
 
-    First a document is put that names the seal, and only where none is. So whoever sends another
-    store is refused, and whoever sends the same one puts the same bytes. Files that are there are
-    not sent again. The document that lists the files comes last.
+    First, a document with the seal is created, which fails if one exists. So a different store is
+    refused, and pushes of the same store send the same bytes. Existing files are not sent again.
+    The document that lists the files comes last.
     """
-    # A damaged store claims no place.
+    # A damaged store must not claim a target.
     for name in parcel.marks:
         parcel.require(name)
     try:
@@ -360,7 +358,7 @@ def send(parcel: Parcel, target: Target, progress: Progress) -> int:
 
 
 def _claim_target(parcel: Parcel, target: Target) -> list[str]:
-    """Return the names that are at a place, when it belongs to the seal of what is sent."""
+    """Claim a target for the seal of a parcel; return the names at the target."""
     names = _list_target(parcel, target)
     if parcel.last in names:
         return names
@@ -368,12 +366,14 @@ def _claim_target(parcel: Parcel, target: Target) -> list[str]:
     try:
         owner = target.claim(claim)
     except FileNotFoundError:
-        # Who had claimed the place has finished.
+        # The process that claimed the target has finished.
         return _claim_target(parcel, target)
     if owner != claim:
-        raise parcel.another("is being sent there, or was begun", target.location)
+        raise parcel.conflict_error(
+            "is being sent there, or was begun", target.location
+        )
     try:
-        # Another process may have finished here, or begun in a folder above or below.
+        # Another process may have finished here, or have begun above or below.
         return _list_target(parcel, target)
     except AlreadyThere:
         target.remove_claim()
@@ -382,13 +382,13 @@ def _claim_target(parcel: Parcel, target: Target) -> list[str]:
 
 
 def _list_target(parcel: Parcel, target: Target) -> list[str]:
-    """Return the names that are at a place; an error for another store, and for other files."""
+    """Return the names at a target; raise an error for a different store or unknown files."""
     target.check_above()
     names = target.names()
     if parcel.last in names:
         there = target.files.read(parcel.last, MOST_DOCUMENT_BYTES).tobytes()
         if seal_of(there) != parcel.seal:
-            raise parcel.another("is there", target.location)
+            raise parcel.conflict_error("is there", target.location)
     is_claimed = parcel.last in names or CLAIM in names
     known = {*parcel.marks, CLAIM} if is_claimed else set()
     for name in names:

@@ -1,7 +1,7 @@
-"""What the bytes of a store's arrays mean: chunks with their checksums, in files with an index.
+"""Decode the bytes of arrays: chunks with their checksums, in files with an index.
 
-Everything here is pure, and trusts nothing: the bytes may come from a stranger. What is wrong
-raises ValueError; the callers know the file and make an error of it.
+Everything here is pure. The bytes are untrusted: anything wrong raises ValueError, which the
+callers convert to an error that names the file.
 """
 
 import struct
@@ -22,7 +22,7 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 ENTRY_BYTES = 16
 # The length of a text, before its bytes.
 LENGTH_BYTES = 4
-# What decoders raise over bytes that are not what they should be.
+# The exceptions of decoders for damaged bytes.
 DAMAGE = (
     ValueError,
     RuntimeError,
@@ -45,27 +45,30 @@ def checked_content(array: Array, chunk: Bytes, expected_crc32c: int) -> Bytes:
     Args:
         array: The array.
         chunk: The bytes of the chunk, with its CRC32C at their end.
-        expected_crc32c: The CRC32C that `checks` has at the place of this chunk.
+        expected_crc32c: The CRC32C of this chunk in `checks`.
     """
     content = chunk[:-CRC_BYTES]
     (stored_crc32c,) = struct.unpack("<I", chunk[-CRC_BYTES:].data)
     if not crc32c(content) == stored_crc32c == expected_crc32c:
-        raise ValueError("it does not have its checksum")
+        raise ValueError("its checksum differs")
     if array.dtype == "bool" and content.max() > 1:
-        raise ValueError("it has a byte that is neither true nor false")
+        raise ValueError("a bool has a byte other than 0 and 1")
     return content
 
 
 def decode_texts(content: Bytes, n_rows: int) -> TextColumn:
-    """Return the first texts in a chunk of texts: their number, then each after its length."""
+    """Return the first texts of a chunk of texts.
+
+    The chunk has the number of texts, then the length and the bytes of each.
+    """
     data = content.tobytes()
     if n_rows > int.from_bytes(data[:LENGTH_BYTES], "little"):
-        raise ValueError("it does not have one text for each row")
+        raise ValueError("expected one text for each row")
     first = content[LENGTH_BYTES : 2 * LENGTH_BYTES]
     row_bytes = LENGTH_BYTES + int.from_bytes(first.tobytes(), "little")
     table = content[LENGTH_BYTES:][: n_rows * row_bytes]
     if len(table) == n_rows * row_bytes:
-        # Texts of one length, as most ids, are cut at once.
+        # Texts of one length, such as most ids, are split at once.
         rows = table.reshape(n_rows, row_bytes)
         texts = rows[:, LENGTH_BYTES:]
         is_printed = texts.size and texts.min() >= ord(" ") and texts.max() <= ord("~")
@@ -83,17 +86,17 @@ def decode_texts(content: Bytes, n_rows: int) -> TextColumn:
 
 
 def index_bytes(array: Array) -> int:
-    """Return the bytes of the index at the end of each file of an array."""
+    """Return the length of the index at the end of each file of an array, in bytes."""
     return array.chunks_of_a_file * ENTRY_BYTES + CRC_BYTES
 
 
 def stored_chunk_bytes(array: Array) -> int:
-    """Return the bytes of a chunk of an array in its file, with its CRC32C."""
+    """Return the length of a chunk in its file, with its CRC32C, in bytes."""
     return array.chunk_bytes + CRC_BYTES
 
 
 def shard_index(array: Array, n_chunks: int) -> bytes:
-    """Return the index of a file of so many chunks, one behind the other."""
+    """Return the index of a file of `n_chunks` chunks, which follow each other."""
     step = stored_chunk_bytes(array)
     entries = np.full((array.chunks_of_a_file, 2), 2**64 - 1, "<u8")
     entries[:n_chunks, 0] = np.arange(n_chunks) * step

@@ -1,4 +1,4 @@
-"""What is said of a store, and of all stores of a workspace."""
+"""Describe a store: the page of `obygaze store info`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN_ROWS = 20
 
 
 def facts_of_store(store: Store) -> dict[str, Any]:
-    """Return the facts of a store as plain JSON; only its card is read beside store.json."""
+    """Return the facts of a store as plain JSON; only store.json and the card are read."""
     facts: dict[str, Any] = msgspec.to_builtins(store.record)
     for name in ("sha256", "format", "version", "columns", "rows", "files"):
         facts.pop(name, None)
@@ -103,12 +103,12 @@ def _lines_of_absent(store: Store) -> list[str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StorePage(Listing):
-    """What a store has and how it was made.
+    """The contents of a store, and how it was made.
 
     Args:
         name: The store, as it was named.
         store: The store.
-        with_clips: Whether its clips were asked for.
+        with_clips: Whether clips are listed.
     """
 
     name: str
@@ -116,7 +116,7 @@ class StorePage(Listing):
     with_clips: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts, and the clips if these were asked for."""
+        """Return the facts, and the clips if `with_clips`."""
         facts = {"name": self.name, **facts_of_store(self.store)}
         if self.with_clips:
             columns = self.table()
@@ -131,7 +131,7 @@ class StorePage(Listing):
         return table(tuple(columns), zip(*columns.values(), strict=True))
 
     def table(self) -> Columns:
-        """Return the clips of the store as columns, with the reasons of those without features."""
+        """Return the clips of the store as columns, with statuses and reasons."""
         rows = self.store.rows
         return {name: [getattr(row, name) for row in rows] for name in ALWAYS_THERE}
 

@@ -1,4 +1,4 @@
-"""Rows as bytes: chunks, files of arrays, and the documents of Zarr.
+"""Encode rows as bytes: chunks, files of arrays, and the documents of Zarr.
 
 docs/store.md describes each of them in sections 4 and 5. Nothing here opens a file.
 """
@@ -35,12 +35,12 @@ _U32 = struct.Struct("<I")
 
 
 def fill_rows(array: Array, n_rows: int) -> Values:
-    """Return so many rows of an array that hold the fill value."""
+    """Return `n_rows` rows of an array that contain the fill value."""
     return np.full((n_rows, *array.shape), array.fill, dtype=stored_dtype(array))
 
 
 def stored_dtype(array: Array) -> np.dtype[Any]:
-    """Return the data type of an array as it is stored: little-endian."""
+    """Return the data type in which an array is stored: little-endian."""
     return np.dtype(array.dtype).newbyteorder("<")
 
 
@@ -57,8 +57,8 @@ def write_shard(
     Returns the length and the hash of the file, and the 4 bytes of each chunk for `checks`.
 
     Args:
-        stream: Where the bytes go.
-        array: The array of which the file is a part.
+        stream: The file.
+        array: The array to which the file belongs.
         parts: The rows of the file, in parts of whole chunks; only the last may be shorter.
     """
     hashed = HashedStream(stream)
@@ -79,7 +79,7 @@ def write_shard(
 
 
 class HashedStream:
-    """A stream that is written, and the length and SHA-256 of what was written so far."""
+    """A stream that is written, with the length and SHA-256 of its bytes so far."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.n_bytes = 0
@@ -93,7 +93,7 @@ class HashedStream:
         self.n_bytes += len(data)
 
     def mark(self) -> FileMark:
-        """Return the length and the hash of what was written."""
+        """Return the length and the hash of the written bytes."""
         return FileMark(self.n_bytes, self._sha256.hexdigest())
 
 
@@ -101,9 +101,9 @@ class HashedStream:
 
 
 def text_file(column: Array, texts: TextColumn, first: int, after: int) -> bytes:
-    """Return a file of a column of texts: one chunk, filled up with empty texts.
+    """Return a file of a column of texts: one chunk, padded with empty texts.
 
-    It has their number, then the length and the bytes of each.
+    The chunk has the number of texts, then the length and the bytes of each.
     """
     n_rows = after - first
     if texts.table is not None:
@@ -122,9 +122,9 @@ def text_file(column: Array, texts: TextColumn, first: int, after: int) -> bytes
     return data + crc_bytes(data)
 
 
-# --- What other readers of Zarr need ---
+# --- Documents for other readers of Zarr ---
 
-# What an array is, for readers who have not read the page of the format.
+# A description of each array, for readers who do not know docs/store.md.
 _MEANINGS = {
     "clip_id": "the clip of each row",
     "movie_id": "the film of the clip; empty where no film is stated",
@@ -200,7 +200,7 @@ def array_document(array: Array, n_rows: int) -> bytes:
 
 
 def _attributes(array: Array) -> dict[str, Any]:
-    """Return what an array is, in the words of the conventions of CF."""
+    """Return the attributes of an array, as the CF conventions name them."""
     attributes: dict[str, Any] = {
         "long_name": _MEANINGS.get(array.name, "features of each row")
     }

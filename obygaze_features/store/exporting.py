@@ -1,7 +1,7 @@
 """Write the features of a store in other formats; clips without features are left out.
 
-Every export says of which store it is: as an array of an npz file, an attribute of an HDF5 file,
-in the metadata of a Parquet file and in the head of README.md beside it.
+Every export records its store: in an array of an npz file, an attribute of an HDF5 file, the
+metadata of a Parquet file and the head of the README.md next to it.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ from obygaze_features.store.making import check_not_inside_store
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.rows import STATUS_OF_WORD
 
-# Values of so many bytes are read and written at a time.
+# Bytes of values that are read and written at a time.
 PIECE_BYTES = 2**25
-# What an HDF5 file has beside its arrays, at most: names, lists of chunks, and where it comes from.
+# Upper bound of an HDF5 file without its arrays: names, lists of chunks, record of the store.
 HDF5_BYTES = 2**16
 SHOWN_CLIPS = 20
-# The format that is a table, with labels as columns; as a folder, the hub reads it.
+# The format of tables, which may have labels as columns; the hub reads it as a folder.
 TABLE = "parquet"
 EXPORTED_TABLE = "data/features.parquet"
-# Columns that say of a clip what it is, and what they mean.
+# Columns of facts of clips, with their descriptions.
 FACT_COLUMNS = {
     ID_KEY: "the clip",
     FILM_KEY: "its film",
@@ -96,8 +96,8 @@ class Exported:
         format: The format.
         n_clips: How many clips were written.
         arrays: The arrays.
-        left_out: Each clip without features, with its status and the reason.
-        warnings: How many clips have no labels.
+        left_out: The clips without features, each with its status and reason.
+        warnings: The number of clips without labels.
         not_exported: The arrays that are not exported.
     """
 
@@ -110,7 +110,7 @@ class Exported:
     not_exported: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that is known of the export."""
+        """Return the facts as JSON."""
         left_out = {clip: str(reason) for clip, reason in self.left_out.items()}
         return {**vars(self), "path": str(self.path), "left_out": left_out}
 
@@ -121,7 +121,7 @@ class Exported:
 
     @property
     def notes(self) -> list[str]:
-        """The reasons of the first clips that were left out, and what else was."""
+        """The first clips that were left out, with their reasons, and the left out arrays."""
         notes = []
         if self.left_out:
             notes.append(f"left out: {count(len(self.left_out), 'clip')}")
@@ -139,9 +139,9 @@ class Exported:
 
 
 def refuse_pictures(store: Store) -> None:
-    """Raise an error for a store of pictures, which is not sent, exported or published."""
+    """Raise an error for a store of pictures: it is never sent, exported or published."""
     if store.record.array(PICTURES) is not None:
-        problem = "this store holds pictures of films; it is private"
+        problem = "this store has pictures of films: it is private"
         raise FixUsage(problem, where=store.location)
 
 
@@ -163,10 +163,10 @@ def export_features(
     one vector a clip. --as parquet writes a folder with this table, data/features.parquet, and a
     README.md by which datasets.load_dataset and the hub read it.
 
-    Clips without features are left out and listed (exit code 3), and the output says what else of
-    the store is not exported. Licence, citation, recipe and seal go with the features: as the array
-    `obygaze_origin` of an npz file, the attribute of that name of an HDF5 file, and in the metadata
-    of a Parquet file. `obygaze store import` reads an export without options.
+    Clips without features are left out and listed (exit code 3), as are arrays that are not
+    exported. Licence, citation, recipe and seal go with the features: in the array `obygaze_origin`
+    of an npz file, the attribute of this name of an HDF5 file, and the metadata of a Parquet file.
+    `obygaze store import` reads an export without options.
 
     Args:
         store: The store.
@@ -228,15 +228,15 @@ def export_features(
 
 
 class Export:
-    """What is exported: arrays of a store, and its rows with features.
+    """The arrays of a store, and its rows with features, for an export.
 
     Attributes:
         store: The store.
         arrays: The arrays.
-        columns: What is known of each clip, by the names of columns; None where it is not known.
-        numbers: The places of these clips in the store.
-        left_out: Why other clips have no features.
-        origin: Of which store the features are, how they were made, and under which terms.
+        columns: The facts of each clip, by column; None if unknown.
+        numbers: The row numbers of the clips in the store.
+        left_out: The reasons of clips without features.
+        origin: The store, the recipe and the terms of the features.
         labels: A sentence on the labels for the card, and their licence.
     """
 
@@ -282,20 +282,20 @@ class Export:
     def add_labels(self, labels: Manifest) -> list[str]:
         """Add the labels of a manifest; return a sentence on clips without a level.
 
-        An error if the manifest has none of the clips, or another clip of the same id.
+        Raise an error if the manifest has none of the clips, or a different clip of the same id.
         """
         if isinstance(labels.clips, Windows):
             raise FixUsage("windows have no labels", where=labels.name)
         ids = self.columns[ID_KEY]
         clips = labels.by_id
-        # An error where the store has another clip of this id.
+        # Raises an error if the store has a different clip of this id.
         self.store.match([clips[clip_id] for clip_id in ids if clip_id in clips])
         if clips.keys().isdisjoint(ids):
             raise FixInput(
                 f"the manifest {labels.name} has none of the clips of this store, such as"
                 f" {ids[0]!r}",
                 where=labels.name,
-                hint="--with-labels MANIFEST",
+                hint="name the manifest of these clips: --with-labels MANIFEST",
             )
         header = labels.header
         of_clips = [clips.get(clip_id) for clip_id in ids]
@@ -326,7 +326,7 @@ class Export:
         return [f"{of_all} without a level in the manifest {labels.name}"]
 
     def fact_arrays(self, **others: Any) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns as arrays, after others; a number that is not known is NaN."""
+        """Return the columns as arrays, after `others`; unknown numbers are NaN."""
         columns = {name: np.array(value) for name, value in others.items()}
         for name, facts in self.columns.items():
             columns[name] = np.array(
@@ -336,13 +336,13 @@ class Export:
         return columns
 
     def check_names(self, columns: Mapping[str, Any]) -> None:
-        """Raise an error for an array that is called as a column."""
+        """Raise an error if an array has the name of a column."""
         for array in self.arrays:
             if array.name in columns:
                 raise FixUsage(
-                    f"the array {array.name!r} and the {array.name} of clips would be one",
+                    f"the array {array.name!r} and the {array.name} of clips would be one column",
                     where=self.store.location,
-                    hint="--array for other arrays only",
+                    hint="choose other arrays with --array",
                 )
 
     def pieces(self, array: Array, n_rows: int = 0) -> Iterator[npt.NDArray[Any]]:
@@ -355,10 +355,10 @@ class Export:
 
 
 def _concepts(clip: Clip | None, concepts: Iterable[str]) -> list[str] | None:
-    """Return the concepts of a clip; None where they are not known.
+    """Return the concepts of a clip, or None if they are unknown.
 
-    Where annotators differ on a concept, or nobody said anything of the clip, an absent one would
-    be read as one that is not there.
+    If annotators differ on a concept, or the clip has no annotation, a list would state that the
+    other concepts are absent.
     """
     if clip is None or not is_labelled("concept", clip.values):
         return None
@@ -367,7 +367,7 @@ def _concepts(clip: Clip | None, concepts: Iterable[str]) -> list[str] | None:
 
 @contextmanager
 def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
-    """Yield a hidden path beside a new file or folder, which gets its name when it is finished."""
+    """Yield a hidden path next to a new file or folder, and rename it at the end."""
     taken = AlreadyThere(
         "a file or folder of this name exists already", where=str(target)
     )
@@ -392,7 +392,7 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
 
 
 def write_npz(export: Export, path: Path) -> None:
-    """Write an array of each name; in pieces, so that any size fits."""
+    """Write an npz file, in pieces that fit into memory."""
     n_rows = len(export.numbers)
     formats = np.lib.format
     columns = export.fact_arrays(**{EXPORT_KEY: json.dumps(export.origin)})
@@ -413,7 +413,7 @@ def write_npz(export: Export, path: Path) -> None:
 
 
 def write_hdf5(export: Export, path: Path) -> None:
-    """Write an array of each name, with a row for each clip."""
+    """Write an HDF5 file of arrays with a row per clip."""
     import h5py
 
     n_rows = len(export.numbers)
@@ -425,12 +425,12 @@ def write_hdf5(export: Export, path: Path) -> None:
         n_bytes += (n_rows + 1) * array.row_bytes + CHUNK_BYTES
     free = free_bytes(path.parent)
     if n_bytes > free:
-        # The HDF5 library ends the process when the disk gets full.
+        # The HDF5 library ends the process if the disk is full.
         problem = f"the file needs up to {human(n_bytes)}, and {human(free)} are free"
         raise FixInput(problem, where=str(path.parent))
-    # This form has checksums of everything but values, which HDF5 1.10 and later read.
+    # This version, for HDF5 1.10 and later, has checksums of everything except values.
     with h5py.File(path, "w", track_order=True, libver=("v110", "v110")) as out:
-        # A text of fixed size; others lie where no checksum is.
+        # A text of fixed size: texts of variable size have no checksum.
         out.attrs[EXPORT_KEY] = np.bytes_(origin)
         for name, column in facts.items():
             if column.dtype.kind == "U":
@@ -450,7 +450,7 @@ def write_hdf5(export: Export, path: Path) -> None:
 
 
 def write_parquet(export: Export, path: Path) -> None:
-    """Write a table with a row a clip; in a folder, also a README.md by which the hub reads it."""
+    """Write a table with a row per clip; into a folder, also a README.md for the hub."""
     if not path.is_dir():
         _write_table(export, path)
         return
@@ -481,7 +481,7 @@ def write_parquet(export: Export, path: Path) -> None:
 
 
 def _write_table(export: Export, path: Path) -> None:
-    """Write a Parquet file with a row a clip."""
+    """Write a Parquet file with a row per clip."""
     pyarrow = import_optional("pyarrow", PARQUET_EXTRA, "writing Parquet")
     parquet = import_optional("pyarrow.parquet", PARQUET_EXTRA, "writing Parquet")
     export.check_names(export.columns)

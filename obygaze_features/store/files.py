@@ -1,4 +1,4 @@
-"""The files of a store in a folder, and the files that a store.json lists, wherever they are."""
+"""Read the files of a folder, and the files that store.json lists, in a folder or on a server."""
 
 import errno
 import hashlib
@@ -24,8 +24,8 @@ from obygaze_features.store.records import FileMark, seal_of
 
 LINK_REFUSED = "a store must not contain symbolic links"
 NOT_REGULAR = "expected a regular file, got a folder, a pipe or a device"
-# store.json grows with the number of files, by about 130 bytes each. A file of the usual length has
-# 64 MB, so that this is enough for 16 TB; and a stranger's document takes little memory.
+# Upper bound of store.json, which has about 130 bytes per file: enough for 16 TB in files of 64 MB.
+# An untrusted document therefore takes little memory.
 MOST_DOCUMENT_BYTES = 2**25
 _PIECES_AT_ONCE = 64
 _KEPT_BYTES = 2**28
@@ -55,10 +55,10 @@ class Files(Protocol):
     files raises `NoRanges`.
     """
 
-    # What to show, and what to open again: it may contain what is secret.
+    # `location` is shown to people. `address` opens the files again, and may contain secrets.
     location: str
     address: str
-    # How many bytes should be read at once; where a request takes long, more.
+    # Bytes per read; larger where a request is slow.
     piece_bytes: int
 
     def read(self, name: str, most_bytes: int) -> Bytes:
@@ -68,13 +68,13 @@ class Files(Protocol):
         """
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files in this order. A part beyond the end of its file is shorter."""
+        """Yield parts of files in this order. A part that ends after its file is shorter."""
 
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
 
     def names(self) -> list[str] | None:
-        """Return the names of all files that are there; None where a place cannot list them."""
+        """Return the names of all files, or None if the place cannot list them."""
 
 
 class FolderFiles:
@@ -84,7 +84,7 @@ class FolderFiles:
     piece_bytes = CHUNK_BYTES
 
     def __init__(self, root: Path) -> None:
-        # Where the program is now decides what a relative path means, not where it will be.
+        # A relative path is resolved now: a later change of directory does not move the store.
         self.root = os.path.realpath(root)
         self.location = str(root)
         self.address = self.root
@@ -112,7 +112,7 @@ class FolderFiles:
             return os.fstat(stream.fileno()).st_size
 
     def names(self) -> list[str] | None:
-        """Return the names of all files and links that are there."""
+        """Return the names of all files and links."""
         names = []
         for folder, folders, files in os.walk(self.root):
             links = [name for name in folders if Path(folder, name).is_symlink()]
@@ -143,7 +143,7 @@ class FolderFiles:
             raise
 
     def _check_folder(self, folder: str) -> None:
-        """Refuse a folder that is a link, or outside; once for each folder."""
+        """Raise an error for a folder that is a link or outside of the root."""
         if folder in self._checked_folders:
             return
         self._check_folder(folder.rpartition("/")[0])
@@ -158,7 +158,7 @@ class FolderFiles:
 
 
 def _read_at(stream: io.FileIO, start: int, memory: Bytes) -> Bytes:
-    """Fill memory with bytes of a file; return it, or as much as there was."""
+    """Fill memory with bytes of a file; return the part that was filled."""
     stream.seek(start)
     n_read = stream.readinto(memory.data)
     while n_read < len(memory):
@@ -171,7 +171,7 @@ def _read_at(stream: io.FileIO, start: int, memory: Bytes) -> Bytes:
 
 
 def check_length(name: str, n_bytes: int, most_bytes: int, where: str) -> None:
-    """Raise an error for a file that is longer than it may be; ask before it is in memory."""
+    """Raise an error if a file is too long; call this before the file is read into memory."""
     if n_bytes > most_bytes:
         raise Corrupt(
             f"{name} has {human(n_bytes)}, expected at most {human(most_bytes)}",
@@ -188,7 +188,7 @@ def check_memory(
     *,
     error: type[ObygazeError] = FixInput,
 ) -> None:
-    """Raise an error if `n_bytes` are more than this machine's memory."""
+    """Raise an error if `n_bytes` exceed the memory of this machine."""
     total = system.memory_bytes()
     if n_bytes > total:
         raise error(
@@ -199,12 +199,12 @@ def check_memory(
 
 
 def free_bytes(folder: Path) -> int:
-    """Return how many bytes the disk of a folder can take."""
+    """Return the number of free bytes on the disk of a folder."""
     return shutil.disk_usage(folder).free
 
 
 class ListedFiles:
-    """The files that a store.json lists. A file that is not as listed is an error."""
+    """The files that store.json lists. A file that differs from its entry is an error."""
 
     def __init__(
         self, files: Files, marks: Mapping[str, FileMark], seal: str = ""
@@ -212,13 +212,13 @@ class ListedFiles:
         self.files = files
         self.marks = marks
         self.seal = seal
-        # Some servers send whole files only: those that were sent, as many as memory should hold.
+        # From servers that send whole files only: the last files, up to `_KEPT_BYTES`.
         self._sends_parts = True
         self._kept: dict[str, Bytes] = {}
 
     @property
     def location(self) -> str:
-        """Where the store is, for people."""
+        """The location of the store, for messages."""
         return self.files.location
 
     def whole(self, name: str) -> Bytes:
@@ -232,11 +232,11 @@ class ListedFiles:
             len(data) != mark.n_bytes
             or hashlib.sha256(data.data).hexdigest() != mark.sha256
         ):
-            raise self.damaged(name, "it is not the file that store.json lists")
+            raise self.damaged(name, "its length or SHA-256 differs from store.json")
         return data
 
     def parts(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of listed files, each of which has all its bytes. Nothing else is checked."""
+        """Yield parts of listed files; check only that no part is too short."""
         parts = self.files.read_ranges(ranges)
         for wanted in ranges:
             try:
@@ -247,11 +247,11 @@ class ListedFiles:
                 self._sends_parts = False
                 data = self._part_of(wanted)
             if len(data) != wanted.stop - wanted.start:
-                raise self.damaged(wanted.name, "it is shorter than store.json says")
+                raise self.damaged(wanted.name, "it is shorter than store.json lists")
             yield data
 
     def _part_of(self, wanted: Range) -> Bytes:
-        """Return a part of a file that is fetched as a whole, and kept for the next part."""
+        """Return a part of a file; fetch the whole file, and keep it for the next part."""
         if wanted.name not in self._kept:
             kept_bytes = sum(map(len, self._kept.values()))
             if kept_bytes + self.marks[wanted.name].n_bytes > _KEPT_BYTES:
@@ -263,7 +263,7 @@ class ListedFiles:
         """Yield the bytes of a listed file."""
         n_bytes = self.marks[name].n_bytes
         size = self.files.piece_bytes
-        # Some at a time: a length that a stranger states must not decide how long a list becomes.
+        # In groups: an untrusted length must not decide the length of a list.
         for first in range(0, n_bytes, size * _PIECES_AT_ONCE):
             after = min(first + size * _PIECES_AT_ONCE, n_bytes)
             ranges = [
@@ -286,7 +286,7 @@ class ListedFiles:
         return self._not_as_listed(f"{name} is missing")
 
     def _not_as_listed(self, message: str) -> ObygazeError:
-        """Return the error for a file that is damaged, or of a store that took its place."""
+        """Return the error for a wrong file: it is damaged, or the store was replaced meanwhile."""
         with suppress(ObygazeError, OSError):
             if self.seal:
                 document = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES)
@@ -296,23 +296,23 @@ class ListedFiles:
 
     @contextmanager
     def decoding(self, name: str) -> Iterator[None]:
-        """Make an error that a file is damaged of what decoders raise over its bytes."""
+        """Convert the exceptions of decoders to the error that a file is damaged."""
         try:
             yield
         except DAMAGE as error:
             raise self.damaged(name, error) from error
 
     def damaged(self, name: str, problem: object) -> ObygazeError:
-        """Return the error that a file is damaged, or of a store that took the place of this."""
+        """Return the error that a file is damaged, or that the store was replaced meanwhile."""
         lines = str(problem).splitlines()
         reason = f": {lines[0][:160]}" if lines else ""
         return self._not_as_listed(f"{name} is damaged, or from another store{reason}")
 
 
 def store_replaced_error(where: str) -> Stopped:
-    """Return the error that another store is at the place of one that is open."""
+    """Return the error that an open store was replaced."""
     return Stopped(
         "the store was replaced while it was read",
         where=where,
-        hint="the same command again",
+        hint="run the same command again",
     )

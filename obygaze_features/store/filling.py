@@ -1,8 +1,8 @@
 """Filling a store by blocks, by any number of processes: plan, begin a block, commit it.
 
-`NAME.next` holds the plan and the finished blocks (docs/store.md, section 7). The rename of a
-block's folder decides who computed the block. There is no lock and no clock: a hidden folder says
-that a block was begun, and only decides in which order the blocks are taken.
+`NAME.next` contains the plan and the finished blocks (docs/store.md, section 7). The rename of a
+block's folder decides which process computed the block. There is no lock and no clock: the hidden
+folder of a begun block only changes the order in which blocks are taken.
 """
 
 import bisect
@@ -108,19 +108,19 @@ def plan_filling(
     computed: Sequence[bool] | None = None,
     replaces: str = "",
 ) -> "Filling":
-    """Make NAME.next, or open the one that another process made with the same plan.
+    """Make NAME.next, or open it if another process made it with the same plan.
 
     Args:
-        target: The folder that the finished store gets; its parent must exist.
-        rows: All rows of the new store: clips, films and times. Where a store is changed, its rows
-            come first, in their order.
-        arrays: The arrays of the new store; those of a store that is changed stay as they are.
-        recipe: How the numbers are made.
-        manifest: The manifest whose clips the rows are.
-        kind: What computes, the same for all rows.
+        target: The folder of the finished store; its parent must exist.
+        rows: All rows of the new store: clips, films and times. The rows of a changed store come
+            first, in their order.
+        arrays: The arrays of the new store; a changed store keeps its arrays.
+        recipe: The recipe of the numbers.
+        manifest: The manifest of the rows.
+        kind: The device, precision and version that compute all rows.
         windows: Whether the rows are windows of films.
-        computed: For each row, whether this filling computes it; by default all are computed.
-        replaces: The seal of the store that is changed, which is at the target.
+        computed: For each row, whether this filling computes it; by default all rows.
+        replaces: The seal of the store at the target that is changed.
     """
     check_store_name(target.name, str(target))
     check_rows(RowColumns.of(rows), str(target))
@@ -165,7 +165,7 @@ def plan_filling(
         remove_leftover(target)
         raise _already_exists_error(target)
     if replaces and is_sealed(filling):
-        # They changed it meanwhile, and what this plan is for has moved.
+        # Other processes changed it meanwhile: the store of this plan has moved.
         remove_filling(filling)
         raise _just_finished_error(target)
     return filling
@@ -199,7 +199,7 @@ def _check_rows_of_change(
 
 def _already_exists_error(target: Path) -> AlreadyThere:
     return AlreadyThere(
-        "this store exists already, and a store is never changed in place",
+        "this store exists already, and no store is changed in place",
         where=str(target),
         hint=OTHER_NAME,
     )
@@ -212,7 +212,7 @@ def _just_finished_error(target: Path) -> AlreadyThere:
 
 
 def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
-    """Make NAME.next; if it is there, it must have the same plan."""
+    """Make NAME.next; if it exists, it must have the same plan."""
     folder = filling_path(target)
     hidden = make_hidden(target, _tag_of(_digest(plan_json, clips_json)))
     try:
@@ -226,22 +226,22 @@ def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
         other_plan = read_finished(folder / PLAN_JSON)
         other_clips = read_finished(folder / CLIPS_JSON)
     except FileNotFoundError as error:
-        # Who has finished the store removes what has the same plan.
+        # The process that finished the store removes folders of the same plan.
         raise _just_finished_error(target) from error
     finally:
         remove_tree(hidden)
     if (other_plan, other_clips) != (plan_json, clips_json):
         raise Mismatch(
-            "this store is being filled in another way: another recipe, other clips, times or"
-            " arrays, another version or device",
+            "this store is being filled with different settings: recipe, clips, times, arrays,"
+            " version or device",
             where=str(folder),
-            hint="finish it with its own options, or give it up: rm -r"
+            hint="finish it with its own options, or discard it: rm -r"
             f" {shell_word(folder)}",
         )
 
 
 def _digest(plan_json: bytes, clips_json: bytes) -> str:
-    """Return what identifies a plan: the SHA-256 of plan.json followed by clips.json."""
+    """Return the digest of a plan: the SHA-256 of plan.json followed by clips.json."""
     return hashlib.sha256(plan_json + clips_json).hexdigest()
 
 
@@ -257,12 +257,12 @@ class Filling:
     """A store that is being filled.
 
     Args:
-        target: The folder that the finished store gets.
-        plan: What is computed.
-        rows: All rows of the new store, without what is not known before they are computed.
+        target: The folder of the finished store.
+        plan: The plan.
+        rows: All rows of the new store, without facts that are known after their computation.
         computed: For each row, whether this filling computes it.
         digest: The SHA-256 of plan.json followed by clips.json. Each block records it, so that a
-            late process cannot add a block to another plan.
+            late process cannot add a block to a different plan.
     """
 
     target: Path
@@ -273,7 +273,7 @@ class Filling:
 
     @classmethod
     def open(cls, target: Path) -> Self:
-        """Open the filling of a store; an error if it is not being filled."""
+        """Open the filling of a store; raise an error if the store is not being filled."""
         folder = filling_path(target)
         try:
             plan_json = read_finished(folder / PLAN_JSON)
@@ -294,7 +294,7 @@ class Filling:
 
     @property
     def tag(self) -> str:
-        """What the names of hidden folders of this plan have in them."""
+        """The part of the names of hidden folders that identifies the plan."""
         return _tag_of(self.digest)
 
     def is_current(self) -> bool:
@@ -308,18 +308,18 @@ class Filling:
 
     @cached_property
     def is_of_windows(self) -> bool:
-        """Whether the rows are windows, whose times are known when they are decoded."""
+        """Whether the rows are windows, whose times are known only after decoding."""
         return bool(Recipe.from_json(self.plan.recipe).windows)
 
     @cached_property
     def needed(self) -> list[int]:
-        """The numbers of the blocks that have a computed row."""
+        """The numbers of the blocks with a row to compute."""
         numbers = np.unique(np.flatnonzero(self.computed) // self.plan.block_rows)
         needed: list[int] = numbers.tolist()
         return needed
 
     def range_of(self, block: int) -> tuple[int, int]:
-        """Return the first row of a block, and the row after its last."""
+        """Return the first row of a block, and the row after its last row."""
         first = block * self.plan.block_rows
         return first, min(first + self.plan.block_rows, self.plan.rows)
 
@@ -340,14 +340,11 @@ class Filling:
         return [block for block in self.needed if block not in done]
 
     def is_done(self, block: int) -> bool:
-        """Return whether a block need not be computed any more; costs one or two looks.
-
-        True also if the store is finished.
-        """
+        """Return whether a block, or the whole store, is finished; cost: one or two stat calls."""
         return self.folder_of(block).exists() or not self.folder.exists()
 
     def listed(self) -> tuple[set[int], Counter[int]]:
-        """Return the finished blocks, and how often each other block was begun."""
+        """Return the finished blocks, and how often each unfinished block was begun."""
         try:
             names = [path.name for path in (self.folder / BLOCKS).iterdir()]
         except FileNotFoundError:
@@ -361,7 +358,7 @@ class Filling:
         return done, begun
 
     def begin(self, block: int, maker: Maker) -> "BlockWriter | None":
-        """Begin to compute a block; None if that is not needed any more."""
+        """Begin a block; return None if it is finished."""
         if maker.kind != self.plan.kind:
             raise Mismatch(
                 f"the plan is for {self.plan.kind}, and this is {maker.kind}",
@@ -376,18 +373,18 @@ class Filling:
             make_folder(hidden)
             return BlockWriter(self, block, maker, hidden, kept)
         except (OSError, ObygazeError) as error:
-            # The store is finished. Nobody makes the parent folder, which would bring it back.
+            # The store is finished. The parent folder is never made, which would bring it back.
             if isinstance(error, FileNotFoundError) or not self.is_current():
                 return None
             if is_sealed(self):
-                # It took the place of the store that was read here.
+                # The new store replaced the store that was read here.
                 return None
             raise
 
     def _kept_rows(self, block: int) -> dict[str, Values]:
-        """Return all rows of a block as they are before it is computed, of each array.
+        """Return the values of all rows of a block before its computation, by array.
 
-        A block is whole files: rows that are not computed are those of the store before.
+        A block is whole files: rows that are not computed are copied from the store before.
         """
         first, after = self.range_of(block)
         if self.computed[first:after].all():
@@ -404,9 +401,9 @@ class Filling:
         }
 
     def read_block(self, block: int, *, hashes: bool = False) -> BlockRecord | None:
-        """Return rows.json of a finished block; None if the block is damaged.
+        """Return rows.json of a finished block, or None if the block is damaged.
 
-        A damaged block is renamed away, and counts as not done. With `hashes`, every byte is read.
+        A damaged block is renamed, and counts as missing. With `hashes`, every byte is read.
         """
         folder = self.folder_of(block)
         try:
@@ -415,13 +412,13 @@ class Filling:
             if self._is_of(block, record) and self._has_files(folder, record, hashes):
                 return record
         except (FileNotFoundError, Corrupt):
-            # It is damaged, or not there any more.
+            # It is damaged or was removed.
             pass
         self.set_aside(block)
         return None
 
     def _is_of(self, block: int, record: BlockRecord) -> bool:
-        """Return whether a record is of a block of this plan."""
+        """Return whether a record belongs to this block of this plan."""
         first, after = self.range_of(block)
         ids = [self.rows[number].clip_id for number in self.rows_of(block)]
         n_chunks = {array.name: array.n_chunks(after - first) for array in self.arrays}
@@ -433,7 +430,7 @@ class Filling:
         )
 
     def _has_files(self, folder: Path, record: BlockRecord, hashes: bool) -> bool:
-        """Return whether the files of a block have their lengths; with `hashes`, their bytes."""
+        """Return whether the files of a block have the right lengths, and with `hashes` hashes."""
         for name, file in record.files.items():
             with (folder / name).open("rb") as stream:
                 if os.fstat(stream.fileno()).st_size != file.n_bytes:
@@ -445,9 +442,9 @@ class Filling:
         return True
 
     def set_aside(self, block: int) -> None:
-        """Rename a damaged block away, so that it counts as not done."""
+        """Rename a damaged block, so that it counts as missing."""
         name = f".damaged-{block:05d}-{secrets.token_hex(4)}"
-        # It may not be there, or be removed with NAME.next after the seal.
+        # It may be gone, also with NAME.next after the seal.
         with suppress(FileNotFoundError):
             take_name(self.folder_of(block), self.folder / BLOCKS / name)
 
@@ -455,13 +452,13 @@ class Filling:
 def choose_block(
     needed: Sequence[int], done: set[int], begun: Mapping[int, int], start: int
 ) -> int | None:
-    """Return the first block that is neither done nor begun; else the one begun the fewest times.
+    """Return the first block that is neither finished nor begun, else the least often begun one.
 
     Args:
         needed: All blocks, in order.
         done: The finished blocks.
-        begun: How often each unfinished block was begun, by processes that may have ended.
-        start: The block from which to look on; after the last block comes the first.
+        begun: How often each unfinished block was begun; the processes may have ended.
+        start: The first block to try; after the last block comes the first.
     """
     turn = bisect.bisect_left(needed, start)
     left = [block for block in (*needed[turn:], *needed[:turn]) if block not in done]
@@ -474,7 +471,7 @@ def choose_block(
 
 
 class BlockWriter:
-    """Takes the rows of a block, and writes it. Leave it without `commit`, and nothing stays.
+    """Collects the rows of a block and writes it. Without `commit`, nothing stays.
 
     Example:
         >>> with filling.begin(block, maker) as writer:
@@ -496,7 +493,7 @@ class BlockWriter:
         self.rows = filling.rows_of(block)
         self._maker = maker
         self._folder = folder
-        # All rows of each array; those that are not computed are as they were.
+        # All rows of each array; rows that are not computed have their values from before.
         self._values = values
         self._added: list[Row] = []
 
@@ -510,9 +507,8 @@ class BlockWriter:
         """Add the next computed row of the block.
 
         Args:
-            row: The clip with its status, its reason and the video that was read. The maker is that
-                of the block.
-            values: For each array that is computed, the values of a row that is ok.
+            row: The row, with its status, its reason and the facts of the video.
+            values: The values of an ok row, by array.
         """
         number = self.rows[len(self._added)]
         expected = self.filling.rows[number].clip_id
@@ -527,7 +523,7 @@ class BlockWriter:
         self._added.append(row)
 
     def _checked(self, array: Array, row: Row, value: Any) -> Any:
-        """Return the values of one row, or the fill value; an error for what does not fit."""
+        """Return the values of one row, or the fill value; raise an error for a wrong type."""
         if not row.is_ok:
             return value
         one_row = np.asarray(value)
@@ -541,7 +537,7 @@ class BlockWriter:
         return one_row
 
     def commit(self) -> bool:
-        """Write the block; False if another process did so first, or the store is finished."""
+        """Write the block; return False if another process was first, or the store is finished."""
         if len(self._added) != len(self.rows):
             raise ValueError(f"{len(self._added)} of {len(self.rows)} rows were added")
         try:
@@ -563,10 +559,10 @@ class BlockWriter:
             return take_name(self._folder, self.filling.folder_of(self.block))
         except OSError as error:
             if is_listed(self._folder):
-                # A file that is open has no name in the error.
+                # Errors of open files have no file name.
                 error.filename = error.filename or str(self.filling.folder)
                 raise
-            # Who seals the store removes NAME.next, and nobody needs the block any more.
+            # The store was sealed and NAME.next removed: the block is no longer needed.
             return False
 
 
@@ -576,7 +572,7 @@ class BlockWriter:
 def read_rows_before(
     before: Store | None, array: Array, first: int, after: int
 ) -> Values:
-    """Return rows as the store before has them; those that it does not have hold the fill value."""
+    """Return rows of the store before; rows that it does not have get the fill value."""
     values = fill_rows(array, after - first)
     n_kept = 0 if before is None else max(0, min(after, len(before)) - first)
     if before is not None and n_kept:
@@ -585,13 +581,13 @@ def read_rows_before(
 
 
 def find_store_before(target: Path, seal: str) -> Path | None:
-    """Return where the store that is changed lies; None if another one has taken its place."""
+    """Return the folder of the store that is changed, or None if it was replaced."""
     place = target if read_seal(target) else replaced_store_path(target, seal)
     return place if read_seal(place) == seal else None
 
 
 def open_store_before(target: Path, seal: str) -> Store:
-    """Open the store that is changed, also where a process was killed between two renames."""
+    """Open the store that is changed, also if a process was killed between two renames."""
     place = find_store_before(target, seal)
     while place is not None:
         try:
@@ -605,16 +601,16 @@ def open_store_before(target: Path, seal: str) -> Store:
         # It was moved meanwhile.
         place = find_store_before(target, seal)
     raise Mismatch(
-        "the store to change does not exist any more",
+        "the store to change no longer exists",
         where=str(target),
     )
 
 
-# --- Where a filling ends ---
+# --- After the seal ---
 
 
 def is_sealed(filling: Filling) -> bool:
-    """Return whether the store of a filling is there already."""
+    """Return whether the store of a filling is sealed."""
     path = filling.target / STORE_JSON
     try:
         data = read_finished(path)
@@ -623,7 +619,7 @@ def is_sealed(filling: Filling) -> bool:
     store = decode(data, StoreRecord, str(path))
     plan = filling.plan
     if plan.replaces:
-        # Another command may have changed the same store in another way.
+        # A different command may have changed the same store.
         return store.rows.total >= plan.rows and plan.replaces in store.replaces
     return (store.fingerprint, store.manifest, store.arrays) == (
         plan.fingerprint,
@@ -633,7 +629,7 @@ def is_sealed(filling: Filling) -> bool:
 
 
 def remove_leftover(target: Path) -> None:
-    """Remove NAME.next, if the store was sealed from it by a process that was killed then."""
+    """Remove NAME.next if its store is sealed: the process that sealed it was killed."""
     try:
         filling = Filling.open(target)
     except NotFound:
@@ -641,13 +637,13 @@ def remove_leftover(target: Path) -> None:
     if is_sealed(filling):
         remove_filling(filling)
         return
-    # Blocks that killed processes had begun.
+    # Blocks that killed processes began.
     for block in filling.listed()[1]:
         remove_leftovers(filling.folder_of(block))
 
 
 def remove_filling(filling: Filling) -> None:
-    """Remove NAME.next, and the hidden folders of other processes with the same plan."""
+    """Remove NAME.next, and the hidden folders of all processes with this plan."""
     hidden = hidden_name(filling.target, filling.tag)
     if _digest_at(filling.folder) == filling.digest:
         try:
@@ -655,8 +651,8 @@ def remove_filling(filling: Filling) -> None:
         except FileNotFoundError:
             return
         if _digest_at(hidden) != filling.digest:
-            # Meanwhile another process removed it. What is here is another plan; or it is not here,
-            # because a third process removes it.
+            # Another process removed it meanwhile: this folder has a different plan, or a third
+            # process has removed it.
             with suppress(FileNotFoundError):
                 take_name(hidden, filling.folder)
             return
@@ -666,7 +662,7 @@ def remove_filling(filling: Filling) -> None:
 
 
 def _digest_at(folder: Path) -> str:
-    """Return what identifies the plan in a folder; "" if there is none."""
+    """Return the digest of the plan in a folder, or "" without a plan."""
     try:
         plan_json = read_finished(folder / PLAN_JSON)
         return _digest(plan_json, read_finished(folder / CLIPS_JSON))

@@ -1,6 +1,6 @@
-"""Stores side by side at run time: the vectors of several stores are one row for each clip.
+"""Join stores at run time: the vectors of several stores, side by side, are one row per clip.
 
-A join is never written. It is read as a store is: `seen+heard` names one where features are read.
+A join is never written. It is read like a store: `seen+heard` names a join.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from obygaze_features.store.reading import open_store as open_one
 from obygaze_features.store.recipe import SECTIONS, Recipe
 from obygaze_features.store.rows import FAILED, Row
 
-# Between the names of stores that are read side by side.
+# The sign between the names of the stores of a join.
 PLUS = "+"
-# The array of a join, and its number format: a float16 becomes a float32 without a change.
+# The array of a join, and its type: float16 becomes float32 exactly.
 JOINED_ARRAY = "clip"
 JOINED_DTYPE = "float32"
 DTYPES_OF_PARTS = ("float16", JOINED_DTYPE)
 MISSING = "missing"
-# STORE:ARRAY. No URL ends so.
+# STORE:ARRAY; no URL has this form.
 _WITH_ARRAY = re.compile(r"(.+):([a-z][a-z0-9_]*)")
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedPart:
-    """A store of a join, and the array that is read of it.
+    """A store of a join, and the array that is read.
 
     Args:
-        name: What results and errors call the store.
+        name: The name of the store in results and errors.
         store: The store.
-        typed: The part as a person named it, which may end with `:ARRAY`.
-        named_array: The array that was named; "" for the default array.
+        typed: The part as it was typed, perhaps with `:ARRAY`.
+        named_array: The array in `typed`; "" for the default array.
     """
 
     name: str
@@ -64,7 +64,7 @@ class JoinedPart:
 
     @cached_property
     def array(self) -> Array:
-        """The array; an error unless it has one vector of small floats for each clip."""
+        """The array; raise an error unless it has one vector of float16 or float32 per clip."""
         array = self.store.array(self.named_array or self.store.default_array)
         is_vector = array.name in self.store.feature_arrays and len(array.shape) == 1
         if not is_vector or array.dtype not in DTYPES_OF_PARTS:
@@ -72,24 +72,24 @@ class JoinedPart:
                 f"a part of a join is a vector of {' or '.join(DTYPES_OF_PARTS)} for each clip,"
                 f" got the array {array.name!r} with {list(array.shape)} of {array.dtype}",
                 where=self.store.location,
-                hint="STORE:ARRAY for another array of the store",
+                hint="name another array of the store: STORE:ARRAY",
             )
         return array
 
     @property
     def width(self) -> int:
-        """How many numbers of a row are of this part."""
+        """The width of the vectors of this part."""
         return self.array.shape[0]
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """What decides the place of the part in a row, whoever joins it and in whatever order."""
+        """The sort key of parts: rows do not depend on the order in which parts are typed."""
         recipe = self.store.recipe
         return (recipe.title, recipe.of_clips.fingerprint, self.array.name)
 
 
 def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
-    """Return the recipe of a join: what it says of all parts, and the recipe of each."""
+    """Return the recipe of a join, which lists the recipe of each part."""
     titles = Counter(part.store.recipe.title for part in parts)
     names = []
     for part in parts:
@@ -107,10 +107,10 @@ def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
 
 
 class JoinedStore(Store):
-    """Several stores that are read as one, with their vectors of each clip side by side.
+    """Several stores that are read as one, with the vectors of each clip side by side.
 
-    It has the rows of its first part, whose numbers are its row numbers; a row has features where
-    all parts have features of its clip. Parts are in the order of their recipes.
+    Its rows and row numbers are those of its first part. A row has features if all parts have
+    features of its clip. Parts are sorted by their recipes.
 
     Args:
         parts: The stores, in any order.
@@ -128,7 +128,7 @@ class JoinedStore(Store):
             arrays=(Array.of(JOINED_ARRAY, JOINED_DTYPE, (self.width,)),),
             recipe=recipe.to_json(),
             fingerprint=recipe.fingerprint,
-            # Nothing is known of what parts were before.
+            # The history of the parts is not that of the join.
             replaces=(),
             origins=(),
         )
@@ -139,7 +139,7 @@ class JoinedStore(Store):
         return JoinedStore, (self.parts,)
 
     def with_arrays(self, array_of: Mapping[str, str]) -> Self:
-        """Return the join with these arrays, by the names of parts of which none was named."""
+        """Return the join with these arrays, by part, for parts without a named array."""
         parts = []
         for part in self.parts:
             array = part.named_array or array_of.get(part.name, "")
@@ -153,12 +153,12 @@ class JoinedStore(Store):
 
     @property
     def location(self) -> str:
-        """The parts as a person names them."""
+        """The parts as they were typed."""
         return PLUS.join(part.typed for part in self.parts)
 
     @property
     def terms(self) -> Terms:
-        """The licence of all parts, or that of each where they differ, and all citations."""
+        """The licence of all parts, or of each part if licences differ, and all citations."""
         terms = {part.name: part.store.terms for part in self.parts}
         licences = dict.fromkeys(of_part.licence for of_part in terms.values())
         if len(licences) > 1:
@@ -171,7 +171,7 @@ class JoinedStore(Store):
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """The rows of the first part; those that another part lacks are failed."""
+        """The rows of the first part; rows that a different part does not have are failed."""
         rows = self.table.rows()
         for number, reason in self.status().reasons.items():
             row = rows[number]
@@ -179,11 +179,11 @@ class JoinedStore(Store):
         return rows
 
     def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return whether all parts have features of the clips of some rows."""
+        """Return whether all parts have features of the clips of rows."""
         return self._presence(Selection(rows, self))[0]
 
     def match(self, clips: Sequence[Clip]) -> Matched:
-        """Return the rows that clips of a manifest have; -1 where some part does not have them."""
+        """Return the rows of clips of a manifest; -1 if a part does not have the clip."""
         matched = [part.store.match(clips) for part in self.parts]
         is_everywhere = np.all([of_part.rows >= 0 for of_part in matched], axis=0)
         rows = np.where(is_everywhere, matched[0].rows, -1)
@@ -205,7 +205,7 @@ class JoinedStore(Store):
         return super().select(clips, films)
 
     def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return in which rows something is said; all rows unless all parts are made of words."""
+        """Return which rows have words; all rows unless all parts are made of words."""
         if self.recipe.medium != "words":
             return np.ones(len(rows), np.bool_)
         of_parts = []
@@ -214,12 +214,12 @@ class JoinedStore(Store):
         return np.asarray(np.any(of_parts, axis=0))
 
     def _rows_of_parts(self, rows: Rows) -> list[tuple[JoinedPart, Rows]]:
-        """Return each part with the rows that it has of the clips of some rows; -1 for none."""
+        """Return each part with its rows of the clips of rows; -1 if it does not have the clip."""
         ids = self.table.clip_ids_of(rows).tolist()
         return [(part, part.store.table.find(ids)) for part in self.parts]
 
     def _read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
-        """Return the values of rows in their order; NaN where a part has no such clip."""
+        """Return the values of rows in their order; NaN if a part does not have the clip."""
         values = self.arrays.reserve(array, len(rows))
         values[:] = np.nan
         first = 0
@@ -233,7 +233,7 @@ class JoinedStore(Store):
     def _presence(
         self, selection: Selection
     ) -> tuple[npt.NDArray[np.bool_], dict[str, Reason]]:
-        """Return which rows all parts have features of, and which store lacks each other one."""
+        """Return which rows have features in all parts, and the reasons of the others, by clip."""
         ids = selection.clip_ids.tolist()
         self._require_same_clips(ids)
         present = np.ones(len(ids), np.bool_)
@@ -249,9 +249,10 @@ class JoinedStore(Store):
         return present, found
 
     def _require_same_clips(self, ids: Sequence[str]) -> None:
-        """Raise an error where two stores state other films or times of the clip of one id.
+        """Raise an error if two stores state different films or times of one clip.
 
-        A warning says of which clips only the ids are known, or were two files of the video read.
+        Warn of clips that only their ids match, and of clips whose video was read from different
+        files.
         """
         stores = {store.seal: store for store in self.stores}
         for one, two in combinations(stores.values(), 2):
@@ -265,13 +266,13 @@ class JoinedStore(Store):
                 facts,
                 two.facts_of(theirs),
                 (one.location, two.location),
-                hint="other ids for the clips of one store",
+                hint="rename the clips of one store",
             )
             both = f"{one.location} and {two.location}"
             if n_by_ids:
                 _warn(
-                    f"{both}: {count(n_by_ids, 'clip')} matched by the ids alone; nothing else"
-                    " says that they are the same clips"
+                    f"{both}: {count(n_by_ids, 'clip')} matched by the ids alone; no film or time"
+                    " confirms that they are the same clips"
                 )
             files = np.array([one.files_of(ours), two.files_of(theirs)])
             is_another = (files != "").all(axis=0) & (files[0] != files[1])
@@ -288,7 +289,7 @@ def _warn(text: str) -> None:
 
 
 def _check_parts(parts: Sequence[JoinedPart]) -> None:
-    """Raise an error unless parts differ, and are of clips or of windows that were cut alike."""
+    """Raise an error unless parts differ, and are of clips or of windows of one grid."""
     first = parts[0].store
     part_of_key: dict[tuple[str, str], JoinedPart] = {}
     for part in parts:
@@ -307,20 +308,20 @@ def _check_parts(parts: Sequence[JoinedPart]) -> None:
             )
         if part.store.recipe.windows != first.recipe.windows:
             raise Mismatch(
-                f"the recipes of this store and of {first.location} do not say that both have"
-                " clips, or windows that were cut in the same way",
+                f"the recipes differ: this store and {first.location} must both have clips, or"
+                " windows that were cut in the same way",
                 where=where,
             )
 
 
 def split_array(text: str) -> tuple[str, str]:
-    """Return a store as it was named, without `:ARRAY`, and the array; "" if none is named."""
+    """Return a name without `:ARRAY`, and the array; "" if no array is named."""
     found = _WITH_ARRAY.fullmatch(text)
     return (found[1], found[2]) if found else (text, "")
 
 
 def names_of_join(store: object, workspace: PathLike | None = None) -> list[str]:
-    """Return the names of the stores of a text such as `seen+heard`; none of any other store."""
+    """Return the names in a text such as `seen+heard`; none for a single store."""
     if not isinstance(store, str) or PLUS not in store or is_url(store):
         return []
     place = Path(Workspace.of(workspace).store(store))
@@ -331,7 +332,7 @@ def names_of_join(store: object, workspace: PathLike | None = None) -> list[str]
     if not all(names):
         raise FixUsage(
             f"a store is missing in {store!r}",
-            hint="names of stores with + between, such as seen+heard",
+            hint="put + between names of stores: seen+heard",
         )
     return names
 
@@ -351,9 +352,9 @@ def open_store(
     Args:
         store: A name in the workspace, a folder, an https://, s3:// or hf:// URL, names with +
             between, or an object with the methods of `Files`. `#sha256=...` at its end is the same
-            as `expect`. A store that is open already is returned as it is.
+            as `expect`. An open store is returned as it is.
         workspace: The workspace, if it is not the current one.
-        expect: The seal that the store must have, from its publisher. Another store is an error.
+        expect: The seal that the store must have, from its publisher; any other is an error.
         named: Open stores that have a name of their own in a join.
 
     Example:

@@ -1,4 +1,4 @@
-"""How arrays are cut into chunks, files and blocks, and which names the files of a store have.
+"""The layout of a store: chunks, files and blocks of arrays, and the names of files.
 
 Everything here is pure: numbers in, numbers and names out (docs/store.md, sections 1, 4 and 7).
 """
@@ -20,7 +20,7 @@ FILE_BYTES = 2**26
 FILE_ROWS = 2**20
 BLOCK_BYTES = 2**28
 MOST_BLOCKS = 2**9
-# A block is one sweep of some minutes: so many clips, or windows of a film.
+# Rows of a block, which is a few minutes of work.
 CLIPS_OF_A_BLOCK = 16
 WINDOWS_OF_A_BLOCK = 256
 # Upper bounds; larger numbers mean a corrupt file.
@@ -28,14 +28,14 @@ MOST_ROW_BYTES = 2**40
 MOST_DIMENSIONS = 16
 MOST_ROWS = 2**28
 CRC_BYTES = 4
-# What is read whole, documents and files of texts, has at most so many bytes, and so many a row.
+# Files that are read whole (documents, texts) have at most so many bytes, and more for each row.
 WHOLE_BYTES = 2**20
 WHOLE_ROW_BYTES = 2**10
 
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIMENSION = "row"
 STRING = "string"
-# The table of rows: each column is an array of one value a row.
+# The table of rows: each column is an array with one value per row.
 COLUMNS = {
     "clip_id": STRING,
     "movie_id": STRING,
@@ -50,26 +50,26 @@ COLUMNS = {
     "video_hash": STRING,
     "n_pictures": "int64",
 }
-# A store has the others only if one of its rows knows them.
+# A store has the other columns only if a row has a value.
 ALWAYS_THERE = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
-# Rows of one chunk of a column. Of texts, a file is one chunk.
+# Rows per chunk of a column. A file of texts is one chunk.
 COLUMN_ROWS = 2**16
-# Which frames are real, and not the padding of a short clip.
+# True for real frames, false for the padding of a short clip.
 MASK = "mask"
-# In a store of words, how many are said in each clip: clips without words all have one vector.
+# Words per clip, in a store of words: all clips without words have the same vector.
 N_WORDS = "n_words"
 # Pictures of films. A store with this array is private.
 PICTURES = "pictures"
-# Beside them, whether a clip has no damage.
+# Next to the pictures: whether a clip is undamaged.
 CLEAN = "clean"
 # Arrays with times of frames; a frame that does not exist has no time.
 TIMES = ("time_s", "asked_s")
 OF_FRAMES = (MASK, "time_s", "asked_s")
-# What may belong to other arrays: `belongs_to` decides.
+# Arrays that may belong to other arrays: see `belongs_to`.
 COMPANIONS = (MASK, *TIMES, N_WORDS)
 
 STORE_JSON = "store.json"
-# It names the seal to which a target belongs until store.json is there.
+# The document that reserves a target for a seal until store.json is there.
 CLAIM = "claim/seal.json"
 CHECKS = "checks"
 ZARR = "data.zarr"
@@ -82,7 +82,7 @@ PLAN_JSON = "plan.json"
 CLIPS_JSON = "clips.json"
 BLOCKS = "blocks"
 ROWS_JSON = "rows.json"
-# A store that another one has taken the place of.
+# A store that was replaced.
 BEFORE = ".before-"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -111,7 +111,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         shape: Sequence[int],
         dims: Sequence[str] = (),
     ) -> "Array":
-        """Return an array with the sizes that the format prescribes.
+        """Return an array with the chunk and file sizes of the format.
 
         Args:
             name: The name of the array.
@@ -129,7 +129,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one row; of a column of texts, 1."""
+        """The bytes of one row; 1 for a column of texts."""
         n_bytes = 1 if self.is_text else np.dtype(self.dtype).itemsize
         return math.prod(self.shape) * n_bytes
 
@@ -145,12 +145,12 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fill(self) -> Any:
-        """The value of rows that are not there."""
+        """The value of rows without features."""
         return np.nan if self.is_float else 0
 
     @property
     def is_float(self) -> bool:
-        """Whether a row that is not there is NaN."""
+        """Whether rows without features are NaN."""
         return self.dtype.startswith("float")
 
     @property
@@ -159,11 +159,11 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.dtype == STRING
 
     def n_files(self, n_rows: int) -> int:
-        """Return the number of files that hold so many rows."""
+        """Return the number of files for `n_rows` rows."""
         return math.ceil(n_rows / self.file_rows)
 
     def n_chunks(self, n_rows: int) -> int:
-        """Return the number of chunks that hold so many rows."""
+        """Return the number of chunks for `n_rows` rows."""
         return math.ceil(n_rows / self.chunk_rows)
 
     def file_name(self, number: int) -> str:
@@ -177,7 +177,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def arrays_of_features(arrays: Sequence[Array]) -> list[Array]:
-    """Return the arrays that hold features or pictures, and not times or masks of others."""
+    """Return the arrays of features or pictures, without times and masks."""
     features = []
     for array in arrays:
         is_pictures = (array.name, array.dtype) == (PICTURES, "uint8")
@@ -187,9 +187,9 @@ def arrays_of_features(arrays: Sequence[Array]) -> list[Array]:
 
 
 def default_array(arrays: Sequence[Array]) -> str:
-    """Return the array that is read where none is named: the first with one vector a clip.
+    """Return the name of the default array: the first with one vector per clip.
 
-    A store of frames alone has its first array of features, one of neither has "".
+    A store of only frames has its first array of features, a store without features "".
     """
     features = arrays_of_features(arrays)
     vectors = [array for array in features if len(array.shape) == 1]
@@ -197,14 +197,14 @@ def default_array(arrays: Sequence[Array]) -> str:
 
 
 def has_vector(arrays: Sequence[Array]) -> bool:
-    """Return whether some array has one vector a clip, which experiments read."""
+    """Return whether an array has one vector per clip, as experiments need."""
     return any(len(array.shape) == 1 for array in arrays_of_features(arrays))
 
 
 def belongs_to(companion: Array, array: Array) -> bool:
-    """Return whether an array has times, the mask or the number of words of another one.
+    """Return whether `companion` has the times, the mask or the number of words of `array`.
 
-    Section 4 of docs/store.md says which arrays belong together; this function alone decides it.
+    docs/store.md, section 4, lists which arrays belong together.
     """
     if (companion.name, companion.dtype, companion.dims) == (N_WORDS, "int32", ()):
         return array.is_float and array.name not in TIMES
@@ -219,7 +219,7 @@ def belongs_to(companion: Array, array: Array) -> bool:
 def with_companions(
     chosen: Sequence[Array], arrays: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """Return the chosen ones of some arrays, and then those that belong to them."""
+    """Return the chosen arrays, followed by the arrays that belong to them."""
     companions = []
     for array in arrays:
         is_needed = any(belongs_to(array, one) for one in chosen)
@@ -229,7 +229,7 @@ def with_companions(
 
 
 def check_store_name(name: str, where: str) -> None:
-    """Raise an error unless a store may have this name."""
+    """Raise an error if this is not a valid name of a store."""
     if name.endswith(NEXT) or BEFORE in name or name.startswith("."):
         raise FixInput(
             f"{name!r} cannot be the name of a store: names do not end with {NEXT},"
@@ -239,7 +239,7 @@ def check_store_name(name: str, where: str) -> None:
 
 
 def replaced_store_name(name: str, seal: str) -> str:
-    """Return what the store of a name and a seal is called after another took its place."""
+    """Return the name under which a replaced store is kept."""
     return f"{name}{BEFORE}{seal[:8]}"
 
 
@@ -251,12 +251,12 @@ def power_of_two(limit: int, *, most: int) -> int:
 
 
 def choose_block_rows(n_rows: int, row_bytes: int, *, windows: bool = False) -> int:
-    """Return how many rows a block has.
+    """Return the number of rows of a block.
 
     Args:
-        n_rows: The rows of the store.
-        row_bytes: The bytes of one row, of all arrays together.
-        windows: Whether the rows are windows of films, which are faster to compute than clips.
+        n_rows: The number of rows of the store.
+        row_bytes: The bytes of one row in all arrays.
+        windows: Whether the rows are windows of films, which are computed faster than clips.
     """
     rows = WINDOWS_OF_A_BLOCK if windows else CLIPS_OF_A_BLOCK
     while n_rows > rows * MOST_BLOCKS and 2 * rows * row_bytes <= BLOCK_BYTES:
@@ -267,7 +267,7 @@ def choose_block_rows(n_rows: int, row_bytes: int, *, windows: bool = False) -> 
 
 
 def with_file_rows(arrays: Sequence[Array], file_rows: int = 0) -> tuple[Array, ...]:
-    """Return arrays with files of one number of rows, by default that of their largest rows.
+    """Return arrays whose files all have `file_rows` rows, by default those of the largest rows.
 
     A block of a filling is one file of each array, so that nothing is written twice.
     """
@@ -282,7 +282,7 @@ def with_file_rows(arrays: Sequence[Array], file_rows: int = 0) -> tuple[Array, 
 
 
 def column_of(name: str, n_rows: int) -> Array:
-    """Return a column of the table of rows; that of a small store has one short chunk."""
+    """Return a column of the table of rows; in a small store it is one short chunk."""
     needed_rows = power_of_two(2 * n_rows - 1, most=FILE_ROWS)
     chunk_rows = min(needed_rows, COLUMN_ROWS)
     dtype = COLUMNS[name]
@@ -291,13 +291,13 @@ def column_of(name: str, n_rows: int) -> Array:
 
 
 def default_dims(shape: Sequence[int]) -> tuple[str, ...]:
-    """Return names of dimensions that have their sizes in them, so that no two sizes share one."""
+    """Return names of dimensions that contain their sizes: different sizes get different names."""
     letters = {1: "d", 2: "td", 3: "tpd"}.get(len(shape), ascii_lowercase)
     return tuple(f"{letter}{n}" for letter, n in zip(letters, shape, strict=False))
 
 
 def check_arrays(arrays: Sequence[Array], where: str) -> None:
-    """Raise an error unless a store may have these arrays together."""
+    """Raise an error unless these arrays are valid together."""
     if not arrays:
         raise FixInput("a store needs at least one array", where=where)
     size_of: dict[str, int] = {}
@@ -305,7 +305,7 @@ def check_arrays(arrays: Sequence[Array], where: str) -> None:
     for array in arrays:
         problem = _find_problem(array)
         if array.name in names:
-            problem = f"the array {array.name!r} is there twice"
+            problem = f"the array {array.name!r} occurs twice"
         if array.file_rows != arrays[0].file_rows:
             problem = "`file_rows` must be equal in all arrays"
         names.add(array.name)
@@ -321,7 +321,7 @@ def check_arrays(arrays: Sequence[Array], where: str) -> None:
 
 
 def check_columns(columns: Sequence[Array], n_rows: int, where: str) -> None:
-    """Raise an error unless these are the columns of the table of so many rows."""
+    """Raise an error unless these are the columns of a table of `n_rows` rows."""
     names = {*ALWAYS_THERE, *(column.name for column in columns)}
     if list(columns) != [column_of(name, n_rows) for name in COLUMNS if name in names]:
         raise FixInput(
@@ -331,7 +331,7 @@ def check_columns(columns: Sequence[Array], n_rows: int, where: str) -> None:
 
 
 def _find_problem(array: Array) -> str:
-    """Return what is wrong with an array alone; "" if nothing is."""
+    """Return the problem of one array, or "" if it is valid."""
     name = array.name
     if not _is_name(name) or name in COLUMNS:
         return (
@@ -367,16 +367,16 @@ def _is_name(name: str) -> bool:
 
 
 def most_whole_bytes(n_rows: int) -> int:
-    """Return how long a document of so many rows, or a file of so many texts, may be."""
+    """Return the upper bound of a document of `n_rows` rows, or of a file of `n_rows` texts."""
     return WHOLE_BYTES + WHOLE_ROW_BYTES * n_rows
 
 
 def names_of_files(arrays: Sequence[Array], n_rows: int) -> list[str]:
-    """Return the names that store.json lists: the closed list of what a copy writes.
+    """Return the names that store.json lists: a copy writes these files and no others.
 
     Args:
         arrays: The columns of the table of rows, then the arrays.
-        n_rows: How many rows there are.
+        n_rows: The number of rows.
     """
     names = [CHECKS, GROUP_JSON]
     for array in arrays:

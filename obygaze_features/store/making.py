@@ -1,8 +1,7 @@
-"""The one way to make a store: rows in, a finished folder out.
+"""Write a store: rows in, a finished folder out.
 
-Import, subset, merge, parts of a remote store and the seal of an extraction all call it. The files
-are written in order, one at a time, so that memory is bounded; `store.json` is written last, and
-the folder gets its name when it is finished.
+Import, subset, merge and the sealing of an extraction use this module. Files are written one at a
+time, so that memory is bounded. `store.json` is written last; then the folder gets its name.
 """
 
 import os
@@ -76,16 +75,16 @@ from obygaze_features.store.rows import OK_CODE, STATUSES, RowSource
 from obygaze_features.store.table import Column, check_rows, new_table
 from obygaze_features.store.text_columns import TextColumn
 
-# What is read, checked and encoded at a time.
+# Bytes that are read, checked and encoded at a time.
 _STEP_BYTES = 2**23
 NO_TERMS = Terms()
 
 
 class FinishedFile(NamedTuple):
-    """A file of an array that is written already, for a link.
+    """A file of an array that exists already, and is linked.
 
     Args:
-        path: Where it is.
+        path: Its path.
         mark: Its length and hash.
         checks: The CRC32C of each of its chunks, 4 bytes each.
     """
@@ -97,14 +96,14 @@ class FinishedFile(NamedTuple):
 
 @runtime_checkable
 class LinkingSource(RowSource, Protocol):
-    """A source of rows that has some files of the new store already."""
+    """A source of rows that may have finished files of the new store."""
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
-        """Return a file with exactly the rows of file `number` of an array, if there is one."""
+        """Return a file with exactly the rows of file `number` of an array, or None."""
 
 
 class Contents(NamedTuple):
-    """What a new store says of itself; `write_store` describes the parts."""
+    """The facts of a new store; `write_store` describes them."""
 
     arrays: Sequence[Array]
     recipe: Recipe
@@ -123,7 +122,7 @@ class Written(NamedTuple):
 
 
 def new_store(workspace: Workspace, path: str | os.PathLike[str]) -> Path:
-    """Return the folder of a new store, from its name or path; an error if it is taken."""
+    """Return the folder of a new store, from its name or path; raise an error if it is taken."""
     target = workspace.new_store(path)
     check_store_name(target.name, str(target))
     check_not_inside_store(target)
@@ -132,7 +131,7 @@ def new_store(workspace: Workspace, path: str | os.PathLike[str]) -> Path:
 
 
 def check_not_inside_store(target: Path) -> None:
-    """Raise an error if a new store would be inside another one, which then holds more."""
+    """Raise an error if a new store would be inside another store."""
     above = store_above(target)
     if above is not None:
         raise AlreadyThere(
@@ -185,26 +184,26 @@ def write_store(
 
 
 def check_name_is_free(target: Path) -> None:
-    """Raise an error if a store, or one that is being filled, has the name of a new store."""
+    """Raise an error if the name of a new store is taken, also by a store that is being filled."""
     remove_leftovers(target)
     if is_listed(filling_path(target)):
         raise AlreadyThere(
             "this store is being filled",
             where=str(filling_path(target)),
-            hint="finish that first, or remove the folder to give it up",
+            hint="finish that store first, or remove the folder to discard it",
         )
     if is_listed(target):
         raise name_taken_error(target)
 
 
 OTHER_NAME = (
-    "choose another store name: -o NAME; no command replaces a store, so remove the folder of one"
-    " that is not needed"
+    "choose another store name: -o NAME; no command replaces a store, so remove its folder if it is"
+    " not needed"
 )
 
 
 def name_taken_error(target: Path) -> AlreadyThere:
-    """Return the error that a new store cannot have this name."""
+    """Return the error that the name of a new store is taken."""
     return AlreadyThere(
         "a file or folder of this name exists already",
         where=str(target),
@@ -272,9 +271,9 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
 
 
 def _check_texts(contents: Contents, where: str) -> None:
-    """Raise an error for a text of store.json that UTF-8 cannot encode, before numbers are read.
+    """Raise an error for a text that UTF-8 cannot encode, before numbers are read.
 
-    A name of a file or a word of the command line may have bytes of another encoding.
+    Names of files and words of the command line may have bytes of a different encoding.
     """
     try:
         msgspec.json.encode((contents.makers, contents.origins))
@@ -289,7 +288,7 @@ def _check_texts(contents: Contents, where: str) -> None:
 def _write_column(
     path: Path, array: Array, column: Column, number: int
 ) -> tuple[FileMark, bytes]:
-    """Write a file of a column of the table; return its length and hash, and its checksums."""
+    """Write a file of a column; return its length and hash, and the checksums of its chunks."""
     first = number * array.file_rows
     after = min(first + array.file_rows, len(column))
     if not isinstance(column, TextColumn):
@@ -340,7 +339,7 @@ def _rows_of_source(
     is_ok: Values,
     clip_ids: Sequence[str],
 ) -> Values:
-    """Return rows as they are stored: those that are not ok hold the fill value."""
+    """Return rows as they are stored: rows that are not ok have the fill value."""
     if not is_ok.any():
         return fill_rows(array, len(is_ok))
     rows = np.asarray(source.read(array, first, first + len(is_ok)))
@@ -363,7 +362,7 @@ def _rows_of_source(
 
 
 def rows_not_finite(rows: Values) -> list[int]:
-    """Return the places of the rows with a value that is NaN or infinite."""
+    """Return the indexes of rows with a NaN or an infinite value."""
     if rows.dtype.kind != "f":
         return []
     is_finite = np.isfinite(rows)
@@ -375,7 +374,7 @@ def rows_not_finite(rows: Values) -> list[int]:
 
 
 def not_finite_error(array: Array, clip_id: str) -> FixInput:
-    """Return the error that the features of a clip are not numbers."""
+    """Return the error that a feature of a clip is NaN or infinite."""
     return FixInput(
         f"{array.name} of clip {clip_id!r} has values that are NaN or infinite",
     )

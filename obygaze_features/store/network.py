@@ -28,19 +28,19 @@ from obygaze_features.store.layout import STORE_JSON
 PURPOSE = "reading a store over the network"
 HUB = "the Hugging Face hub"
 REQUESTS_AT_ONCE = 10
-# What huggingface_hub sends its requests with, one or two of these by its version.
+# The HTTP libraries of huggingface_hub, depending on its version.
 HTTP_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2", "requests")
 RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-# Without keys obstore asks this address, which exists on machines of Amazon only.
+# Without keys, obstore requests this address, which exists only on machines of Amazon.
 KEY_SERVER = "169.254.169.254"
 KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
 DENIED = ("PermissionDeniedError", "UnauthenticatedError")
-AGAIN = "the same command again; it goes on where it was stopped"
-CHECK = "check the address and the network, then the same command again"
+AGAIN = "run the same command again; it continues where it stopped"
+CHECK = "check the address and the network, then run the same command again"
 _LOGIN = "hf auth login"
 _CHANGED = "another process changed this data set while files were sent"
-# What the statuses of the hub mean; with any other one it is tried again later.
+# Errors by HTTP status of the hub; any other status means that it is unreachable.
 _HUB_ERRORS: dict[int | None, tuple[type[ObygazeError], str, str]] = {
     401: (FixInput, "the hub denied access", _LOGIN),
     403: (FixInput, "the hub denied access", _LOGIN),
@@ -48,12 +48,12 @@ _HUB_ERRORS: dict[int | None, tuple[type[ObygazeError], str, str]] = {
     409: (Stopped, _CHANGED, AGAIN),
     412: (Stopped, _CHANGED, AGAIN),
 }
-# The address of an open store names the commit, so that it stays the same store.
+# The address of an open store contains the commit, so that the store does not change.
 _HUB_URL = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([0-9a-f]{40}))?")
 
 
 class Unreachable(ObygazeError):
-    """A server does not answer, or the connection breaks: check the address, or try later."""
+    """A server does not answer, or the connection broke: check the address, or retry later."""
 
 
 def open_remote(url: str) -> Files:
@@ -61,7 +61,7 @@ def open_remote(url: str) -> Files:
     url = url.rstrip("/")
     if not url.startswith(URL_SCHEMES):
         raise FixUsage(
-            "unsupported URL", where=url, hint="https://, s3:// or hf://OWNER/NAME"
+            "unsupported URL", where=url, hint="use https://, s3:// or hf://OWNER/NAME"
         )
     if url.startswith("hf://"):
         return _open_hub(url)
@@ -76,7 +76,7 @@ def object_store(url: str, **client: Any) -> Any:
     address = endpoints[0] if is_s3 and endpoints else url
     if address.startswith("http:"):
         client["allow_http"] = True
-    # S3 checks the digest that comes with each upload, and refuses bytes that changed on the way.
+    # S3 verifies the digest of each upload, and refuses changed bytes.
     config = {"config": {"aws_checksum_algorithm": "SHA256"}} if is_s3 else {}
     try:
         store = stores.from_url(
@@ -86,23 +86,23 @@ def object_store(url: str, **client: Any) -> Any:
         raise FixInput(
             f"this address cannot be read: {_reason(error)}",
             where=url,
-            hint="https://HOST/PATH or s3://BUCKET/NAME",
+            hint="use https://HOST/PATH or s3://BUCKET/NAME",
         ) from error
     if is_s3:
         parts = filter(None, (store.config["bucket"], store.prefix))
         opened = f"s3://{'/'.join(parts)}"
         if opened != url:
-            # An ending such as ?y or #y would be left out: the files of another address.
+            # obstore drops endings such as ?y or #y, and would read a different address.
             raise FixUsage(
                 f"this address means {opened}: a name in a bucket has no #, ?, % or ..",
                 where=url,
-                hint="s3://BUCKET/NAME",
+                hint="use s3://BUCKET/NAME",
             )
     return store
 
 
 def network_error() -> type[Exception]:
-    """Return the base class of obstore's errors; a missing file has a class of its own."""
+    """Return the base class of obstore's errors, without that of missing files."""
     base: type[Exception] = import_optional(
         "obstore.exceptions", "remote", PURPOSE
     ).BaseError
@@ -111,7 +111,7 @@ def network_error() -> type[Exception]:
 
 @contextmanager
 def network_errors(where: str) -> Iterator[None]:
-    """Convert errors of obstore, but not that of a missing file."""
+    """Convert errors of obstore, except the error for a missing file."""
     try:
         yield
     except network_error() as error:
@@ -136,7 +136,7 @@ def convert_error(error: Exception, where: str) -> ObygazeError:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason, without the address and the retries that obstore puts before it."""
+    """Return the reason of an error, without the address and the retries."""
     line = first_line(error, 10_000)
     if KEY_SERVER in line:
         return line
@@ -144,7 +144,7 @@ def _reason(error: Exception) -> str:
 
 
 class ObjectFiles:
-    """Files behind an obstore store: http(s), s3, memory, and whatever else obstore reads."""
+    """Files that obstore reads: http(s), s3, memory."""
 
     piece_bytes = 2**23
 
@@ -163,7 +163,7 @@ class ObjectFiles:
         return data
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files; a few are requested, and in memory, at once."""
+        """Yield parts of files; `REQUESTS_AT_ONCE` are in memory at once."""
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             for first in range(0, len(ranges), REQUESTS_AT_ONCE):
                 yield from pool.map(
@@ -173,19 +173,19 @@ class ObjectFiles:
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
         try:
-            # Not a HEAD: some servers do not answer it.
+            # Not HEAD, which some servers do not answer.
             answer = self.answer(name, {"range": (0, 1)})
         except NoRanges:
-            # The whole file, of which nothing is read.
+            # A request for the whole file, whose body is not read.
             answer = self.answer(name, {})
         return int(answer.meta["size"])
 
     def names(self) -> list[str] | None:
-        """Return None: web servers cannot list their files."""
+        """Return None: web servers do not list files."""
         return None
 
     def answer(self, name: str, options: Mapping[str, Any]) -> Any:
-        """Return the answer to a request, of which the bytes are not read yet."""
+        """Return the response to a request; its body is not read yet."""
         with network_errors(f"{self.location}/{name}"):
             return self.obstore.get(self.store, name, options=options)
 
@@ -197,7 +197,7 @@ class ObjectFiles:
         where = f"{self.location}/{name}"
         answer = self.answer(name, options)
         for key, value in answer.attributes.items():
-            # The bytes are not those of the file then.
+            # The body is not the bytes of the file.
             if key.lower() == "content-encoding" and value.lower() != "identity":
                 raise FixInput(
                     f"this server sends the file compressed (Content-Encoding: {value})",
@@ -210,7 +210,7 @@ class ObjectFiles:
 
 
 def _open_hub(url: str) -> Files:
-    """Return the files of a store on the hub, at its last commit: a later one changes none."""
+    """Return the files of a store on the hub at its last commit; later commits change nothing."""
     repo, commit = split_hub_url(url)
     package = import_optional("huggingface_hub", "remote", HUB)
     api = package.HfApi()
@@ -231,16 +231,16 @@ def _open_hub(url: str) -> Files:
 
 
 def split_hub_url(url: str) -> tuple[str, str]:
-    """Return the data set of an address on the hub, and the commit; "" for the last one."""
+    """Return the data set and the commit of an address on the hub; "" for the last commit."""
     match = _HUB_URL.fullmatch(url)
     if match is None or ".." in url:
-        raise FixUsage(f"invalid address {url!r}", hint="hf://OWNER/NAME")
+        raise FixUsage(f"invalid address {url!r}", hint="use hf://OWNER/NAME")
     return match[1], match[2] or ""
 
 
 @contextmanager
 def hub_errors(package: Any, where: str) -> Iterator[None]:
-    """Convert errors of the hub; other errors are not changed."""
+    """Convert errors of the hub; raise other errors unchanged."""
     try:
         yield
     except Exception as error:
@@ -251,10 +251,10 @@ def hub_errors(package: Any, where: str) -> Iterator[None]:
 
 
 def _hub_error(package: Any, error: Exception, where: str) -> ObygazeError | None:
-    """Return the ObygazeError for an error of huggingface_hub; None for any other error."""
+    """Return the ObygazeError for an error of huggingface_hub, or None for other errors."""
     line = first_line(error)
     if isinstance(error, package.errors.HFValidationError):
-        return FixUsage(line, where=where, hint="hf://OWNER/NAME")
+        return FixUsage(line, where=where, hint="use hf://OWNER/NAME")
     library = type(error).__module__.partition(".")[0]
     is_of_hub = isinstance(error, package.errors.HfHubHTTPError | OSError)
     if not is_of_hub and library not in HTTP_LIBRARIES:

@@ -1,4 +1,4 @@
-"""Read the features of a store by clip, film or mask; missing rows are errors, never replaced."""
+"""Read the features of a store by clip or film; missing rows are errors, never replaced."""
 
 from __future__ import annotations
 
@@ -101,20 +101,20 @@ STREAMED_BYTES = 2**24
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-NOT_IN_STORE = Reason("missing", "no clip of that name in this store")
+NOT_IN_STORE = Reason("missing", "no clip of this id in this store")
 
 
-# The hint for a join where one store is needed.
+# The hint for a join if one store is needed.
 ONLY_READ = (
-    "the name of one store; run, train, models test and models predict read a join"
+    "name one store; only run, train, models test and models predict read a join"
 )
 
 
 class BeingFilled(Corrupt):
-    """A store is not made yet: continue its extraction, or wait for it.
+    """A store is unfinished: continue its extraction, or wait for it.
 
     Args:
-        n_blocks: How many blocks are finished.
+        n_blocks: The number of finished blocks.
         folder: The folder in which it is filled.
     """
 
@@ -123,13 +123,13 @@ class BeingFilled(Corrupt):
         super().__init__(
             f"this store is being filled, {self.progress}",
             where=str(folder),
-            hint="the same extraction again, which continues it",
+            hint="run the same extraction again, which continues it",
         )
 
 
 @dataclass(frozen=True)
 class Status:
-    """The status of all rows: counts by status, and the reason of each row that is not ok."""
+    """The status of all rows: counts by status, and the reason of each row without features."""
 
     counts: Mapping[str, int]
     reasons: Mapping[int, Reason]
@@ -140,8 +140,8 @@ class Matched(NamedTuple):
     """The rows of clips of a manifest.
 
     Args:
-        rows: The row of each clip; -1 for one that the store does not have.
-        n_by_ids: How many of them only their ids hold together.
+        rows: The row of each clip; -1 if the store does not have it.
+        n_by_ids: The number of clips that only their ids match.
     """
 
     rows: Rows
@@ -150,7 +150,7 @@ class Matched(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The requested rows, -1 where the store has no such clip, with their clip ids."""
+    """The requested rows with their clip ids; -1 if the store does not have the clip."""
 
     rows: Rows
     store: Store
@@ -162,7 +162,7 @@ class Selection:
 
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
-        """The clips; the ids of the store are read only if this is used."""
+        """The clip ids; those of the store are read on first use."""
         if self.requested is not None:
             return self.requested
         return self.store.table.clip_ids_of(self.rows)
@@ -172,8 +172,8 @@ class Selection:
 class Matrix:
     """Rows of one array in the order in which they were requested.
 
-    `present` is, for each requested row, whether it is there, and `reasons` why not, by clip. With
-    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only.
+    `present` is whether each requested row has features; `reasons` has the reasons of the others,
+    by clip. With `missing="drop"`, `values`, `rows` and `clip_ids` have only the present rows.
     """
 
     values: npt.NDArray[Any]
@@ -209,17 +209,17 @@ class Matrix:
 
     @property
     def rows(self) -> Rows:
-        """The row of the store that each row of `values` is."""
+        """The row number in the store of each row of `values`."""
         return self.selection.rows
 
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
-        """The clip that each row of `values` is."""
+        """The clip of each row of `values`."""
         return self.selection.clip_ids
 
 
 def name_of(store: StoreName) -> str:
-    """Return a store as it was named."""
+    """Return the name of a store, as it was given."""
     return store.location if isinstance(store, Store) else os.fspath(store)
 
 
@@ -233,10 +233,10 @@ def open_store(
 
     Args:
         store: A name in the workspace, a folder, an https://, s3:// or hf:// URL, or an object with
-            the methods of `Files`. `#sha256=...` at its end is the same as `expect`. A store that
-            is open already is returned as it is.
+            the methods of `Files`. `#sha256=...` at its end is the same as `expect`. An open store
+            is returned as it is.
         workspace: The workspace, if it is not the current one.
-        expect: The seal that the store must have, from its publisher. Another store is an error.
+        expect: The seal that the store must have, from its publisher; any other is an error.
 
     Example:
         >>> store = og.open_store("mine")
@@ -254,7 +254,7 @@ def open_store(
         raise seal_mismatch(store.seal, checked_seal(expect), store.location)
     if isinstance(store, str | os.PathLike):
         location, expected = split_expected(os.fspath(store), expect)
-        # A path object is a path, never a name: "./mine" has become "mine" in it.
+        # A path object is a path, never a name: Path("./mine") is "mine".
         if isinstance(store, str):
             location = location_of(location, workspace)
         files = open_files(location)
@@ -278,20 +278,20 @@ def open_store(
 
 
 def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
-    """Return a location without its `#sha256=...`, and the seal that is expected; "" for any."""
+    """Return a location without `#sha256=...`, and the expected seal; "" for any seal."""
     address, sign, stated = location.rpartition(EXPECTED)
     if not sign:
         address = location
     if is_url(address) and "#" in address:
-        # A server never sees what follows #: a misspelled name would check nothing.
+        # Servers never receive the text after #: a misspelled word would check nothing.
         _, _, ending = address.partition("#")
         raise FixUsage(
             f"unknown ending '#{ending}' of a URL",
             where=address,
-            hint="URL#sha256=SEAL, or no #",
+            hint="use URL#sha256=SEAL, or a URL without #",
         )
     in_location = checked_seal(stated) if sign else ""
-    # "" is no seal either: an empty variable would check nothing.
+    # "" is refused too: an empty variable would check nothing.
     in_option = "" if expect is None else checked_seal(expect)
     if in_location and in_option and in_location != in_option:
         raise FixUsage(f"two seals are expected: {in_location} and {in_option}")
@@ -299,7 +299,7 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
 
 
 def checked_seal(text: str) -> str:
-    """Return a seal that a user typed; an error unless it is a SHA-256."""
+    """Return a typed seal; raise an error unless it is a SHA-256."""
     seal = text.strip().lower().removeprefix("sha256:")
     if not _SHA256.fullmatch(seal):
         raise FixUsage(f"a seal has 64 hex digits, got {text!r}")
@@ -309,17 +309,17 @@ def checked_seal(text: str) -> str:
 def seal_mismatch(
     seal: str, expected: str, where: str, kind: str = "store"
 ) -> Mismatch:
-    """Return the error for a store or a model of another seal than the expected one."""
+    """Return the error for a store or a model with an unexpected seal."""
     return Mismatch(
-        f"another {kind} is expected: its seal is {seal}, expected {expected}",
+        f"different {kind}: expected the seal {expected}, got {seal}",
         where=where,
     )
 
 
 def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
-    """Return where the store of a name is: a URL or path as given, or a folder of the workspace.
+    """Return the location of a store: a URL or path as given, or a folder of the workspace.
 
-    The stores that a change made obsolete, and those that are not finished, have no name.
+    Replaced stores and unfinished stores have no name.
     """
     here = Workspace.of(workspace)
     location = here.store(name)
@@ -328,12 +328,12 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
         raise NotFound(
             f"{name} is not the name of a store",
             where=location,
-            hint=f"./{name}, or its whole path",
+            hint=f"type ./{name}, or the whole path",
         )
     if is_path or location == name:
         return location
     path = Path(location)
-    # It may be filled.
+    # The store may be in the process of being filled.
     if path.exists() or filling_path(path).exists():
         return location
     if "+" in name:
@@ -357,16 +357,16 @@ def open_files(location: str) -> Files:
     being_filled = None if path.exists() else find_filling(path)
     if being_filled is not None:
         raise being_filled
-    # It may have been finished meanwhile.
+    # The store may have been finished meanwhile.
     if not path.is_dir():
         raise NotFound("no such file or folder", where=location, hint="check the name")
     return FolderFiles(path)
 
 
 def _no_store_error(files: Files) -> ObygazeError:
-    """Return the error for a place without store.json."""
-    message = "no store here: no store.json"
-    hint = "check the address: it is that of the folder with store.json"
+    """Return the error for a location without store.json."""
+    message = "no store here: store.json is missing"
+    hint = "check the address: it must be the folder with store.json"
     if isinstance(files, FolderFiles):
         being_filled = find_filling(Path(files.address))
         if being_filled is not None:
@@ -374,20 +374,20 @@ def _no_store_error(files: Files) -> ObygazeError:
         hint = "obygaze ls"
     with suppress(FileNotFoundError, ObygazeError):
         files.length(CLAIM)
-        message += ", as after a push to this place that was not finished"
-        hint = "the same push again finishes it"
+        message += "; a push to this place was not finished"
+        hint = "run the same push again to finish it"
     return NotFound(message, where=files.location, hint=hint)
 
 
 def find_filling(path: Path) -> BeingFilled | None:
-    """Return the error that a store is being filled, with how far it is; None if it is not.
+    """Return the error that a store is being filled, with its progress, or None.
 
     Args:
         path: NAME, or NAME.next.
     """
     for folder in (path, filling_path(path)):
         if (folder / PLAN_JSON).is_file():
-            # It may be finished, and removed, while it is looked at.
+            # It may be finished and removed meanwhile.
             with suppress(FileNotFoundError):
                 names = [entry.name for entry in (folder / BLOCKS).iterdir()]
                 return BeingFilled(sum(name.isdigit() for name in names), folder)
@@ -395,7 +395,7 @@ def find_filling(path: Path) -> BeingFilled | None:
 
 
 class Store:
-    """An open store. Threads may share it; it keeps the tables of rows that it has read."""
+    """An open store. Threads may share it; it keeps the columns of rows that it has read."""
 
     def __init__(self, files: Files, record: StoreRecord, seal: str) -> None:
         self.files = files
@@ -406,7 +406,7 @@ class Store:
         self.table = RowTable(self.arrays, record)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A name or a relative path may mean another store elsewhere; the address does not.
+        # In another process, a name or a relative path may mean a different store.
         return partial(_reopen, expect=self.seal), (self.files.address,)
 
     def __repr__(self) -> str:
@@ -474,28 +474,28 @@ class Store:
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """This store; those that are read side by side, of a join."""
+        """This store; for a join, its stores."""
         return (self,)
 
     @cached_property
     def recipe(self) -> Recipe:
-        """How the features were made."""
+        """The recipe of the features."""
         return Recipe.from_json(self.record.recipe)
 
     @property
     def fingerprint(self) -> str:
-        """The sha256 of the recipe: stores with the same one can be compared."""
+        """The SHA-256 of the recipe: features of equal fingerprints can be compared."""
         return self.record.fingerprint
 
     @property
     def made_of(self) -> list[str]:
-        """The seals of this store, of those whose place it took, and of all that rows are from."""
+        """The seals of this store, of the stores it replaced, and of the sources of its rows."""
         origins = [origin.seal for origin in self.record.origins]
         return list(dict.fromkeys((self.seal, *self.record.replaces, *origins)))
 
     @property
     def card(self) -> bytes:
-        """README.md as it is now; b"" if there is none, or a server gives something else."""
+        """README.md as it is now; b"" if it is missing, or a server sends something else."""
         is_in_folder = isinstance(self.files, FolderFiles)
         try:
             card = self.files.read(CARD, MOST_CARD_BYTES).tobytes()
@@ -504,28 +504,28 @@ class Store:
         except ObygazeError as error:
             if is_in_folder or isinstance(error, Unreachable):
                 raise
-            # It is not listed, so that a server may deny it.
+            # A server may deny a file that is not listed.
             return b""
-        # Pages of servers have no head.
+        # Error pages of servers have no head.
         return card if is_in_folder or has_head(card) else b""
 
     @property
     def terms(self) -> Terms:
-        """The licence and what to cite, as the head of README.md states them now."""
+        """The licence and the citation, as the head of README.md states them now."""
         return read_terms(self.card)
 
     @property
     def feature_arrays(self) -> tuple[str, ...]:
-        """The arrays that hold features or pictures, and not times or masks that go with them."""
+        """The arrays of features or pictures, without their times and masks."""
         return tuple(array.name for array in arrays_of_features(self.record.arrays))
 
     @property
     def default_array(self) -> str:
-        """The array that is read where none is named: see `layout.default_array`."""
+        """The array that is read if none is named: see `layout.default_array`."""
         return default_array(self.record.arrays)
 
     def array(self, name: str) -> Array:
-        """Return how an array is stored; an error for an unknown name."""
+        """Return an array by its name; raise an error for an unknown name."""
         array = self.record.array(name)
         if array is None:
             known = [array.name for array in self.record.arrays]
@@ -594,8 +594,8 @@ class Store:
         """Return the rows of clips (in their order), or of films (in the order of the store).
 
         With both, the clips of these films. Films are named by their ids. A clip of a manifest must
-        have the film and the times of the clip that has its id here; a warning says how many are
-        known by their ids alone.
+        have the film and the times of the clip of its id in the store; a warning counts clips that
+        only their ids match.
         """
         rows = None if films is None else self.table.rows_of(self._checked_films(films))
         if clips is None:
@@ -617,11 +617,11 @@ class Store:
         return selection[(found < 0) | np.isin(found, rows)]
 
     def match(self, clips: Sequence[Clip]) -> Matched:
-        """Return the rows that clips of a manifest have here.
+        """Return the rows of clips of a manifest.
 
-        A clip whose film or span is another one here is an error.
+        Raise an error for a clip with a different film or span in the store.
         """
-        # Few commands compare clips, and it imports the readers of all kinds of tables.
+        # Imported late: few commands compare clips, and it imports all readers of tables.
         from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 
         rows = self.table.find([clip.clip_id for clip in clips])
@@ -632,20 +632,20 @@ class Store:
             self.facts_of(rows[known]),
             ("the manifest", "the store"),
             where=self.location,
-            hint="the manifest of these clips, or a store of another name with their features:"
+            hint="use the manifest of these clips, or make a store of another name:"
             f" {again}",
         )
         if n_by_ids:
             warnings.warn(
                 f"{self.location}: {count(n_by_ids, 'clip')} of the manifest matched by"
-                " the ids alone; nothing else says that they are the same clips",
+                " the ids alone; no film or time confirms that they are the same clips",
                 ObygazeWarning,
                 stacklevel=3,
             )
         return Matched(rows, n_by_ids)
 
     def facts_of(self, rows: Rows) -> ClipFacts:
-        """Return what the store states of the clips of some rows."""
+        """Return the facts that the store states of the clips of rows."""
         from obygaze_features.manifest.clip_facts import ClipFacts
 
         numbers = []
@@ -660,11 +660,11 @@ class Store:
         )
 
     def files_of(self, rows: Rows) -> list[str]:
-        """Return the hash of the video of some rows; "" where the store does not know it."""
+        """Return the hashes of the videos of rows; "" if unknown."""
         return self.table.texts("video_hash", rows)
 
     def _checked_films(self, films: Iterable[str]) -> list[str]:
-        """Return the ids of films; an error for one that the store does not have."""
+        """Return the ids of films; raise an error for an unknown film."""
         names = list(map(str, each_name(films)))
         known = self.table.films
         for name in names:
@@ -673,16 +673,16 @@ class Store:
         return names
 
     def find_manifest(self, workspace: Workspace) -> Manifest | None:
-        """Return the manifest of this name in a workspace, which may have changed since.
+        """Return the manifest of this name in a workspace; it may have changed since.
 
-        None if the workspace has none, or it cannot be read, or has no clip of this store: another
-        laboratory may call its manifest so, too.
+        None if the workspace has none, or it cannot be read, or it has no clip of this store: a
+        different laboratory may use the same name.
         """
-        # Few commands need it, and it imports the readers of all kinds of tables.
+        # Imported late: few commands need it, and it imports all readers of tables.
         from obygaze_features.manifest.io import read_manifest
 
         name = self.record.manifest.name
-        # A name from outside is looked for here, and never followed as a path.
+        # An untrusted name is only compared, and never used as a path.
         if name not in workspace.names("manifests"):
             return None
         try:
@@ -702,7 +702,7 @@ class Store:
         """Return rows of one array, in the requested order.
 
         Args:
-            array: the name of the array; it may be left out where there is only one of features.
+            array: the name of the array; not needed if the store has only one array of features.
             clips: ids of clips, or clips of a manifest, in the order of the result; by default all.
             films: only the clips of these films.
             missing: for rows that are missing or failed, an error that lists them with their
@@ -712,14 +712,14 @@ class Store:
         return self._matrix(known, self.select(clips, films), missing)
 
     def frame(self, array: str) -> Any:
-        """Return the rows of an array that are there as a pandas DataFrame."""
+        """Return the rows of an array with features as a pandas DataFrame."""
         return self[array].to_frame()
 
     def to_xarray(self) -> Any:
         """Return an xarray Dataset of all arrays of features, with the masks and times of frames.
 
-        Rows that are not there are NaN, and 0 in arrays of whole numbers. It is read into memory.
-        For arrays larger than that: `xarray.open_zarr` on data.zarr.
+        Rows without features are NaN, or 0 in arrays of whole numbers. All is read into memory. For
+        larger arrays, use `xarray.open_zarr` on data.zarr.
         """
         xarray = import_optional("xarray", "xarray", "Store.to_xarray")
         features = [self.array(name) for name in self.feature_arrays]
@@ -741,7 +741,7 @@ class Store:
     def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
         """Return which frames [row, frame] of an array are real, not the padding of a short clip.
 
-        None if the array has no vector for each frame, or the store has no mask.
+        None if the array has no frames, or the store has no mask.
         """
         mask = self.record.array(MASK)
         if mask is None or not belongs_to(mask, self.array(array)):
@@ -751,9 +751,9 @@ class Store:
         return self.read(mask, rows).astype(np.bool_)
 
     def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return in which rows something is said; all rows where the array is not of words.
+        """Return which rows have words; all rows if the array is not of words.
 
-        A clip in which nothing is said has the vector of the empty text, which is like some texts.
+        A clip without words has the vector of the empty text, which is similar to some texts.
         """
         n_words = self.record.array(N_WORDS)
         if n_words is None or not belongs_to(n_words, self.array(array)):
@@ -764,7 +764,7 @@ class Store:
     def presence(
         self, clips: Iterable[str | Clip]
     ) -> tuple[npt.NDArray[np.bool_], Mapping[str, Reason]]:
-        """Return whether each clip has features, and why others have none; read no values."""
+        """Return whether each clip has features, and the reasons of the others; read no values."""
         return self._presence(self.select(clips))
 
     def stream(
@@ -832,7 +832,7 @@ class Store:
         if missing == "nan" and not known.is_float:
             raise FixInput(
                 f"{known.name} is {known.dtype}, which has no NaN",
-                hint='missing="drop"',
+                hint='use missing="drop"',
             )
         return known
 
@@ -884,9 +884,9 @@ class Store:
 
 
 def _reopen(address: str, expect: str) -> Store:
-    """Return the store that was pickled; another one at its place is an error."""
+    """Open a pickled store; raise an error if a different store is there now."""
     return open_store(address if is_url(address) else Path(address), expect=expect)
 
 
-# What names a store, or a store that is open.
+# The name of a store, or an open store.
 StoreName = str | os.PathLike[str] | Store

@@ -1,6 +1,6 @@
 """The recipe of a store: the settings that determine its numbers, and their fingerprint.
 
-For some backbones it also says in which space of texts the vectors of an array are.
+For some backbones it also names the text space of the vectors of an array.
 """
 
 import json
@@ -14,7 +14,7 @@ from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.untrusted_text import safe_text
 
-# Machine, batch size and number of workers are left out: they do not determine the numbers.
+# Machine, batch size and number of workers are not part of it: they do not change the numbers.
 SECTIONS = (
     "backbone",
     "weights",
@@ -23,24 +23,24 @@ SECTIONS = (
     "preprocessing",
     "compute",
 )
-# In the sampling of a recipe: that films were cut into windows, and how.
+# Keys of the sampling of a recipe for windows of films.
 WINDOW_KEYS = ("unit", "grid")
-# In a recipe's backbone: the checkpoint, where its weights were not verified to be that one.
+# A key of a recipe's backbone: a checkpoint whose weights were not verified.
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
-# In a recipe's weights, beside the files: the hash of all tensors, of the configuration, and of the
-# files of the tokenizer.
+# Keys of a recipe's weights, next to the files: the hash of all tensors, of the configuration, and
+# of the files of the tokenizer.
 TENSORS = "tensors"
 CONFIGURATION = "configuration"
 TOKENIZER = "tokenizer"
 
-# The output of a text model. A store of words has it.
+# The output of a text model, in stores of words.
 TEXT = "text"
-# How the words of a clip are found where a table has them; otherwise they are in cues.
+# The rule for words of clips in a table; otherwise the words are in cues.
 RULE_OF_TEXTS = "the text of the clip"
-# What the contrastive head of each family compares with text. Its other arrays were never trained
-# for that.
+# The outputs of each family that its contrastive head compares with text. Other outputs were not
+# trained for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
     "clap": ("vector-mean",),
     "clip": ("frame-vector", "frame-mean"),
@@ -49,13 +49,13 @@ JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-# What stands for the value of a key that one of two recipes does not have.
+# The value of a key that one of two recipes does not have.
 ABSENT = "(absent)"
-# The title of imported features begins with it, unless the importer named their backbone.
+# The first word of the title of imported features without a stated backbone.
 UNKNOWN_FACT = "unknown"
-# After a backbone that nobody but the importer vouches for.
+# The end of the title of imported features with a backbone that the importer stated.
 IMPORTED = " (imported)"
-# The section of an unknown recipe with the facts that the importer was given.
+# The section of an unknown recipe with the stated facts.
 FACTS = "told"
 # The fact that describes the files of an import of which no backbone was stated.
 ORIGIN = "origin"
@@ -67,8 +67,8 @@ STATED = "the importer"
 class Recipe:
     """How features were made. Equal recipes have equal fingerprints, whatever the key order.
 
-    Make one with `Recipe.of` (everything is known) or `Recipe.unknown` (features that somebody
-    else made, with the facts that the importer was given).
+    Make one with `Recipe.of` (everything is known) or `Recipe.unknown` (imported features, with the
+    stated facts).
     """
 
     canonical: str
@@ -90,7 +90,7 @@ class Recipe:
 
     @classmethod
     def unknown(cls, source: str, facts: Mapping[str, Any]) -> Self:
-        """Return the recipe of imported features: marked unknown, with the facts."""
+        """Return the recipe of imported features: marked as unknown, with the stated facts."""
         return cls.from_json({"unknown": True, "source": source, FACTS: dict(facts)})
 
     @classmethod
@@ -105,7 +105,7 @@ class Recipe:
         _check_section("sampling", value.get("sampling", {}))
         is_unknown = value.get("unknown") is True
         if is_unknown:
-            # An unknown recipe may be without facts.
+            # An unknown recipe may have no facts.
             _check_section(FACTS, value.get(FACTS, {}))
             return cls(text)
         for key in SECTIONS:
@@ -130,43 +130,43 @@ class Recipe:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the features were imported, and how they were made is not known."""
+        """Whether the features were imported: how they were made is unknown."""
         return self._parts.get("unknown") is True
 
     @property
     def is_extracted(self) -> bool:
-        """Whether a model made the features of its stores, which were not imported."""
+        """Whether obygaze extracted the features; otherwise they were imported."""
         return not self.is_unknown
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The facts that the importer of unknown features was given; none in a known recipe."""
+        """The stated facts of imported features; empty in a known recipe."""
         facts: Mapping[str, Any] = self._parts.get(FACTS, {})
         return facts
 
     @property
     def medium(self) -> str:
-        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows."""
+        """The input of the model: "pictures", "sound" or "words"; "" if unknown."""
         if "sampling" not in self._parts:
             return ""
         return str(self._parts["sampling"].get("medium", "pictures"))
 
     @property
     def windows(self) -> Mapping[str, Any]:
-        """What the recipe says of windows and not of clips; empty for clips."""
+        """The settings of windows; empty for clips."""
         sampling = self._parts.get("sampling", {})
         return {key: sampling[key] for key in WINDOW_KEYS if key in sampling}
 
     @property
     def grid(self) -> Mapping[str, float]:
-        """How films were cut into windows; empty for clips."""
+        """The grid by which films were cut into windows; empty for clips."""
         grid = self.windows.get("grid")
         values = grid.items() if isinstance(grid, dict) else ()
         return {name: value for name, value in values if isinstance(value, int | float)}
 
     @property
     def of_clips(self) -> Self:
-        """This recipe for clips: a window has the features of the clip that has its pictures."""
+        """This recipe for clips: a window has the features of a clip of the same pictures."""
         value = self.to_json()
         for key in self.windows:
             del value["sampling"][key]
@@ -174,7 +174,7 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """A few words for lists: the backbone, or where unknown features came from."""
+        """A short title for lists: the backbone, or the source of imported features."""
         imported_backbone = self.facts.get("backbone")
         if imported_backbone:
             title = f"{imported_backbone}{IMPORTED}"
@@ -185,9 +185,9 @@ class Recipe:
         return safe_text(title, "terminal")
 
     def as_claimed_by(self, other: Self) -> Self:
-        """Return this recipe with the checkpoint of another one whose weights have the same hashes.
+        """Return this recipe with the checkpoint of `other`, if its weights have the same hashes.
 
-        The bytes determine the numbers, whatever was known of where they came from.
+        The bytes of the weights determine the numbers, whatever checkpoint was stated.
         """
         ours = self.to_json()
         theirs = other.to_json()
@@ -202,7 +202,7 @@ class Recipe:
     def diff(
         self, other: Self, sides: tuple[str, str] = ("here", "there")
     ) -> list[tuple[str, str]]:
-        """Return each key, a dotted path, on which two recipes differ, and the line that says it.
+        """Return each key, a dotted path, on which two recipes differ, with a line for people.
 
         `sides` name the two recipes in the lines.
         """
@@ -213,7 +213,7 @@ class Recipe:
         other: Self,
         *,
         where: str,
-        message: str = "another recipe",
+        message: str = "different recipe",
         hint: str = "choose another store name",
     ) -> None:
         """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
@@ -232,16 +232,16 @@ class Recipe:
 def _check_section(key: str, section: Any) -> None:
     """Raise an error unless a section of a recipe is a mapping."""
     if not isinstance(section, Mapping):
-        raise FixInput(f"{key} has an invalid value in the recipe", where="recipe")
+        raise FixInput(f"{key} must be a table in the recipe", where="recipe")
 
 
 def _differences(
     path: str, ours: Any, theirs: Any, sides: tuple[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the path of each key on which two values differ, with the line that says it."""
+    """Yield the path of each key on which two values differ, with a line for people."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
-            # The facts of an import are keys of their own to a reader.
+            # People see the facts of an import as keys of the recipe.
             inner = f"{path}.{key}" if path not in ("", FACTS) else key
             pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
             yield from _differences(inner, *pair, sides)
@@ -257,7 +257,7 @@ def _shortened(value: Any) -> str:
 
 
 def hash_of_space(weights: Mapping[str, str]) -> str:
-    """Return the hash of what decides the space of a model: its tensors and its configuration."""
+    """Return the hash of the space of a model: of its tensors and its configuration."""
     tensors = weights[TENSORS]
     if CONFIGURATION not in weights:
         return tensors
@@ -270,15 +270,16 @@ def space_id_of(checkpoint: str, revision: str, space_hash: str) -> str:
 
 
 def same_space(first: str, second: str) -> bool:
-    """Return whether two names mean one space: if both end in a hash, by the hashes."""
+    """Return whether two names mean one space; if both end in a hash, compare the hashes."""
     hashes = [name.rpartition("#")[2] for name in (first, second) if "#" in name]
     return hashes[0] == hashes[1] if len(hashes) == 2 else first == second
 
 
 def space_of_array(recipe: Recipe, array: str) -> str | None:
-    """Return the space of the vectors of an array; None where the recipe does not determine it.
+    """Return the text space of an array, or None if the recipe does not determine it.
 
-    An array that its backbone never compares with text is an error: its cosines mean nothing.
+    Raise an error for an array that its backbone never compares with text: cosines would mean
+    nothing.
     """
     whole = recipe.to_json()
     backbone: Mapping[str, Any] = whole.get("backbone", {})

@@ -35,7 +35,7 @@ PLAN_FORMAT = "obygaze-plan"
 VERSION = 1
 # Plain JSON takes twenty times its length in memory.
 MOST_RECIPE_BYTES = 2**20
-# How store.json and rows.json begin; then come 64 digits.
+# The first bytes of store.json and rows.json, before the 64 digits.
 _START = b'{\n "sha256": "'
 _ZEROS = b"0" * 64
 _Number = Annotated[int, Meta(ge=0)]
@@ -47,7 +47,7 @@ SEVERAL_MANIFESTS = "several manifests"
 class ManifestMark(Record, frozen=True):
     """The manifest whose clips the rows are: its name, and the hash of its ids.
 
-    A merger of stores of several manifests has no name; `WITHOUT_MANIFEST` is that of none.
+    The name is "" for several manifests, and `WITHOUT_MANIFEST` for none.
     """
 
     name: str
@@ -55,19 +55,19 @@ class ManifestMark(Record, frozen=True):
 
     @property
     def text(self) -> str:
-        """What a sentence calls it."""
+        """The manifest in words."""
         if self.name == WITHOUT_MANIFEST:
             return "an unknown manifest"
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
 
 
-# The version of what decides numbers, beside recipes: raise it with any change that could give
-# others. A release alone changes none.
+# The version of the code that computes numbers. Raise it with any change that could change a
+# number and is not in recipes; a release alone does not raise it.
 NUMBERS = 1
 
 
 class ComputeSetup(Record, frozen=True):
-    """What must be the same for all rows of a store while it is filled."""
+    """How rows are computed; equal for all rows while a store is filled."""
 
     device: str = ""
     precision: str = ""
@@ -79,7 +79,7 @@ class ComputeSetup(Record, frozen=True):
 
 
 class Maker(Record, frozen=True):
-    """What computed some rows."""
+    """The program and device that computed rows."""
 
     program: str
     device: str = ""
@@ -89,12 +89,12 @@ class Maker(Record, frozen=True):
 
     @property
     def kind(self) -> ComputeSetup:
-        """What must be the same for all rows of a store while it is filled."""
+        """The setup that must be equal for all rows while a store is filled."""
         return ComputeSetup(self.device, self.precision, NUMBERS)
 
 
 def all_makers(makers: Iterable[Maker]) -> tuple[Maker, ...]:
-    """Return makers, each once."""
+    """Return the makers without duplicates."""
     different: list[Maker] = []
     for maker in makers:
         if maker not in different:
@@ -103,16 +103,16 @@ def all_makers(makers: Iterable[Maker]) -> tuple[Maker, ...]:
 
 
 class Origin(Record, frozen=True):
-    """A store of which rows were taken: the name of its folder or its URL, and its seal."""
+    """A store from which rows were copied: the name of its folder or its URL, and its seal."""
 
     place: str
     seal: str
 
 
 class Counts(Record, frozen=True, omit_defaults=True):
-    """How many rows a store has, and how many of each status that occurs.
+    """The number of rows, and the number of rows of each status.
 
-    So a status of a later version only keeps older readers from the stores that have such rows.
+    A status that does not occur is not written: older readers refuse only stores with new statuses.
     """
 
     total: Annotated[int, Meta(ge=1, le=MOST_ROWS)]
@@ -125,13 +125,13 @@ class Counts(Record, frozen=True, omit_defaults=True):
 
     @property
     def by_status(self) -> dict[str, int]:
-        """How many rows are ok, and have each other status that occurs."""
+        """The number of ok rows, and of rows of each other status that occurs."""
         counts = zip(RowStatus, self.by_code, strict=True)
         return {str(status): n for status, n in counts if n or status == OK}
 
     @property
     def by_code(self) -> list[int]:
-        """How many rows have each status, in the order of their numbers."""
+        """The number of rows of each status, in the order of the codes."""
         return [getattr(self, status.key) for status in RowStatus]
 
 
@@ -156,20 +156,20 @@ class StoreRecord(Record, frozen=True, kw_only=True):
     columns: tuple[Array, ...]
     arrays: tuple[Array, ...]
     rows: Counts
-    # All that made its rows; nobody may know.
+    # The makers of the rows; empty if unknown.
     makers: tuple[Maker, ...] = ()
-    # The seals of the stores whose place it took, the oldest first.
+    # The seals of the stores that it replaced, the oldest first.
     replaces: tuple[Sha256, ...] = ()
     origins: tuple[Origin, ...] = ()
     files: dict[str, FileMark]
 
     @property
     def n_bytes(self) -> int:
-        """How long the listed files are together: all but store.json and README.md."""
+        """The bytes of all listed files: all but store.json and README.md."""
         return sum(mark.n_bytes for mark in self.files.values())
 
     def array(self, name: str) -> Array | None:
-        """Return the array of a name; None if the store has none."""
+        """Return the array of a name, or None."""
         for array in self.arrays:
             if array.name == name:
                 return array
@@ -177,7 +177,7 @@ class StoreRecord(Record, frozen=True, kw_only=True):
 
 
 class PlanRecord(Record, frozen=True, kw_only=True):
-    """plan.json: what a filling computes. Who plans the same writes the same bytes."""
+    """plan.json: what a filling computes. Equal plans have equal bytes."""
 
     format: str = PLAN_FORMAT
     version: int = VERSION
@@ -191,7 +191,7 @@ class PlanRecord(Record, frozen=True, kw_only=True):
 
     @property
     def block_rows(self) -> int:
-        """How many rows a block has: those of one file of each array."""
+        """The number of rows of a block: the rows of one file of each array."""
         return self.arrays[0].file_rows
 
 
@@ -209,7 +209,7 @@ class BlockFile(Record, frozen=True, array_like=True):
 
 
 class BlockRecord(Record, frozen=True, kw_only=True):
-    """rows.json of a finished block. `plan` is the plan to which it belongs: see `Filling`."""
+    """rows.json of a finished block. `plan` is the digest of its plan: see `Filling.digest`."""
 
     plan: str
     maker: Maker
@@ -221,44 +221,44 @@ class BlockRecord(Record, frozen=True, kw_only=True):
 _Document = TypeVar("_Document", StoreRecord, PlanRecord, BlockRecord)
 
 
-# What a decoder of JSON raises. A text that is not UTF-8 has an error of its own.
+# The exceptions of JSON decoders; UnicodeDecodeError is raised for text that is not UTF-8.
 _NOT_A_DOCUMENT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     """Return the bytes of a document: indented JSON with one final newline.
 
-    Its numbers are spelled as in the canonical JSON over which a fingerprint is computed.
+    Numbers are spelled as in the canonical JSON of which the fingerprint is the hash.
     """
     value = msgspec.to_builtins(document)
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
     data = f"{text}\n".encode()
     if len(data) > MOST_RECIPE_BYTES and "recipe" in value:
         _check_recipe(data)
-    # Each block has the hash of its plan.
+    # A plan needs no hash: each block has the hash of its plan.
     return data if isinstance(document, PlanRecord) else _with_sha256(data)
 
 
 def _with_sha256(data: bytes) -> bytes:
-    """Return a document with its first key: the SHA-256 of its bytes where its digits are zeros."""
+    """Return a document with its first key: the SHA-256 of the bytes with zeros for its digits."""
     end = b'",' + data.removeprefix(b"{")
     digits = hashlib.sha256(_START + _ZEROS + end).hexdigest()
     return _START + digits.encode() + end
 
 
 def _without_sha256(data: bytes, where: str) -> bytes:
-    """Return a document without its first key; an error if a byte was changed."""
+    """Return a document without its first key; raise an error if a byte was changed."""
     end = data[len(_START) + len(_ZEROS) :].removeprefix(b'",')
     document = b"{" + end
     if data != _with_sha256(document):
         raise _damaged(
-            "it was changed: `sha256`, its first key, is of other bytes", where
+            "it was changed: its first key `sha256` does not match its bytes", where
         )
     return document
 
 
 def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
-    """Return the document in bytes that may come from a stranger; an error names the wrong key."""
+    """Return the document in untrusted bytes; raise an error that names the wrong key."""
     if kind is not BlockRecord:
         _check_head(data, STORE_FORMAT if kind is StoreRecord else PLAN_FORMAT, where)
     if kind is not PlanRecord:
@@ -283,14 +283,14 @@ def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
 
 
 def encode_clips(rows: Sequence[Row], computed: Sequence[bool]) -> bytes:
-    """Return clips.json: the rows of a new store, and whether the filling computes each."""
+    """Return clips.json: the rows of a new store, and whether each row is computed."""
     return msgspec.json.encode((rows, computed))
 
 
 def decode_clips(
     data: bytes, plan: PlanRecord, where: str
 ) -> tuple[list[Row], list[bool]]:
-    """Return the rows in clips.json, and for each whether it is computed."""
+    """Return the rows in clips.json, and whether each row is computed."""
     try:
         rows, computed = msgspec.json.decode(data, type=tuple[list[Row], list[bool]])
         if not len(rows) == len(computed) == plan.rows:
@@ -299,13 +299,13 @@ def decode_clips(
         raise Corrupt(
             f"{CLIPS_JSON} is damaged: {error}",
             where=where,
-            hint="remove the folder that it is in, to fill the store anew",
+            hint="remove its folder to start the store again",
         ) from error
     return rows, computed
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
-    """Raise ValidationError for an object with a key twice: readers may take either value."""
+    """Raise ValidationError for a duplicate key: readers may take either value."""
     if len(dict(pairs)) < len(pairs):
         raise msgspec.ValidationError("an object has a key twice")
 
@@ -319,7 +319,7 @@ class _Head(msgspec.Struct):
 
 
 def _check_head(data: bytes, expected: str, where: str) -> None:
-    """Raise an error for another format or version, and a recipe that would take much memory."""
+    """Raise an error for an unknown format or version, or a recipe that needs too much memory."""
     try:
         head = msgspec.json.decode(data, type=_Head)
     except _NOT_A_DOCUMENT as error:
@@ -338,7 +338,7 @@ def _check_head(data: bytes, expected: str, where: str) -> None:
 
 
 def _check_recipe(data: bytes) -> None:
-    """Raise an error for a recipe that no reader takes, as it stands in a document."""
+    """Raise an error if the recipe of a document is longer than readers allow."""
     n_bytes = len(msgspec.json.decode(data, type=_Head).recipe)
     if n_bytes > MOST_RECIPE_BYTES:
         raise FixInput(
@@ -347,18 +347,18 @@ def _check_recipe(data: bytes) -> None:
 
 
 def _check_store(store: StoreRecord, where: str) -> None:
-    """Raise an error unless fingerprint, counts and files are right, and files can be read.
+    """Raise an error unless fingerprint, counts and files are right.
 
-    What is read whole has a length that is in proportion to the rows.
+    The length of a file that is read whole must be in proportion to the number of rows.
     """
     if Recipe.from_json(store.recipe).fingerprint != store.fingerprint:
-        raise _damaged("`fingerprint` is not that of the recipe", where)
+        raise _damaged("`fingerprint` does not match the recipe", where)
     n_rows = store.rows.total
     if sum(store.rows.by_code) != n_rows:
         raise _damaged("the counts in `rows` do not add up", where)
     check_columns(store.columns, n_rows, where)
     arrays = (*store.columns, *store.arrays)
-    # A stranger's number of rows must not decide how long a list becomes.
+    # An untrusted number of rows must not decide the length of a list.
     n_files = 2 + sum(1 + array.n_files(n_rows) for array in arrays)
     names = names_of_files(arrays, n_rows) if n_files == len(store.files) else []
     if store.files.keys() != set(names):
@@ -370,7 +370,7 @@ def _check_store(store: StoreRecord, where: str) -> None:
     n_chunks = sum(array.n_chunks(n_rows) for array in arrays)
     if store.files[CHECKS].n_bytes != CRC_BYTES * n_chunks:
         raise _damaged(f"`files.{CHECKS}` does not have 4 bytes for each chunk", where)
-    # A stranger's length must not decide how much memory a file takes.
+    # An untrusted length must not decide how much memory a file takes.
     rows_of_file = {GROUP_JSON: n_rows}
     for array in arrays:
         rows_of_file[array.zarr_json] = n_rows

@@ -1,4 +1,4 @@
-"""Videos that were replaced since a store was made of them."""
+"""Find videos that were replaced after their features were computed."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from obygaze_features.store.reading import Store
 
 
 def replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[str]:
-    """Return the videos whose files have another length than those whose features a store has.
+    """Return the videos whose files differ in length from the files that a store was made of.
 
-    A file that is not there says nothing, nor does a store that does not know its files. A segment
-    of a film has the features of the windows of its film.
+    Missing files, and stores that do not know their files, are skipped. A segment of a film has the
+    features of the windows of the film.
 
     Args:
         clips: Clips of a manifest.
-        folder: The folder of their videos; "" if it is not known.
+        folder: The folder of the videos; "" if unknown.
         store: The store.
     """
     with_video = [clip for clip in clips if clip.video and folder]
@@ -40,7 +40,7 @@ def replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[st
 
 
 def _windows_of(clip: Clip, store: Store) -> list[int]:
-    """Return the windows of the film of a clip that is a part of its film; none of others."""
+    """Return the rows of the windows of the film of a segment; none for other clips."""
     has_own_video = any(clip.extra.get(name) for name in FILM_TIMES)
     is_part = (clip.start_s, clip.end_s) != (None, None)
     if not store.recipe.windows or has_own_video or not is_part:

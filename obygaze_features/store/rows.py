@@ -1,4 +1,4 @@
-"""A row of a store: its clip, its status, its source."""
+"""Rows of a store: clip, status and source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from obygaze_features.manifest.spans import FrameSpan, stated_frames
 from obygaze_features.store.layout import Array
 from obygaze_features.store.text_columns import TextColumn, side_by_side
 
-# When an extraction computes a row again.
+# When an extraction computes a row of a status again; `RowStatus.tried`.
 NEVER = "never"
 ALWAYS = "always"
 WITH_VIDEO = "as soon as its clip has a video, or frames that were kept"
@@ -24,12 +24,12 @@ WHEN_ASKED = "with --retry-failed, or other times or another film"
 
 
 class RowStatus(StrEnum):
-    """What became of the clip of a row: its word, in the order of the numbers in `status`.
+    """The status of a row, in the order of the codes in the column `status`.
 
     Attributes:
-        words: What is said of such rows.
-        exit_code: How a command ends that leaves such rows without features.
-        tried: When an extraction computes such a row again.
+        words: The status in a sentence.
+        exit_code: The exit code of a command that leaves rows of this status.
+        tried: When an extraction computes a row of this status again.
     """
 
     words: str
@@ -38,13 +38,13 @@ class RowStatus(StrEnum):
 
     OK = "ok", "with features", 0, NEVER
     FAILED = "failed", "could not be extracted", EXIT_SOME_FAILED, WHEN_ASKED
-    # The manifest names none, or its file is not there.
+    # The manifest names no video, or the file is missing.
     NO_VIDEO = "no-video", "without a video", EXIT_SOME_FAILED, WITH_VIDEO
-    # A clip of which no sound can be read; silence that is heard has features.
+    # The sound of the clip cannot be read. A clip of silence has features.
     SILENT = "silent", "without sound", EXIT_SOME_FAILED, WHEN_ASKED
-    # A clip of which it is not known what is said; one in which nothing is said has features.
+    # The words of the clip are unknown. A clip in which nothing is said has features.
     NO_WORDS = "no-words", "without known words", EXIT_SOME_FAILED, WHEN_ASKED
-    # It was planned, and the store was sealed before.
+    # The store was sealed before the row was computed.
     NOT_EXTRACTED = "not-extracted", "not extracted", EXIT_SOME_FAILED, ALWAYS
 
     def __new__(cls, word: str, words: str, exit_code: int, tried: str) -> Self:
@@ -61,7 +61,7 @@ class RowStatus(StrEnum):
 
     @property
     def key(self) -> str:
-        """The key of its number of rows, in store.json and in the status of an extraction."""
+        """The key of the count of this status, in store.json and in the status of an extraction."""
         return self.value.replace("-", "_")
 
 
@@ -72,17 +72,17 @@ OK_CODE = STATUSES.index(OK)
 
 
 def words_of_status(word: str, *, is_extracted: bool) -> str:
-    """Return what is said of the rows of a status; imports and joins extract nothing."""
+    """Return the words for rows of a status; imports and joins extract nothing."""
     if word == FAILED and not is_extracted:
         return "without features"
     return STATUS_OF_WORD[word].words
 
 
-# Of a row that is not ok: another program need not say why.
+# The reason of a row that is not ok if its writer gave none.
 NO_REASON = "no reason given"
 
 
-# The characters of ASCII that are not themselves in canonical JSON.
+# The ASCII characters that canonical JSON escapes.
 _ESCAPED = frozenset(map(chr, (*range(32), ord('"'), ord("\\"))))
 
 
@@ -104,14 +104,14 @@ class Row(NamedTuple):
         movie_id: Its film.
         start_s: The time in the video at which the clip begins, as it was asked for.
         end_s: The time in the video at which the clip ends, as it was asked for.
-        status: What became of the clip.
+        status: The status.
         reason: Why the row is not ok, in one sentence; a row that is ok may have a remark.
-        start_frame: The first frame of the clip in its film, where its manifest counts frames.
-        end_frame: The last one.
-        framerate: The frames a second by which its manifest counts.
+        start_frame: The first frame of the clip in its film, if the manifest counts frames.
+        end_frame: The last frame.
+        framerate: The frames per second by which the manifest counts.
         video_bytes: The length of the video that was read.
         video_hash: The quick hash of the video that was read, 16 hex digits.
-        pictures: How many pictures of the video the clip has.
+        pictures: The number of pictures of the clip in the video.
     """
 
     clip_id: str
@@ -129,12 +129,12 @@ class Row(NamedTuple):
 
     @classmethod
     def of_clip(cls, clip: Clip) -> Self:
-        """Return the row of a clip of a manifest before anything is known of its video."""
+        """Return the row of a clip of a manifest, without facts of its video."""
         row = cls(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
         return row.with_frames(stated_frames(clip.extra))
 
     def with_frames(self, span: FrameSpan | None) -> Self:
-        """Return the row with the frames that its manifest counts, if it counts them."""
+        """Return the row with the frames of its manifest, if these are given."""
         if span is None:
             return self
         rate = None if span.rate is None else float(span.rate)
@@ -144,14 +144,14 @@ class Row(NamedTuple):
 
     @property
     def as_planned(self) -> Self:
-        """The row without what is known only when it is computed."""
+        """The row without the facts that are known only after its computation."""
         return self._replace(
             status=OK, reason="", video_bytes=None, video_hash="", pictures=None
         )
 
     @property
     def is_ok(self) -> bool:
-        """Whether the row holds features."""
+        """Whether the row has features."""
         return self.status == OK
 
 
@@ -159,7 +159,7 @@ class Row(NamedTuple):
 class RowColumns:
     """All rows of a new store: a column for each field of `Row`, in the order of the format.
 
-    A million rows of an import never are a million objects.
+    An import of a million rows does not make a million objects.
     """
 
     clip_ids: TextColumn
@@ -186,7 +186,7 @@ class RowColumns:
 
     @classmethod
     def of_clips(cls, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Self:
-        """Return the columns of rows that are ok, of which only clip and film are known."""
+        """Return the columns of ok rows of which only clip and film are known."""
         others: list[Any] = []
         for value in Row._field_defaults.values():
             others.append([value] * len(clip_ids))
@@ -194,9 +194,9 @@ class RowColumns:
 
     @property
     def clips_sha256(self) -> str:
-        """The hash of the clip and film ids, in their order, that a store keeps of its manifest.
+        """The hash of the clip and film ids in their order, which a store keeps of its manifest.
 
-        It does not depend on labels, folds, times and links to videos.
+        Labels, folds, times and links to videos do not change it.
         """
         clips = self.clip_ids.table
         films = self.movie_ids.table
@@ -218,7 +218,7 @@ class RowColumns:
 
 
 class RowSource(Protocol):
-    """Where the rows of a new store come from: files, stores near or far, finished blocks."""
+    """The source of the rows of a new store: files, stores or finished blocks."""
 
     def columns(self) -> RowColumns:
         """Return all rows of the new store, in their order, before any number is read."""
@@ -226,5 +226,5 @@ class RowSource(Protocol):
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
         """Return the rows from `first` to before `after` of an array.
 
-        What it returns for rows that are not ok does not matter: they get the fill value.
+        Values of rows that are not ok are ignored: these rows get the fill value.
         """

@@ -1,4 +1,4 @@
-"""Sealing: the files of finished blocks, and of the store that they change, become the store."""
+"""Seal a filling: the files of its blocks, and of the store that it changes, become a store."""
 
 from pathlib import Path
 
@@ -46,13 +46,13 @@ def seal(
 ) -> Written:
     """Make the store of a filling whose blocks are finished, and remove NAME.next.
 
-    Any number of processes may seal one store at once: the first one gives it its name, and the
-    others return this store.
+    Several processes may seal a store at once: the first one gives it its name, and the others
+    return this store.
 
     Args:
         target: The folder of the store; NAME.next is beside it.
-        seal_now: Seal what is there: other rows have the status `not-extracted`.
-        terms: Licence and citation for the card; by default those of the store that is changed.
+        seal_now: Seal the finished blocks: other rows get the status `not-extracted`.
+        terms: Licence and citation for the card; by default those of the changed store.
     """
     while True:
         try:
@@ -68,7 +68,7 @@ def seal(
         try:
             return _seal(filling, seal_now, terms)
         except (OSError, ObygazeError):
-            # Another process may have sealed the store, and moved or removed what was read here.
+            # Another process may have sealed the store, and moved or removed these files.
             if filling.is_current() and read_seal(target) == seal_then:
                 raise
 
@@ -88,13 +88,13 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     finally:
         remove_tree(hidden)
     if not is_first and not is_sealed(filling):
-        raise Mismatch("another store has this name now", where=str(target))
+        raise Mismatch("a different store has this name now", where=str(target))
     remove_filling(filling)
     return Written(target, seal_of_store if is_first else read_seal(target))
 
 
 def _contents(source: "_Blocks", terms: Terms) -> Contents:
-    """Return what the new store says of itself; it keeps what that before says."""
+    """Return the facts of the new store, with those of the store before."""
     plan = source.filling.plan
     before = source.before
     return Contents(
@@ -109,7 +109,7 @@ def _contents(source: "_Blocks", terms: Terms) -> Contents:
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
-    """Return the records of the finished blocks; an error if blocks are missing."""
+    """Return the records of the finished blocks; raise an error if blocks are missing."""
     done, _ = filling.listed()
     blocks: dict[int, BlockRecord] = {}
     for block in sorted(done.intersection(filling.needed)):
@@ -121,7 +121,7 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
         raise FixInput(
             f"{n_missing} of {len(filling.needed)} blocks are missing or damaged",
             where=str(filling.folder),
-            hint="the same extraction again, which continues it",
+            hint="run the same extraction again, which continues it",
         )
     return blocks
 
@@ -129,8 +129,8 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
 class _Blocks:
     """The rows of finished blocks and of the store before, as a `LinkingSource`.
 
-    A file of the new store is that of a block, or that of the store before. It is written only if
-    neither has its rows: they are of a block that is missing.
+    Each file of the new store is a file of a block or of the store before. Only files of missing
+    blocks are written.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class _Blocks:
 
     @property
     def makers(self) -> tuple[Maker, ...]:
-        """All that computed rows."""
+        """The makers of all rows."""
         makers = list(self.before.record.makers) if self.before else []
         return all_makers([*makers, *(one.maker for one in self.blocks.values())])
 
@@ -159,7 +159,7 @@ class _Blocks:
         return RowColumns.of(rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
-        """Return rows of a block that is missing, as they are in the store before."""
+        """Return rows of a missing block, as they are in the store before."""
         return read_rows_before(self.before, array, first, after)
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
@@ -173,7 +173,7 @@ class _Blocks:
         return FinishedFile(path, mark, file.crcs)
 
     def _file_before(self, array: Array, number: int) -> FinishedFile | None:
-        """Return a file of the store before; None where the new one has more rows in it."""
+        """Return a file of the store before, or None if the new file has more rows."""
         before = self.before
         after = min((number + 1) * array.file_rows, len(self.filling.rows))
         if before is None or after > len(before) or array not in before.record.arrays:

@@ -1,4 +1,4 @@
-"""Segments of films as slices of a store of windows: ragged, or one vector for each."""
+"""Read segments of films from a store of windows: all windows of each, or one vector."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WindowRule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
 Floats = npt.NDArray[np.float64]
 
-# A border of a segment is at the border of a picture if it is within this share of a picture:
-# rates are rounded (23.976), which adds up over a film.
+# A border of a segment within this share of a picture counts as the border of the picture: rounded
+# rates (23.976) shift times over a film.
 PICTURE_SHARE = 0.25
 NO_TIMES = "missing: it has no times"
 NO_FILM = "missing: its film has no windows in this store"
@@ -36,7 +36,7 @@ NO_WINDOW: Mapping[str, str] = {
     "centre": "missing: no window with features has its centre in it",
     "within": "missing: no window with features lies within it",
 }
-# Each reduces runs of windows; none of the runs is empty.
+# Each function reduces the windows of a segment, of which there is at least one.
 REDUCERS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "max": lambda windows: windows.max(axis=0),
     "mean": lambda windows: windows.mean(axis=0, dtype=np.float64),
@@ -46,38 +46,39 @@ REDUCERS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
 
 
 class StoreOfWindows(Protocol):
-    """What is read of a `Store`, whose module needs this one."""
+    """The part of `Store` that is used here; its module imports this one."""
 
     table: RowTable
 
     @property
     def location(self) -> str:
-        """Where it is."""
+        """The location."""
 
     @property
     def recipe(self) -> Recipe:
-        """How it was made."""
+        """The recipe."""
 
     def array(self, name: str) -> Array:
-        """Return one of its arrays."""
+        """Return an array by its name."""
 
     def read(self, array: str, rows: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return the values of some rows."""
+        """Return the values of rows."""
 
     def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return whether some rows have features."""
+        """Return whether rows have features."""
 
     def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
-        """Return which frames of some rows are no padding."""
+        """Return which frames of rows are not padding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
     """The windows of segments, in the order of the segments.
 
-    `clip_ids` are the segments that have a window, `present` tells for each requested one whether
-    it has, and `reasons` why not. The windows of segment i are `values[offsets[i]:offsets[i + 1]]`;
-    if they are reduced, `values[i]` is its vector, and the offsets still count its windows.
+    `clip_ids` are the segments with a window, `present` is whether each requested segment has one,
+    and `reasons` has the reasons of the others. The windows of segment i are
+    `values[offsets[i]:offsets[i + 1]]`. If windows are reduced, `values[i]` is the vector of
+    segment i, and the offsets still count windows.
     """
 
     values: npt.NDArray[Any]
@@ -111,14 +112,14 @@ def windows_of_segments(
         end_s: The end of each window.
         first_s: The start of each segment.
         last_s: The end of each segment.
-        rule: `touch`: windows that share a picture with the segment; `centre`: those whose centre
-            is in it; `within`: those that are wholly in it.
+        rule: `touch`: windows that share a picture with the segment; `centre`: windows whose centre
+            is in it; `within`: windows that lie completely in it.
         within_s: Times that differ by less than this are equal.
     """
     first_s = first_s[:, np.newaxis]
     last_s = last_s[:, np.newaxis]
     if rule == "touch":
-        # A segment shorter than a picture touches the window that it is in, also at its border.
+        # A segment shorter than a picture touches the window that contains it, also at a border.
         margin_s = np.minimum(within_s, (last_s - first_s) / 4)
         return np.asarray((end_s > first_s + margin_s) & (start_s < last_s - margin_s))
     if rule == "centre":
@@ -206,12 +207,13 @@ def _windows_of_film(
     *,
     is_reduced: bool,
 ) -> list[npt.NDArray[Any]]:
-    """Return the values of the windows of each segment of a film; none where it has no window.
+    """Return the values of the windows of each segment of a film.
 
-    `ok` are the rows of the film's windows with features. To be reduced, all frames must be real.
+    `ok` are the rows of the film's windows with features. To reduce windows, all frames must be
+    real.
     """
     start_s = store.table.numbers("start_s", ok)
-    # Rows of a film may be from two stores that were merged in another order.
+    # A merge of two stores may have put the rows of a film in a different order.
     in_time = np.argsort(start_s, kind="stable")
     ok = ok[in_time]
     start_s = start_s[in_time]
@@ -224,27 +226,27 @@ def _windows_of_film(
     is_real = store.real_frames(array, ok[is_read]) if is_reduced else None
     if is_real is not None and not is_real.all():
         raise FixInput(
-            f"{array} has padding where a window has fewer frames, which would count",
+            f"{array} has padding in windows with fewer frames, which would count as frames",
             where=store.location,
-            hint="an array with one vector a window",
+            hint="use an array with one vector per window",
         )
     return [values[of_segment] for of_segment in has_window[:, is_read]]
 
 
 def _grid_of(store: StoreOfWindows) -> Mapping[str, Any]:
-    """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
+    """Return the grid of windows of a store; raise an error if it has no windows."""
     grid: Mapping[str, Any] | None = store.recipe.windows.get("grid")
     if grid is None:
         raise FixInput(
-            "the recipe of this store does not say that its rows are windows",
+            "the recipe of this store has no windows",
             where=store.location,
-            hint="obygaze manifest windows --help",
+            hint="see obygaze manifest windows --help",
         )
     return grid
 
 
 def _tolerance_s(grid: Mapping[str, Any], start_s: Floats, end_s: Floats) -> float:
-    """Return how far times of the windows of a film may differ and still be equal."""
+    """Return the largest difference of times in a film that counts as equal, in seconds."""
     if not len(start_s) or not grid.get("window"):
         return ROUNDING_S
     return PICTURE_SHARE * float(np.median(end_s - start_s)) / float(grid["window"])

@@ -1,7 +1,7 @@
-"""The table of rows, both ways: a column for each fact of a clip, as an array of the store.
+"""Write and read the table of rows: each fact of a clip is a column, an array of the store.
 
-`new_table` makes the columns of a new store. `RowTable` reads those of a store that may come from a
-stranger; threads may share it. In both, a column is an array of numbers or a `TextColumn`.
+`new_table` makes the columns of a new store. `RowTable` reads the columns of an untrusted store;
+threads may share it. A column is an array of numbers or a `TextColumn`.
 """
 
 import math
@@ -27,11 +27,11 @@ from obygaze_features.store.text_columns import ByteTable, TextColumn
 
 Values: TypeAlias = npt.NDArray[Any]
 Column: TypeAlias = Values | TextColumn
-# In a column of whole numbers, one that is not known.
+# An unknown value in a column of whole numbers.
 UNKNOWN = -1
-# Fewer clips than one in so many are found without a table of all clips.
+# If fewer than one in FEW clips are requested, they are found without a dictionary of all clips.
 FEW = 1000
-# What the columns need in memory.
+# Memory of the columns, in bytes per row.
 _MEMORY_OF_A_ROW = 64
 
 
@@ -41,7 +41,7 @@ _MEMORY_OF_A_ROW = 64
 def new_table(rows: RowColumns) -> dict[str, Column]:
     """Return the columns of a new store, in the order of the format.
 
-    A column of which no row knows a value is not there.
+    Optional columns without any value are left out.
     """
     table: dict[str, Column] = {}
     for name, of_rows in zip(COLUMNS, vars(rows).values(), strict=True):
@@ -53,7 +53,7 @@ def new_table(rows: RowColumns) -> dict[str, Column]:
 
 
 def _column(name: str, of_rows: Sequence[Any]) -> Column:
-    """Return what all rows have in a column, as it is stored."""
+    """Return a column in the form in which it is stored."""
     dtype = COLUMNS[name]
     if name == "status":
         code_of = {status: code for code, status in enumerate(STATUSES)}
@@ -68,15 +68,15 @@ def _column(name: str, of_rows: Sequence[Any]) -> Column:
 
 
 def check_rows(rows: RowColumns, where: str) -> None:
-    """Raise an error unless a store may have these rows."""
+    """Raise an error unless these are valid rows of a store."""
     if not len(rows):
         raise FixInput("a store needs at least one row", where=where)
     for ids in (rows.clip_ids, rows.movie_ids):
-        # Whole columns first: a million rows are checked in a moment.
+        # Check the whole column first: this is fast for a million rows.
         if not "".join(ids.characters).isprintable():
             wrong = next(text for text in ids if not text.isprintable())
             raise FixInput(
-                f"{wrong!r} cannot be an id: it has characters that are not printed",
+                f"{wrong!r} cannot be an id: it has characters that cannot be printed",
                 where=where,
             )
     if _n_empty(rows.clip_ids):
@@ -89,7 +89,7 @@ def check_rows(rows: RowColumns, where: str) -> None:
             f"{n_without_film} of {count(len(rows), 'clip')} would have no film, such as"
             f" {first!r}: a store states the film of each clip, or of none",
             where=where,
-            hint="a manifest states the film of each clip: obygaze store import with --manifest",
+            hint="pass --manifest to obygaze store import: a manifest states the film of each clip",
         )
     for status in set(rows.statuses):
         if status not in STATUSES:
@@ -102,11 +102,11 @@ def check_rows(rows: RowColumns, where: str) -> None:
             raise FixInput(f"a time of a clip is {time_s}", where=where)
     if len(set(rows.clip_ids)) < len(rows):
         ((clip_id, _),) = Counter(rows.clip_ids).most_common(1)
-        raise FixInput(f"the clip {clip_id!r} is there twice", where=where)
+        raise FixInput(f"the clip {clip_id!r} occurs twice", where=where)
 
 
 def _n_empty(ids: TextColumn) -> int:
-    """Return how many ids are empty or blank."""
+    """Return the number of empty or blank ids."""
     if ids.table is not None and " " not in ids.characters:
         return 0
     return sum(not text.strip() for text in ids)
@@ -124,15 +124,15 @@ class RowTable:
         self._listed = arrays.listed
         self._record = record
         self._columns = {column.name: column for column in record.columns}
-        # How many clips were looked for.
+        # The number of clips that were requested.
         self._n_asked = 0
-        # The texts of each file that was read.
+        # The texts of files that were read.
         self._texts: dict[tuple[str, int], TextColumn] = {}
 
     # Columns.
 
     def numbers(self, name: str, rows: Rows) -> Values:
-        """Return the numbers of some rows in a column; NaN or -1 where a row does not know one."""
+        """Return the numbers of rows in a column; NaN or -1 if unknown."""
         column = self._columns.get(name)
         if column is None:
             unknown = UNKNOWN if COLUMNS[name] == "int64" else np.nan
@@ -143,7 +143,7 @@ class RowTable:
         return values
 
     def texts(self, name: str, rows: Rows) -> list[str]:
-        """Return the texts of some rows in a column; "" where a row does not know one."""
+        """Return the texts of rows in a column; "" if unknown."""
         column = self._columns.get(name)
         if column is None:
             return [""] * len(rows)
@@ -158,14 +158,14 @@ class RowTable:
         return self._checked(name, texts.tolist())
 
     def _read_texts(self, name: str, numbers: Sequence[int]) -> None:
-        """Read some files of a column of texts, and keep them."""
+        """Read files of a column of texts, and keep their texts."""
         missing = [number for number in numbers if (name, number) not in self._texts]
         parts = self._arrays.texts(self._columns[name], missing)
         for number, texts in zip(missing, parts, strict=True):
             self._texts[name, number] = texts
 
     def _whole(self, name: str) -> TextColumn:
-        """Return all texts of a column, of which the letters are not checked."""
+        """Return all texts of a column, without a check of their characters."""
         numbers = range(self._columns[name].n_files(self.n_rows))
         self._check_memory(_MEMORY_OF_A_ROW * self.n_rows)
         self._read_texts(name, numbers)
@@ -180,7 +180,7 @@ class RowTable:
         return TextColumn(texts)
 
     def _checked(self, name: str, texts: list[str]) -> list[str]:
-        """Return texts of a column; an error for those that it cannot have."""
+        """Return texts of a column; raise an error for invalid texts."""
         is_id = name in ("clip_id", "movie_id")
         n_empty = sum(not text.strip() for text in set(texts)) if is_id else 0
         if not "".join(texts).isprintable():
@@ -190,7 +190,7 @@ class RowTable:
         return texts
 
     def _check_memory(self, n_bytes: int) -> None:
-        """Raise an error for more rows than fit into memory."""
+        """Raise an error if the rows do not fit into memory."""
         check_memory(n_bytes, f"{self.n_rows} rows", self._listed.location)
 
     def _text_array(self, texts: Sequence[str]) -> npt.NDArray[np.str_]:
@@ -208,7 +208,7 @@ class RowTable:
         return self._text_array(self._checked("clip_id", list(self._clips.texts)))
 
     def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the clips of some rows."""
+        """Return the clips of rows."""
         return self._text_array(self.texts("clip_id", rows))
 
     @cached_property
@@ -220,20 +220,20 @@ class RowTable:
         return self._different(self._clips.texts, range(self.n_rows))
 
     def _different(self, clips: Sequence[str], rows: Iterable[int]) -> dict[str, int]:
-        """Return the row of each clip; an error for one that is there twice."""
+        """Return the row of each clip; raise an error for a duplicate."""
         row_of_clip = dict(zip(clips, rows, strict=True))
         if len(row_of_clip) < len(clips):
-            raise self._damaged("clip_id", "a clip is there twice")
+            raise self._damaged("clip_id", "a clip occurs twice")
         return row_of_clip
 
     def find(self, clip_ids: Sequence[str]) -> Rows:
-        """Return the row of each clip; -1 for one that the store does not have."""
+        """Return the row of each clip; -1 if the store does not have it."""
         if not len(clip_ids):
             return np.empty(0, np.int64)
         self._n_asked += len(clip_ids)
         table = self._clips.table
         if table is not None and self._n_asked * FEW < self.n_rows:
-            # This is faster than to make texts of all ids.
+            # This is faster than decoding all ids.
             rows = _rows_like(table, clip_ids)
             found = self._different(self._clips.some(rows), rows.tolist())
         else:
@@ -244,7 +244,7 @@ class RowTable:
 
     @cached_property
     def _runs_of_film(self) -> dict[str, list[Rows]]:
-        """The rows of each film that is stated, by runs of neighbours."""
+        """The rows of each film, as runs of neighbours; only films that are stated."""
         films = self._whole("movie_id")
         is_first = np.ones(self.n_rows, bool)
         if films.table is not None:
@@ -262,11 +262,11 @@ class RowTable:
 
     @property
     def films(self) -> list[str]:
-        """The films that the rows state, in their order; all rows have one, or none has."""
+        """The films of the rows, in their order; empty if no film is stated."""
         return list(self._runs_of_film)
 
     def rows_of(self, films: Iterable[str]) -> Rows:
-        """Return the rows of films, ascending; an unknown film has none."""
+        """Return the rows of films, ascending; an unknown film has no rows."""
         runs = [np.empty(0, np.int64)]
         for film in set(films):
             runs += self._runs_of_film.get(film, [])
@@ -274,24 +274,24 @@ class RowTable:
 
     @cached_property
     def movie_ids(self) -> npt.NDArray[np.str_]:
-        """The film of each row; "" in all rows where no film is stated."""
+        """The film of each row; "" in all rows if no film is stated."""
         texts = list(self._whole("movie_id").texts)
         return self._text_array(self._checked("movie_id", texts))
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the films of some rows."""
+        """Return the films of rows."""
         return self._text_array(self.texts("movie_id", rows))
 
     # Statuses.
 
     @cached_property
     def codes(self) -> npt.NDArray[np.uint8]:
-        """The number of the status of each row."""
+        """The status code of each row."""
         self._check_memory(_MEMORY_OF_A_ROW * self.n_rows)
         codes = self._arrays.read_all(self._columns["status"])
         counts = np.bincount(codes, minlength=len(STATUSES)).tolist()
         if counts != self._record.rows.by_code:
-            raise self._damaged("status", "it does not have the counts of store.json")
+            raise self._damaged("status", "its counts differ from store.json")
         return codes
 
     @cached_property
@@ -300,14 +300,14 @@ class RowTable:
         return np.asarray(self.codes == OK_CODE)
 
     def reasons(self, rows: Rows) -> list[Reason]:
-        """Return the status and the reason of some rows."""
+        """Return the status and the reason of rows."""
         statuses = [STATUSES[code] for code in self.codes[rows].tolist()]
         return list(map(Reason, statuses, self.texts("reason", rows)))
 
     # Rows.
 
     def all_rows(self) -> Rows:
-        """Return the numbers of all rows, which are there: their statuses are read first."""
+        """Return the numbers of all rows; statuses are read first, so that the rows exist."""
         return np.arange(len(self.codes))
 
     def rows(self) -> list[Row]:
@@ -315,11 +315,11 @@ class RowTable:
         return self.some(self.all_rows())
 
     def some(self, rows: Rows) -> list[Row]:
-        """Return some rows."""
+        """Return rows by their numbers."""
         return list(map(Row, *(self._values(name, rows) for name in COLUMNS)))
 
     def _values(self, name: str, rows: Rows) -> list[Any]:
-        """Return what some rows have in a column; None for a number that a row does not know."""
+        """Return the values of rows in a column; None for an unknown number."""
         if name == "status":
             return [STATUSES[code] for code in self.codes[rows].tolist()]
         if COLUMNS[name] == STRING:
@@ -333,7 +333,7 @@ class RowTable:
 
 
 def _rows_like(table: ByteTable, texts: Iterable[str]) -> Rows:
-    """Return the rows of a table that may be one of some texts."""
+    """Return the rows of a table that may equal one of these texts."""
     there = table.view(f"S{table.shape[1]}").reshape(len(table))
     wanted = np.unique(np.array([text.encode(errors="replace") for text in texts]))
     places = np.searchsorted(wanted, there).clip(max=len(wanted) - 1)

@@ -1,4 +1,4 @@
-"""Where stores and models are sent: a folder, a bucket, a data set on the Hugging Face hub."""
+"""Targets of stores and models: folders, buckets, and data sets on the Hugging Face hub."""
 
 import hashlib
 import os
@@ -46,20 +46,22 @@ from obygaze_features.store.network import (
 )
 from obygaze_features.store.records import FileMark
 
-# Objects of at most this size, as nearly all files of a store are, are sent in one part.
+# Objects of at most this size are sent in one part; nearly all files of stores are smaller.
 _PART_BYTES = 2**26 + 2**20
 _CLAIM_BYTES = 1000
-OWN_PLACE = "a place of its own, such as a folder in this one, or a name with -features"
-# What scp and rsync take for a machine; one letter would be a Windows drive.
+OWN_PLACE = (
+    "choose a place of its own, such as a folder in this one, or a name with -features"
+)
+# HOST:PATH, as scp and rsync read it; one letter would be a Windows drive.
 _HOST = re.compile(r"[^/:\\]*[^/:\\]{2}:(?!/?$)")
 
 
 def open_target(target: str | os.PathLike[str]) -> "Target":
-    """Return the place of a folder, or of an s3:// or hf:// URL."""
+    """Return the target at a folder, or at an s3:// or hf:// URL."""
     place = os.fspath(target)
     problem = ""
     if EXPECTED in place:
-        problem = f"{EXPECTED} stands after the address of a store to read"
+        problem = f"{EXPECTED} applies only to addresses of stores to read"
     elif place.startswith("s3://"):
         return BucketTarget(place.rstrip("/"))
     elif place.startswith("hf://"):
@@ -70,7 +72,9 @@ def open_target(target: str | os.PathLike[str]) -> "Target":
         problem = f"files are not sent by ssh, and ./{place} is a folder here"
     if problem:
         raise FixUsage(
-            problem, where=place, hint="a folder, s3://BUCKET/NAME or hf://OWNER/NAME"
+            problem,
+            where=place,
+            hint="use a folder, s3://BUCKET/NAME or hf://OWNER/NAME",
         )
     return FolderTarget(Path(place))
 
@@ -82,12 +86,11 @@ def _inside_error(location: str, above: str) -> AlreadyThere:
 
 
 class FolderTarget:
-    """A folder on this machine, or on a disk of others.
+    """A folder on this machine or on a shared disk.
 
-    Each target has the same methods. `claim` puts the document that says to which seal a place
-    belongs, only where none is, so that of two processes one is first; it returns what is there.
-    `has` and `put` get the path of a file here. What was put and removed is visible at the latest
-    after `finish`.
+    All targets have the same methods. `claim` creates the document with the seal of the target if
+    none exists, so that one of two processes is first; it returns the existing document. `has` and
+    `put` get the path of a local file. All changes are visible after `finish`.
     """
 
     def __init__(self, root: Path) -> None:
@@ -97,7 +100,7 @@ class FolderTarget:
         check_folders_above(root / STORE_JSON)
 
     def claim(self, document: bytes) -> bytes:
-        """Give a folder with the document its name, which fails where the name is taken."""
+        """Rename a folder with the document, which fails if the name is taken."""
         path = self.root / CLAIM
         self.root.mkdir(parents=True, exist_ok=True)
         made = make_hidden(path.parent)
@@ -109,13 +112,13 @@ class FolderTarget:
         return read_finished(path)
 
     def check_above(self) -> None:
-        """Look at the folders above."""
+        """Raise an error if a folder above is a store."""
         above = store_above(self.root)
         if above is not None:
             raise _inside_error(self.location, str(above))
 
     def names(self) -> list[str]:
-        """Return the names of all files and links that are there, without unfinished ones."""
+        """Return the names of all files and links, without unfinished files."""
         names = []
         for name in self.files.names() or []:
             with_dots = [part for part in name.split("/") if part.startswith(".")]
@@ -128,7 +131,7 @@ class FolderTarget:
         return has_file(self.root / name, mark)
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
-        """Copy a file beside its name; the copy gets the name when it is on the disk."""
+        """Copy a file to a hidden name, which is renamed after the copy is synced."""
         target = self.root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         copy_file(path, target, mark)
@@ -139,7 +142,7 @@ class FolderTarget:
         sync_dir(self.root)
 
     def finish(self, message: str) -> None:
-        """Remove what killed pushes left; another one may be sending the same files."""
+        """Remove the leftovers of killed pushes, not those of running ones."""
         for path in list(self.root.rglob(".*")):
             hidden = read_hidden(path)
             if hidden is not None and hidden.state == "ended":
@@ -147,9 +150,9 @@ class FolderTarget:
 
 
 def compute_etag(path: Path) -> str:
-    """Return the ETag that a bucket gives a file of one part: its MD5.
+    """Return the usual ETag of an object of one part: the MD5 of the file.
 
-    Buckets that encrypt with keys of their own, and some that are not Amazon's, give another one.
+    Buckets with their own encryption keys, and some other services, use different ETags.
     """
     with path.open("rb") as stream:
         md5 = partial(hashlib.md5, usedforsecurity=False)
@@ -165,7 +168,7 @@ class BucketTarget:
         self.location = self.files.location
 
     def claim(self, document: bytes) -> bytes:
-        """Create the object, which fails where it is; what is there then decides."""
+        """Create the object, which fails if it exists; return the existing object."""
         taken = import_optional(
             "obstore.exceptions", "remote", PURPOSE
         ).AlreadyExistsError
@@ -174,7 +177,7 @@ class BucketTarget:
         return self.files.read(CLAIM, _CLAIM_BYTES).tobytes()
 
     def check_above(self) -> None:
-        """Look at the folders above in this bucket, as far as these may be read."""
+        """Raise an error if a readable folder above is a store."""
         bucket, *folders = self.url.removeprefix("s3://").split("/")
         files = ObjectFiles(object_store(f"s3://{bucket}"), f"s3://{bucket}")
         for number in range(len(folders)):
@@ -193,7 +196,7 @@ class BucketTarget:
         return names
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Compare the length and the ETag of an object; read it where the ETag is another one."""
+        """Compare the length and the ETag of an object; read it if the ETag differs."""
         try:
             head = self.files.answer(name, {"head": True}).meta
         except FileNotFoundError:
@@ -209,12 +212,12 @@ class BucketTarget:
         return sha256.hexdigest() == mark.sha256
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
-        """Send an object; the bucket compares its bytes with the checksum that comes with them."""
+        """Send an object with a checksum, which the bucket verifies."""
         with self._errors(name):
             self._call("put", name, path, chunk_size=_PART_BYTES)
         if not self.has(name, path, mark):
             raise Corrupt(
-                f"{name} has another length or checksum after it was sent",
+                f"{name} has a different length or checksum after it was sent",
                 where=self.location,
                 hint=AGAIN,
             )
@@ -237,8 +240,8 @@ class BucketTarget:
 class HubTarget:
     """A data set on the hub.
 
-    All is sent in one commit that names the one before it: two pushes cannot mix, and the place
-    needs no claim.
+    All files are sent in one commit that names its parent: two pushes cannot mix, and no claim is
+    needed.
     """
 
     def __init__(self, url: str) -> None:
@@ -265,18 +268,18 @@ class HubTarget:
         self._operations: list[Any] = []
 
     def claim(self, document: bytes) -> bytes:
-        """Do nothing: of two commits that name the same one, the first is taken."""
+        """Do nothing: of two commits with the same parent, the hub takes the first."""
         return document
 
     def check_above(self) -> None:
-        """Do nothing: a data set is inside no other one."""
+        """Do nothing: data sets are not nested."""
 
     def names(self) -> list[str]:
-        """Return the names of all files of the data set, but for the one that the hub adds."""
+        """Return the names of all files of the data set, without the file that the hub adds."""
         return [name for name in self._there if name != ".gitattributes"]
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Compare with the listing; small files, of which it has no SHA-256, are read."""
+        """Compare a file with the listing; read small files, which are listed without SHA-256."""
         entry = self._there.get(name)
         if entry is None or entry.size != mark.n_bytes:
             return False
@@ -286,17 +289,19 @@ class HubTarget:
         return hashlib.sha256(data.data).hexdigest() == mark.sha256
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
-        """Add a file to what is committed."""
+        """Add a file to the commit."""
         addition = self.package.CommitOperationAdd(name, path)
         if addition.upload_info.sha256.hex() != mark.sha256:
-            raise Corrupt(f"{name} is not the file that is listed", where=str(path))
+            raise Corrupt(
+                f"{name} has a different length or SHA-256 than listed", where=str(path)
+            )
         self._operations.append(addition)
 
     def remove_claim(self) -> None:
-        """Do nothing: there is none."""
+        """Do nothing: there is no claim."""
 
     def finish(self, message: str) -> None:
-        """Commit what was put."""
+        """Commit the files."""
         if self._operations:
             with hub_errors(self.package, self.location):
                 self.api.create_commit(

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 ByteTable: TypeAlias = npt.NDArray[np.uint8]
-"""The bytes of texts of one length, a row for each."""
+"""The bytes of texts of one length: a row for each text."""
 
 
 class TextColumn(Sequence[str]):
     """A column of texts.
 
-    `table` has their bytes if they are printed ASCII and of one length, as most ids. For other
-    texts, it is None.
+    `table` has the bytes of the texts if these are printable ASCII of one length, as most ids are;
+    otherwise it is None.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -29,7 +29,7 @@ class TextColumn(Sequence[str]):
 
     @classmethod
     def of_table(cls, table: ByteTable) -> Self:
-        """Return the column of a table that was read: its texts are made when they are used."""
+        """Return the column of a table; its texts are decoded on first use."""
         column = cls(())
         column.table = table
         return column
@@ -42,7 +42,7 @@ class TextColumn(Sequence[str]):
         return self.some(np.arange(len(self.table)))
 
     def some(self, places: npt.NDArray[np.int64]) -> list[str]:
-        """Return the texts at some places."""
+        """Return the texts at these places."""
         if self.table is None:
             return [self._texts[place] for place in places.tolist()]
         table = self.table[places]
@@ -72,7 +72,7 @@ class TextColumn(Sequence[str]):
 
 
 def side_by_side(*columns: bytes | ByteTable) -> ByteTable:
-    """Return tables side by side; bytes alone stand in every row."""
+    """Return tables side by side; an argument of bytes is repeated in every row."""
     (n_rows,) = {len(column) for column in columns if isinstance(column, np.ndarray)}
     tables = []
     for column in columns:
@@ -81,5 +81,5 @@ def side_by_side(*columns: bytes | ByteTable) -> ByteTable:
             tables.append(np.broadcast_to(row, (n_rows, len(row))))
         else:
             tables.append(column)
-    # Of columns of one character, NumPy would make an array whose columns come first.
+    # For columns of one character, NumPy would return an array in Fortran order.
     return np.ascontiguousarray(np.concatenate(tables, axis=1))

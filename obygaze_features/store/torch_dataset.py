@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 class TorchDataset:
     """The clips of a store that have features, as a map-style data set for a DataLoader.
 
-    An item is the tensor of a clip, and the id of the clip. Only the files of the asked clips are
-    read, each time anew, so that a store may be larger than memory; the clips of a batch are read
-    at once.
+    An item is the tensor of a clip and the id of the clip. Each request reads only the chunks of
+    its clips, so that a store may be larger than memory. The clips of a batch are read together.
     """
 
     def __init__(
@@ -29,7 +28,7 @@ class TorchDataset:
         rows: npt.NDArray[Any],
         clip_ids: Sequence[str],
     ) -> None:
-        """Remember what is read.
+        """Make a data set.
 
         Args:
             read: Returns the values of rows of the store.
@@ -49,7 +48,7 @@ class TorchDataset:
         return item
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Item]:
-        """Return several items; a DataLoader asks for the items of a batch in this way."""
+        """Return several items; a DataLoader requests a batch by this method."""
         import torch
 
         tensors = torch.from_numpy(self._read(self._rows[[*numbers]]))

@@ -1,4 +1,4 @@
-"""Verify that a store has the files that it lists, and name each file that is not as listed."""
+"""Verify that a store has the files that it lists, and name each file that differs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from obygaze_features.store.reading import Store, open_store
 
 LENGTHS = "lengths"
 HASHES = "hashes"
-# What other readers must know of an array or of the group; other attributes are remarks.
+# The attributes that other readers need; all others are remarks.
 _ATTRIBUTES = ("coordinates", "flag_values", "flag_meanings")
-# What a document of Zarr may leave out, as it may what is empty.
+# Settings that a document of Zarr may omit; it may omit empty ones too.
 _DEFAULTS = (
     ("endian", "little"),
     ("index_location", "end"),
@@ -39,17 +39,17 @@ _DEFAULTS = (
 
 @dataclass
 class VerifyReport:
-    """What a verification found."""
+    """The result of a verification."""
 
     location: str
     seal_sha256: str
-    # What was compared: the lengths of the files, or their hashes too.
+    # LENGTHS or HASHES: whether hashes were compared too.
     how: str
-    # Whether the seal is the one that was expected; False if none was.
+    # Whether the seal equals an expected seal; False if none was given.
     is_expected: bool = False
     n_bytes: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
-    # The name of each file that is not as store.json lists it, and what is wrong.
+    # The name of each file that differs from store.json, and the problem.
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -61,7 +61,7 @@ class VerifyReport:
     def collecting(self, name: str) -> Iterator[None]:
         """Turn errors about a file into problems, but raise those of a broken connection.
 
-        A server that does not answer, or not with a part, proves nothing about the file.
+        If a server does not answer, or sends no ranges, nothing is known of the file.
         """
         try:
             yield
@@ -71,7 +71,7 @@ class VerifyReport:
             self.add(name, first_line(error))
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that was found, and whether the store is whole."""
+        """Return the report as JSON, with whether the store is whole."""
         return {**vars(self), "whole": not self.problems}
 
     def __str__(self) -> str:
@@ -110,9 +110,9 @@ def verify(
     Without options, check that every file exists and has its length; a changed byte is found with
     --hash. If a file is not as the store lists it, the exit code is 4 and each such file is named.
 
-    A store that is consistent says nothing of who made it: with --expect and the seal that
-    `obygaze store info` shows to its publisher, another store ends with the exit code 5. An address
-    may end with #sha256=... in place of --expect.
+    A consistent store may still be somebody else's. With --expect and the seal that its publisher
+    sees in `obygaze store info`, any other store ends with the exit code 5. An address may end with
+    #sha256=... instead of --expect.
 
     Args:
         store: The store.
@@ -166,11 +166,11 @@ def _check_hash(store: Store, name: str) -> None:
     for data in store.listed.pieces(name):
         digest.update(data)
     if digest.hexdigest() != store.record.files[name].sha256:
-        raise store.listed.damaged(name, "it does not have its SHA-256")
+        raise store.listed.damaged(name, "its SHA-256 differs")
 
 
 def _check_documents(store: Store, report: VerifyReport) -> None:
-    """Compare the documents of data.zarr, for other readers, with what store.json says."""
+    """Compare the documents of data.zarr, which other readers use, with store.json."""
     expected = {}
     documents = []
     for array in (*store.record.columns, *store.record.arrays):
@@ -182,11 +182,11 @@ def _check_documents(store: Store, report: VerifyReport) -> None:
         with report.collecting(name):
             found = msgspec.json.decode(store.listed.whole(name).tobytes())
             if _meaning(found) != _meaning(msgspec.json.decode(document)):
-                report.add(name, "it does not say the same as store.json")
+                report.add(name, "its content differs from store.json")
 
 
 def _meaning(value: Any) -> Any:
-    """Return a part of a document of Zarr without remarks, and what may be left out."""
+    """Return a part of a document of Zarr without remarks and optional settings."""
     if isinstance(value, list):
         return list(map(_meaning, value))
     if not isinstance(value, dict):
@@ -202,7 +202,7 @@ def _meaning(value: Any) -> Any:
 
 
 def _check_indexes(store: Store, report: VerifyReport) -> None:
-    """Check what readers of Zarr need, where this program does not: where chunks are in files."""
+    """Check the indexes of files: readers of Zarr use them, this program does not."""
     for array in (*store.record.columns, *store.record.arrays):
         for number in range(0 if array.is_text else array.n_files(len(store))):
             with report.collecting(array.file_name(number)):

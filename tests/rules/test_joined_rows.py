@@ -113,7 +113,7 @@ def reasons_of(clip: str, parts: Sequence[Part]) -> list[str]:
     for part in parts:
         status = part.statuses.get(clip)
         if status is None:
-            reasons.append(f"{part.title} missing: no clip of that name in this store")
+            reasons.append(f"{part.title} missing: no clip of this id in this store")
         elif status != OK:
             reasons.append(f"{part.title} {status}: {REASONS[status]}")
     return reasons

@@ -1,7 +1,7 @@
 """Make a store of features that another program wrote: npz, HDF5, Parquet, or a file for each clip.
 
-`open_features` opens files of one format. All else is the same for all formats: which clip is which
-row, which arrays are stored, pooling, masks, and numbers that a store cannot have.
+`open_features` opens files of one format. The rest is equal for all formats: the rows of clips, the
+stored arrays, pooling, masks, and numbers that a store cannot have.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SHOWN_CLIPS = 5
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of an import: the new store, and what did not come into it."""
+    """The result of an import: the new store, and what was left out."""
 
     path: Path
     seal: str
@@ -71,11 +71,11 @@ class Imported:
 
     @property
     def n_ok(self) -> int:
-        """How many clips have features."""
+        """The number of clips with features."""
         return self.n_clips - len(self.failed)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that is known of the import."""
+        """Return the facts as JSON."""
         return {**vars(self), "path": str(self.path), "n_ok": self.n_ok}
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Imported:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out of the files, why clips have no features, and the next command."""
+        """What was left out, why clips have no features, and the next command."""
         notes = list(self.remarks)
         if self.failed:
             notes.append(f"{count(len(self.failed), 'clip')} without features")
@@ -149,7 +149,9 @@ def import_features(
     """
     target = new_store(Workspace.of(workspace), path)
     if pool not in (None, *POOLINGS):
-        raise FixUsage(f"unknown pool {pool!r}", hint=f"one of {', '.join(POOLINGS)}")
+        raise FixUsage(
+            f"unknown pool {pool!r}", hint=f"use one of {', '.join(POOLINGS)}"
+        )
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
     if citation is None:
@@ -175,8 +177,8 @@ def import_features(
             keep_frames=keep_frames,
             are_named=bool(arrays),
         )
-    # Without a backbone, nobody says how they were made: the files are a part of the recipe, so
-    # that no other file has it.
+    # Without a backbone, it is unknown how they were made: the files become part of the recipe, so
+    # that no other import has the same one.
     backbone = backbone.strip()
     facts: dict[str, Any] = {"backbone": backbone} if backbone else {ORIGIN: origin}
     if rows.pooling:
@@ -220,7 +222,7 @@ def open_features(
 ) -> FeatureFiles:
     """Open features that another program wrote.
 
-    The parameters are those of `import_features`; in `folder` there is room for numbers.
+    The parameters are those of `import_features`; temporary files are made in `folder`.
     """
     kind, files = feature_paths(source)
     arrays = arrays or {}
@@ -238,7 +240,7 @@ def open_features(
 def feature_paths(source: Path) -> tuple[str, list[Path]]:
     """Return the format of features, and the file, or the files below a folder.
 
-    Hidden files are no features: macOS puts `._M-1.npy` beside `M-1.npy` on other disks.
+    Hidden files are skipped: macOS writes `._M-1.npy` next to `M-1.npy` on foreign disks.
     """
     formats = FORMATS_OF_FILES
     files = [source]
@@ -258,8 +260,8 @@ def feature_paths(source: Path) -> tuple[str, list[Path]]:
         raise FixUsage(
             f"expected files of one format that end with {', '.join(formats)}",
             where=str(source),
-            hint="np.savez('x.npz', clip_id=ids, clip=array) in Python; labels: obygaze manifest"
-            f" import {shell_word(source)} -o NAME",
+            hint="use np.savez('x.npz', clip_id=ids, clip=array) in Python; for labels:"
+            f" obygaze manifest import {shell_word(source)} -o NAME",
         )
     return kind, files
 
@@ -270,7 +272,7 @@ def describe_origin(
     files: Sequence[Path] | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return what is recorded of a file, or of a folder: one hash of names and contents."""
+    """Return the record of a file, or of a folder: one hash of names and contents."""
     origin: dict[str, Any] = {"format": kind}
     if files is None:
         origin |= {"file": path.name, "sha256": sha256_file(path)}

@@ -1,4 +1,4 @@
-"""Which clip of the files is which row of the new store, and whether both state the same of it."""
+"""Match clips of files with rows of the new store, and compare their films and times."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ class Clips(NamedTuple):
 def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     """Return the rows of the new store: the clips of the manifest, or of the files.
 
-    Those of the files have the ids that a manifest of the same table has, so that the store matches
-    it.
+    Clips of files get the ids that a manifest of the same table has, so that the store matches it.
     """
     films = _as_ids(files.films)
     if manifest is None:
@@ -72,8 +71,8 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
             f"the files have none of the clips of the manifest: here is {files.names[:1]}, there"
             f" {list(manifest.clip_ids)[:1]}",
             where=manifest.name,
-            hint="the same ids in both, by --id FORM of manifest import, or by --id-key; in HDF5,"
-            " by text beside an id: --array clip='clip_{id}'",
+            hint="use the same ids in both: --id FORM of manifest import, or --id-key; in HDF5,"
+            " text around an id: --array clip='clip_{id}'",
         )
     facts = ClipFacts.of(ids, films, *map(files.spans.get, TIME_KEYS))
     facts.numbers[:, 2:] = _frames_of(files)
@@ -82,7 +81,7 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
         ClipFacts.of_clips(list(manifest)).some(known),
         ("the files", "the manifest"),
         where=files.where,
-        hint="the manifest of the clips in these files",
+        hint="use the manifest of the clips in these files",
     )
     notes = []
     if n_by_ids:
@@ -102,9 +101,9 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
 
 
 def _as_ids(texts: Sequence[str]) -> Sequence[str]:
-    """Return texts as ids; the same texts where all are ids."""
+    """Return texts as ids; the same texts if all are ids."""
     letters = "".join(texts)
-    # Texts of these letters alone that begin so are ids. A million are not looked at one by one.
+    # Fast path for a million ids: texts of only these letters, with a letter or digit first.
     are_ids = letters.isascii() and not letters.encode().translate(None, ID_LETTERS)
     are_ids = are_ids and max(map(len, texts), default=0) <= ID_LENGTH
     firsts = {text[:1] for text in texts}
@@ -115,7 +114,7 @@ def _as_ids(texts: Sequence[str]) -> Sequence[str]:
 
 
 def _frames_of(files: FeatureFiles) -> npt.NDArray[np.float64]:
-    """Return the first and last frame and the rate of each clip; NaN where files state none."""
+    """Return the first and last frame and the rate of each clip; NaN if not stated."""
     unknown = np.full(len(files.names), np.nan)
     columns = [files.spans.get(key, unknown) for key in FRAME_KEYS]
     first, last, _ = columns
@@ -129,7 +128,7 @@ def _frames_of(files: FeatureFiles) -> npt.NDArray[np.float64]:
 def _rows_of(
     files: FeatureFiles, ids: Sequence[str], films: Sequence[str]
 ) -> RowColumns:
-    """Return what the files state of clips as rows."""
+    """Return the facts of clips in the files as rows."""
     first, last, rate = _frames_of(files).T
     columns = {
         **{key: files.spans[key] for key in TIME_KEYS if key in files.spans},
@@ -148,11 +147,11 @@ def _rows_of(
 
 
 def _ids_in_manifest(files: FeatureFiles, manifest: Manifest) -> list[str]:
-    """Return the id of the clip of each name in the files; the name where the manifest has none.
+    """Return the clip id of each name in the files, or the name if the manifest has no such clip.
 
-    It is the name itself, or what becomes of it by the rule of manifests, also after its film, as
-    in a path: `FILM/ID`. Files of the released features have the path of the clip's video:
-    `FILM/VIDEO`, where all of the video is one clip.
+    The id is the name itself, or the name as manifests spell ids, also with its film: `FILM/ID`.
+    Files of the released features are named by the path of the video, `FILM/VIDEO`, if the whole
+    video is one clip.
     """
     clips_of_path: dict[str, list[str]] = {}
     for clip in manifest:
@@ -162,7 +161,7 @@ def _ids_in_manifest(files: FeatureFiles, manifest: Manifest) -> list[str]:
             clips_of_path.setdefault(path, []).extend([clip.clip_id] * (1 + is_part))
     ids = []
     for name, film in zip(files.names, files.films, strict=True):
-        # Where two films have one name, the reader has put the film before it.
+        # If two films have clips of one name, the reader prefixed the film.
         in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
         of_path = clips_of_path.get(in_film, [])
         known = (name, as_id(name), ascii_id(in_film), *of_path * (len(of_path) == 1))

@@ -1,4 +1,4 @@
-"""Features of clips in files, as every reader returns them, and which arrays of a file they are."""
+"""Features of clips in files, as all readers return them, and the choice of arrays of a file."""
 
 from __future__ import annotations
 
@@ -21,27 +21,24 @@ from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import MASK, N_WORDS, TIMES
 
-# Where files have ids, films and times of clips, and their frames, if a table counts them. What an
-# export says of itself is at the last one.
+# Keys of ids, films, times and frames of clips in files; EXPORT_KEY has the record of an export.
 ID_KEY = "clip_id"
 FILM_KEY = "movie_id"
 TIME_KEYS = ("start_s", "end_s")
 FRAME_KEYS = (*FRAMES, RATE_COLUMN)
 SPAN_KEYS = (*TIME_KEYS, *FRAME_KEYS)
 EXPORT_KEY = "obygaze_origin"
-# Zeros become smaller by at most so much (deflate); an array of a larger factor was never written.
+# The largest factor of deflate, for zeros; an array with a larger factor was never written.
 MOST_COMPRESSED = 1100
-# Texts of nothing, and equal ones, take no place in a compressed file, and much in memory.
+# Empty and equal texts are small in a compressed file, and large in memory.
 MOST_LETTERS = 2**28
 LONGEST_ID = 4000
 IDS_AT_ONCE = 2**12
-# The arrays that experiments look for.
+# The array names that experiments use.
 USUAL_NAMES = ("clip", "pooled", "frames", "tokens")
-# The numbers of what belongs to other arrays, by the kinds of NumPy.
+# Arrays that belong to other arrays, with their NumPy kinds.
 COMPANION_KINDS = {MASK: "biuf", **dict.fromkeys(TIMES, "f"), N_WORDS: "iu"}
-NAME_IT = (
-    "--array NAME=KEY --id-key KEY: arrays with a row for each clip, first what is read"
-)
+NAME_IT = "pass --array NAME=KEY --id-key KEY: arrays with a row per clip, the one to read first"
 
 Values: TypeAlias = npt.NDArray[Any]
 Keys: TypeAlias = Mapping[str, str]
@@ -49,15 +46,15 @@ Columns: TypeAlias = Mapping[str, Any]
 
 
 class BadRow(Exception):
-    """The array of a clip cannot be used; the clip becomes a failed row."""
+    """The array of a clip is not usable; the clip becomes a failed row."""
 
 
 class ArrayOfClips:
-    """An array of which each clip has its own file or data set; one is read at a time.
+    """An array with one file or data set per clip, which are read one at a time.
 
     Args:
-        read: Returns that of a clip, anything with `shape`, `dtype` and `array[()]`.
-        n_clips: How many clips there are.
+        read: Returns the array of a clip, with `shape`, `dtype` and `array[()]`.
+        n_clips: The number of clips.
     """
 
     dtype = np.dtype(object)
@@ -65,14 +62,14 @@ class ArrayOfClips:
     def __init__(self, read: Callable[[int], Any], n_clips: int) -> None:
         self.read = read
         self.shape: tuple[int, ...] = (n_clips, 0)
-        # It has the dimensions of the first clip that can be opened.
+        # The dimensions are those of the first readable clip.
         for place in range(n_clips):
             with suppress(BadRow, *ERRORS_OF_DAMAGE):
                 self.shape = (n_clips, *[0] * len(read(place).shape))
                 break
 
     def __getitem__(self, places: slice) -> Values:
-        """Return the array of one clip; BadRow if it has none."""
+        """Return the array of one clip; raise BadRow if it has none."""
         try:
             opened = self.read(places.start)
             n_bytes = math.prod(opened.shape) * opened.dtype.itemsize
@@ -94,10 +91,10 @@ class FeatureFiles:
         films: The film of each clip; "" where the files do not state it.
         spans: The times of clips in their videos in seconds, and their frames, by `SPAN_KEYS`; NaN
             where unknown.
-        unasked: Arrays that nobody named. They are stored with the arrays to which they belong.
+        unasked: Arrays that were not named, and are stored with the arrays to which they belong.
         keys: The keys of the arrays in the files, for the recipe.
         notes: What was left out, in sentences.
-        is_export: Whether a store was exported to the files.
+        is_export: Whether the files are an export of a store.
     """
 
     where: str
@@ -112,13 +109,13 @@ class FeatureFiles:
 
 
 def unnamed_file(folder: Path | None) -> Any:
-    """Return a new file in a folder, which is gone when the program ends."""
+    """Return a temporary file without a name in a folder."""
     return tempfile.TemporaryFile(dir=folder)
 
 
 @contextmanager
 def damaged(problem: str, where: object, *more: type[Exception]) -> Iterator[None]:
-    """Make an error that a file is damaged of what libraries raise over its bytes."""
+    """Convert the exceptions of libraries to the error that a file is damaged."""
     errors: tuple[type[Exception], ...] = (*ERRORS_OF_DAMAGE, *more)
     try:
         yield
@@ -133,14 +130,14 @@ def features_of_rows(
 ) -> FeatureFiles:
     """Return the features in arrays that have a row for each id.
 
-    Without `asked`, all arrays of floats are stored.
+    Without `asked`, all arrays of floats are taken.
 
     Args:
         where: The file or folder.
         columns: The arrays of the file, with `shape`, `dtype` and `array[first:after]`.
-        asked: The key of each array that somebody named, by its name in the store.
+        asked: The keys of the named arrays, by their names in the store.
         id_key: The array of clip ids.
-        is_export: Whether a store was exported to the file: its arrays keep their names and order.
+        is_export: Whether the file is an export: its arrays keep their names and order.
     """
     id_key = id_key or ID_KEY
     for key in (id_key, *asked.values()):
@@ -158,7 +155,7 @@ def features_of_rows(
     notes = []
     if not asked:
         asked = _arrays_of_floats(others, len(names), where, is_export=is_export)
-        # A single value is no array of clips: it is about the file.
+        # A single value describes the file, not clips.
         left_out = [
             key for key in others if others[key].shape and key not in asked.values()
         ]
@@ -185,11 +182,11 @@ def features_of_rows(
 def _arrays_of_floats(
     columns: Columns, n_clips: int, where: Path, *, is_export: bool
 ) -> dict[str, str]:
-    """Return which arrays are features, by their names in the store.
+    """Return the arrays of features, by their names in the store.
 
-    An experiment reads the first with one vector a clip, so that it must be clear which one this
-    is: a file may have labels, too. The only array is called `clip` or `frames`; of several, the
-    first must have a usual name.
+    Experiments read the first array with one vector per clip. A file may have labels too, so it
+    must be clear which array is first: a single array is called `clip` or `frames`; of several
+    arrays, one must have a usual name.
     """
     usable = []
     for key, column in columns.items():

@@ -128,7 +128,9 @@ def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
         assert store.record.origins == (Origin("said", digest),)
         stores.append(store)
     assert stores[0].fingerprint == stores[1].fingerprint
-    with pytest.raises(Mismatch, match="of this store are in another one, too: lake-0"):
+    with pytest.raises(
+        Mismatch, match="of this store are in a second store too: lake-0"
+    ):
         merge(stores, "mixed", workspace=workspace)
 
 

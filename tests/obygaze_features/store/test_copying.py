@@ -143,7 +143,7 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
             push(store, f"hf://lab/{name}", no_licence=True)
         with pytest.raises(FixUsage, match=r"(?i)repo.id"):
             open_store(f"hf://lab/{name}")
-    with pytest.raises(FixUsage, match="stands after the address of a store to read"):
+    with pytest.raises(FixUsage, match="applies only to addresses of stores to read"):
         push(store, f"{home}/new#sha256={'0' * 64}", no_licence=True)
     with pytest.raises(FixUsage, match="expected a folder, got a file"):
         push(store, store / "checks" / "new", no_licence=True)

@@ -25,7 +25,7 @@ def checked(content: bytes, array: Array) -> list[int]:
 def test_a_bool_is_0_or_1() -> None:
     array = Array("mask", "bool", (2,), ("t",), 2, 2)
     assert checked(b"\0\1\1\0", array) == [0, 1, 1, 0]
-    with pytest.raises(ValueError, match="neither true nor false"):
+    with pytest.raises(ValueError, match="byte other than 0 and 1"):
         checked(b"\0\1\2\0", array)
 
 

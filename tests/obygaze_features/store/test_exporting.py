@@ -252,5 +252,5 @@ def test_pictures_of_films_are_not_exported(tmp_path: Path) -> None:
     pictures = (Array.of("pictures", "uint8", (2, 2, 3)), *ARRAYS[:1])
     private = stored(tmp_path / "p", some_rows(), pictures)
     for ending in FORMATS_OF_FILES:
-        with pytest.raises(FixUsage, match="pictures of films; it is private"):
+        with pytest.raises(FixUsage, match="pictures of films: it is private"):
             export_features(private, tmp_path / f"out{ending}", arrays=["clip"])

@@ -92,12 +92,14 @@ def test_a_plan_is_made_once(tmp_path: Path) -> None:
     first, second = plan(tmp_path / "s"), plan(tmp_path / "s")
     assert first.digest == second.digest and names_in(tmp_path) == {"s.next"}
     assert [row[:4] for row in second.rows] == [row[:4] for row in planned_rows()]
-    with pytest.raises(Mismatch, match="being filled in another way") as caught:
+    with pytest.raises(
+        Mismatch, match="being filled with different settings"
+    ) as caught:
         plan(tmp_path / "s", arrays=ARRAYS[:1])
     assert "s.next" in caught.value.hint
-    with pytest.raises(Mismatch, match="being filled in another way: another recipe"):
+    with pytest.raises(Mismatch, match="being filled with different settings"):
         plan(tmp_path / "s", recipe=a_recipe("dinov2-b"))
-    with pytest.raises(Mismatch, match="another recipe, other clips, times"):
+    with pytest.raises(Mismatch, match="settings: recipe, clips, times, arrays"):
         rows = [row._replace(end_s=9.0) for row in planned_rows()]
         plan_filling(
             tmp_path / "s",
@@ -269,7 +271,7 @@ def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
     sealed = filled_store(tmp_path / "s")
     with pytest.raises(Mismatch, match="the store to change does not exist"):
         plan(tmp_path / "s", replaces="0" * 64)
-    with pytest.raises(Mismatch, match="another recipe"):
+    with pytest.raises(Mismatch, match="different recipe"):
         plan(tmp_path / "s", replaces=sealed, recipe=a_recipe("dinov2-b"))
     with pytest.raises(Mismatch, match="the rows of the store come first"):
         plan(tmp_path / "s", 20, replaces=sealed)
@@ -376,6 +378,6 @@ def test_a_filling_of_other_arrays_is_not_removed(tmp_path: Path) -> None:
         makers=[MAKER],
     )
     (tmp_path / "kept").rename(filling.folder)
-    with pytest.raises(Mismatch, match="another store has this name now"):
+    with pytest.raises(Mismatch, match="a different store has this name now"):
         seal(tmp_path / "s")
     assert filling.missing() == []

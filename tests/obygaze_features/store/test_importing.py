@@ -132,7 +132,7 @@ def test_tokens_are_pooled_unless_it_is_said_how(tmp_path: Path) -> None:
 def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> None:
     several = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=several, tokens=several + 1)
-    with pytest.raises(FixInput, match="the array 'pooled' is there twice"):
+    with pytest.raises(FixInput, match="the array 'pooled' occurs twice"):
         import_features(file, tmp_path / "s", pool="max", keep_frames=True)
     store = imported(
         file, tmp_path / "s", pool="max", keep_frames=True, arrays={"tokens": "tokens"}

@@ -23,7 +23,7 @@ from obygaze_features.store.rows import FAILED
 N_ROWS = 10
 SEEN = a_recipe(backbone={"name": "xclip-b16"})
 HEARD = a_recipe(backbone={"name": "wav2vec2"}, sampling={"medium": "sound"})
-NO_CLIP = "missing: no clip of that name in this store"
+NO_CLIP = "missing: no clip of this id in this store"
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ REFUSALS = {
     "seen:nothing+heard": "no array 'nothing'",
     "seen+": "a store is missing in 'seen\\+'",
     "seen+nowhere": "no store called 'nowhere'",
-    "windows+heard": "do not say that both have clips, or windows that were cut",
+    "windows+heard": "must both have clips, or windows that were cut",
 }
 
 

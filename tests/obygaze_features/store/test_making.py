@@ -174,7 +174,7 @@ def test_a_finished_file_is_copied_where_links_are_refused(
     data = bytearray(original.read_bytes())
     data[100] ^= 1
     original.write_bytes(data)
-    with pytest.raises(Corrupt, match="is not the file that is listed"):
+    with pytest.raises(Corrupt, match="has a different length or SHA-256 than listed"):
         write_linked(tmp_path, "three")
 
 
@@ -182,7 +182,7 @@ def test_a_name_of_an_earlier_store_that_is_taken_is_said(tmp_path: Path) -> Non
     seal = write(tmp_path / "s", some_rows(75)).seal
     (tmp_path / f"s.before-{seal[:8]}/mine").mkdir(parents=True)
     (tmp_path / "later").mkdir()
-    with pytest.raises(AlreadyThere, match="cannot be kept under this name"):
+    with pytest.raises(AlreadyThere, match="cannot keep the replaced store"):
         replace_store(tmp_path / "later", tmp_path / "s", seal)
     check_store(tmp_path / "s", some_rows(75), VALUES)
 

@@ -111,7 +111,7 @@ def test_what_is_missing_is_an_error_with_its_reason(path: Path) -> None:
     )
     with pytest.raises(NotFound) as caught:
         store.matrix("clip", clips=["clip-00", "clip-0"])
-    assert "clip-0: missing: no clip of that name" in caught.value.message
+    assert "clip-0: missing: no clip of this id" in caught.value.message
     assert "obygaze store info STORE --clips" in str(caught.value.hint)
 
 
@@ -159,7 +159,7 @@ def test_a_pickled_store_that_was_replaced_is_an_error(tmp_path: Path) -> None:
     pickled = pickle.dumps(open_store(tmp_path / "s"))
     (tmp_path / "s").rename(tmp_path / "t")
     write_plain_store(tmp_path / "s", {"clip": some(2, 5)}, rows)
-    with pytest.raises(Mismatch, match="another store is expected"):
+    with pytest.raises(Mismatch, match="different store: expected the seal"):
         pickle.loads(pickled)  # noqa: S301
 
 

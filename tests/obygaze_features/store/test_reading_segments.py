@@ -159,7 +159,7 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
         with pytest.raises(FixInput, match="must be one of"):
             store.segments(segments, "clip", **wrong)
     write_plain_store(tmp_path / "c", {"x": np.ones((1, 1))}, rows_of(["a"], ["f"]))
-    with pytest.raises(FixInput, match="does not say that its rows are windows"):
+    with pytest.raises(FixInput, match="has no windows"):
         open_store(tmp_path / "c").segments(segments, "x")
 
 
