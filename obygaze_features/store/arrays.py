@@ -78,11 +78,7 @@ class Arrays:
                     continue
                 values = content.view(array.dtype).reshape(-1, *array.shape)
                 places = in_order[first:after] - number * array.chunk_rows
-                # Copying a slice is faster.
-                if is_ascending and places[-1] - places[0] == after - first - 1:
-                    out[first:after] = values[places[0] : places[-1] + 1]
-                else:
-                    out[order[first:after]] = values[places]
+                out[order[first:after]] = values[places]
         return out
 
     def read_all(self, array: Array) -> npt.NDArray[Any]:

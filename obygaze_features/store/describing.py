@@ -57,7 +57,7 @@ def describe(store: Store) -> str:
     terms = store.terms
     counts = []
     for status, number in record.rows.by_status.items():
-        words = words_of_status(status, is_extracted=store.recipe.is_extracted)
+        words = words_of_status(status, is_imported=store.recipe.is_unknown)
         counts.append(f"{number} {words}")
     arrays = [array_facts(array, len(store)) for array in record.arrays]
     lines = [

@@ -134,11 +134,6 @@ class Recipe:
         return self._parts.get("unknown") is True
 
     @property
-    def is_extracted(self) -> bool:
-        """Whether obygaze extracted the features; otherwise they were imported."""
-        return not self.is_unknown
-
-    @property
     def facts(self) -> Mapping[str, Any]:
         """The stated facts of imported features; empty in a known recipe."""
         facts: Mapping[str, Any] = self._parts.get(FACTS, {})

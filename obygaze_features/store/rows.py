@@ -71,9 +71,9 @@ OK, FAILED, NO_VIDEO, SILENT, NO_WORDS, NOT_EXTRACTED = STATUSES
 OK_CODE = STATUSES.index(OK)
 
 
-def words_of_status(word: str, *, is_extracted: bool) -> str:
+def words_of_status(word: str, *, is_imported: bool) -> str:
     """Return the words for rows of a status; imports and joins extract nothing."""
-    if word == FAILED and not is_extracted:
+    if word == FAILED and is_imported:
         return "without features"
     return STATUS_OF_WORD[word].words
 

@@ -14,13 +14,13 @@ from obygaze_features.core.files import write_new
 from obygaze_features.store.importing.arrays import read_arrays
 from obygaze_features.store.importing.files import texts_of
 
-# What is known of each text besides its embedding.
+# The facts of each text, next to its embedding.
 WORDS = ("prompt", "template", "attribute")
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """Texts and their embeddings, one row each, as the model gave them: not normalised.
+    """Texts and their embeddings, one row each, as the model returned them: not normalised.
 
     `space_id` names the space that the embeddings share with an array of a store.
     """
@@ -53,7 +53,7 @@ def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
 
 
 def read_texts(path: str | Path) -> TextTable:
-    """Return the texts of an npz file; it needs their embeddings and their attributes."""
+    """Return the texts of an npz file, which must have `embeddings` and `attribute`."""
     arrays = read_arrays(Path(path))
     for name in ("embeddings", "attribute"):
         if name not in arrays:

@@ -322,7 +322,7 @@ def write_frames(
     if "{id}" not in layout:
         options["id_key"] = "a/ids"
     of_frames = {"frames": layout.replace("{}", "frames")}
-    with pytest.raises(FixInput, match=r"beside .* is mask") as error:
+    with pytest.raises(FixInput, match=r"next to .* is mask") as error:
         import_features(path, folder / "s", arrays=of_frames, **options)
     assert "mask=" in str(error.value.hint)
     options["arrays"] = {name: layout.replace("{}", name) for name in arrays}

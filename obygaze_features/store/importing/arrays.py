@@ -1,4 +1,4 @@
-"""Read what NumPy and PyTorch save: npz files, and folders of .npy or .pth files, one a clip."""
+"""Read files of NumPy and PyTorch: npz, and folders with one .npy or .pth file per clip."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def open_npz(
 def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
     """Return every array of an npz file by its name.
 
-    One that is compressed is unpacked into a file without a name. zipfile compares the checksums.
+    Compressed arrays are unpacked into a temporary file. zipfile compares the checksums.
     """
     require_file(path)
     arrays = {}
@@ -88,14 +88,14 @@ def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
 
 
 def _start_of(member: zipfile.ZipInfo, file: BinaryIO) -> int:
-    """Return where the bytes of a member begin: behind its header, its name and an extra field."""
+    """Return the offset of the bytes of a member: after its header, name and extra field."""
     file.seek(member.header_offset)
     n_name, n_extra = struct.unpack_from("<HH", file.read(LOCAL_HEADER), 26)
     return int(member.header_offset + LOCAL_HEADER + n_name + n_extra)
 
 
 def _array_in(file: BinaryIO, where: str, end: int) -> Values:
-    """Return the array of a .npy file, which stays in the file and ends there."""
+    """Return the memory-mapped array of a .npy file, which must end before `end`."""
     formats = np.lib.format
     # `np.load` would take other files for a zip or a pickle.
     read_header = formats.read_array_header_2_0
@@ -113,9 +113,9 @@ def _array_in(file: BinaryIO, where: str, end: int) -> Values:
 
 
 def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
-    """Open a folder with a file for each clip, and the folders of films below it.
+    """Open a folder with one file per clip, perhaps in folders of films.
 
-    The folders are those of the released code, FEATURES/<film>/<video>.pth, or all files lie in one
+    The folders are those of the released code, FEATURES/<film>/<video>.pth, or all files are in one
     folder.
     """
     read = _mapped
@@ -126,7 +126,7 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
         names = [f"{file.parent.name}-{file.stem}" for file in files]
     repeated = [name for name, number in Counter(names).items() if number > 1]
     refuse_if(repeated, FixInput, "several files for one clip", where=str(root))
-    # Of two folders with one name nobody knows whether they are of one film.
+    # Two folders of one name may be of two films.
     folders = Counter(
         folder.name for folder in {file.parent for file in files} - {root}
     )
@@ -166,7 +166,7 @@ def _tensor(torch: Any, path: Path) -> Values:
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         raise BadRow(f"the file holds {type(value).__name__}, not a plain tensor")
     shape = tuple(value.shape)
-    # A few bytes can be seen as a huge tensor, by strides of zero.
+    # Strides of zero make a huge tensor of a few bytes.
     n_bytes = value.numel() * value.element_size()
     is_short = n_bytes > value.untyped_storage().nbytes()
     if is_short or len(shape) not in (2, 3) or shape[0] != 1:

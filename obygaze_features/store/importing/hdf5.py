@@ -1,6 +1,6 @@
 """Read HDF5: arrays with a row for each clip, or a data set for each clip under some path.
 
-Nothing is read that leads out of the file or takes all memory.
+Links out of the file and arrays that exceed the memory are refused.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from obygaze_features.store.importing.files import (
 from obygaze_features.store.layout import MASK, N_WORDS
 
 CLIP_MARK = "{id}"
-# A compressed chunk that is larger than the cache would be unpacked for each row.
+# A compressed chunk larger than this cache would be unpacked again for each row.
 CACHE_BYTES = 2**26
-# The start of a block of texts.
+# The first bytes of a block of texts.
 TEXTS = re.compile(rb"GCOL\x01\0\0\0")
 
 
 def open_hdf5(path: Path, arrays: Keys, id_key: str | None) -> FeatureFiles:
     """Open an HDF5 file.
 
-    An array is given by a path. With `{id}` in it there is one data set for each clip: `{id}` (MAD,
-    Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum). Without, it is
-    one array of all clips, whose ids lie under the id key.
+    Arrays are named by paths. A path with `{id}` names one data set per clip: `{id}` (MAD,
+    Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum). Other paths name
+    one array of all clips, whose ids are at the id key.
     """
     import h5py
 
-    # Other programs show paths from the root of the file: /features.
+    # Other programs write paths from the root: /features.
     paths = {name: key.strip("/") for name, key in arrays.items()}
     with damaged("not a complete HDF5 file", path, BadRow):
         file = _Hdf5(path, h5py)
@@ -70,7 +70,7 @@ class _Hdf5:
         self.root: Any = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
 
     def node(self, path: str) -> Any:
-        """Return what is at a path, or None; an error for what leads out of the file."""
+        """Return the node at a path, or None; raise an error for a link out of the file."""
         node = self.root
         for word in filter(None, path.split("/")):
             if not isinstance(node, self.h5py.Group) or word not in node:
@@ -89,15 +89,15 @@ class _Hdf5:
         return isinstance(node, self.h5py.Dataset)
 
     def data_set(self, path: str) -> Any:
-        """Return the data set at a path; BadRow if it has no values that can be read."""
+        """Return the data set at a path; raise BadRow if it has no readable values."""
         node = self.node(path)
         dtype = node.dtype
         if dtype.hasobject and self.h5py.check_string_dtype(dtype) is None:
-            # The HDF5 library may crash over such a type, which damage makes.
-            raise BadRow(f"{path!r} holds neither numbers nor texts")
+            # The HDF5 library may crash on such a type, which damage can produce.
+            raise BadRow(f"{path!r} has neither numbers nor texts")
         n_bytes = node.size * dtype.itemsize
         if n_bytes > MOST_COMPRESSED * self.root.id.get_filesize():
-            # HDF5 returns fill values for what a file does not hold, which takes hours.
+            # HDF5 returns fill values for missing chunks, which would take hours.
             problem = f"{path!r} has {human(n_bytes)}, more than the file can hold"
             raise Corrupt(problem, where=self.where)
         if not _is_written(node):
@@ -107,7 +107,7 @@ class _Hdf5:
         return node
 
     def clips(self, patterns: Keys) -> FeatureFiles:
-        """Return features of which each clip has its own data set."""
+        """Return features with one data set per clip."""
         clips: list[str] = []
         for pattern in patterns.values():
             if pattern.count(CLIP_MARK) != 1:
@@ -137,14 +137,14 @@ class _Hdf5:
         return FeatureFiles(self.where, clips, arrays, films, keys=patterns)
 
     def is_there(self, pattern: str, clip: str = "") -> bool:
-        """Return whether there is a data set at the path of a clip."""
+        """Return whether a data set exists at the path of a clip."""
         return self.is_array(self.node(pattern.replace(CLIP_MARK, clip)))
 
     def refuse_what_is_beside(self, patterns: Keys, clips: list[str]) -> None:
-        """Raise an error for a mask beside an array that is read: without it, padding would count.
+        """Raise an error for a mask next to a read array: without it, padding would count.
 
-        The same holds for numbers of words: without them, silent clips would count as others. At
-        the root of a file with arrays of rows, both are found and read.
+        The same holds for numbers of words: without them, clips without words would count as
+        others. At the root of a file with arrays of rows, both are found and read.
         """
         for pattern in patterns.values():
             words = pattern.split("/")
@@ -156,17 +156,15 @@ class _Hdf5:
                 if beside != pattern and any(
                     self.is_there(beside, one) for one in clips
                 ):
-                    problem = (
-                        f"beside {pattern} is {name}, which says what of it is real"
-                    )
+                    problem = f"next to {pattern} is {name}, without which padding or empty rows count"
                     hint = f"--array {shell_word(f'{name}={beside}')} reads it too"
                     raise FixInput(problem, where=self.where, hint=hint)
 
 
 def _is_written(node: Any) -> bool:
-    """Return whether a file holds all values of a data set.
+    """Return whether a file has all values of a data set.
 
-    HDF5 returns zeros for those that a program was killed before it wrote.
+    HDF5 returns zeros for values that a killed program did not write.
     """
     if node.chunks is None:
         return not node.size or node.id.get_storage_size() > 0

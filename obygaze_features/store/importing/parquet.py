@@ -26,9 +26,9 @@ from obygaze_features.store.importing.files import (
 )
 
 PARQUET_EXTRA = "parquet"
-# Equal numbers take no place in Parquet. As many bytes of them are read all the same.
+# Equal numbers take no space in Parquet: up to so many bytes of them are read.
 MOST_REPEATED = 100_000_000
-# Of an id as text of Python, about.
+# Bytes of an id as a Python text, about.
 ID_BYTES = 50
 
 
@@ -59,9 +59,9 @@ def open_parquet(
 
 
 class _Column:
-    """A column, which is read whole when the first row is asked for.
+    """A column, which is read completely on first use.
 
-    In `shape`, a size that each row may have is 0.
+    In `shape`, a size that differs between rows is 0.
     """
 
     def __init__(self, files: Sequence[Path], field: Any, n_rows: int) -> None:
@@ -76,7 +76,7 @@ class _Column:
         self.dtype = np.dtype(column_type.to_pandas_dtype() if is_number else object)
 
     def __getitem__(self, rows: slice) -> Values:
-        """Return some rows; BadRow if they are no array. A number that is missing is NaN."""
+        """Return rows; raise BadRow if they are not an array. Missing numbers are NaN."""
         values = self.whole[rows].combine_chunks()
         sizes = [len(values)]
         while hasattr(values.type, "value_field"):
@@ -91,7 +91,7 @@ class _Column:
     @cached_property
     def whole(self) -> Any:
         """All rows."""
-        # Equal texts are in memory once.
+        # Equal texts are stored once in memory.
         texts = [self.name] if len(self.shape) == 1 else []
         lib = _arrow("lib")
         with damaged(
@@ -109,15 +109,14 @@ def _read_column(path: Path, name: str, texts: list[str]) -> Any:
     ) as opened:
         n_values = 0
         for number in range(opened.metadata.num_row_groups):
-            # Where what is said of a column is damaged, only reading it is an error: what asks for
-            # its facts would end the process.
+            # If the metadata of a column are damaged, reading the column raises an error, but a
+            # query of its metadata would end the process. So it is read first.
             next(opened.iter_batches(1, [number], [name]), None)
             group = opened.metadata.row_group(number)
             for column in map(group.column, range(group.num_columns)):
                 is_of_it = column.path_in_schema.partition(".")[0] == name
                 n_values += column.num_values * is_of_it
-        # Equal numbers are written once with how often they come, so that the bytes in the file say
-        # nothing of it.
+        # Equal numbers are written once with their count: the length of the file is no bound.
         n_bytes = 8 * n_values
         n_file = path.stat().st_size
         if n_bytes > max(MOST_REPEATED, MOST_COMPRESSED * n_file):

@@ -1,6 +1,6 @@
-"""Which numbers of files are stored: pooling, masks, and numbers that a store cannot have.
+"""Read the numbers of files: pooling, masks, and numbers that a store cannot have.
 
-The files are read once, so that they may change meanwhile: the rows wait in a temporary file.
+The files are read once, into a temporary file, so that later changes of them do not matter.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from obygaze_features.store.making import rows_not_finite
 from obygaze_features.store.rows import FAILED, OK, RowColumns
 
 POOLED = "pooled"
-# How several vectors of a clip become one, and the words for it in recipes.
+# The ways of pooling several vectors of a clip, with their names in recipes.
 POOLINGS = {"mean": "mean", "max": "maximum", "last": "last"}
 NOT_IN_FILES = "not in the files"
-# Rows are read in batches of about so many bytes, which fit in the cache of a processor.
+# Bytes of a batch of rows: it fits into the cache of a processor.
 BATCH_BYTES = 2**20
 LEAST_ROW_BYTES = 2**8
 
@@ -53,9 +53,9 @@ class ImportedRows:
 
     Attributes:
         arrays: The arrays of the new store.
-        problems: Why rows have no features.
-        pooling: How several vectors became one, in words; "" if they did not.
-        left_out: Arrays of the files that are not stored.
+        problems: The reasons of rows without features.
+        pooling: The pooling, in words; "" if nothing was pooled.
+        left_out: The arrays of the files that are not stored.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class ImportedRows:
         keep_frames: bool,
         are_named: bool,
     ) -> None:
-        """Read the files; in `folder` their numbers wait until the store is written.
+        """Read the files; temporary files are made in `folder`.
 
-        An array of which one vector is left is called `pooled`, if nobody named it.
+        A pooled array is called `pooled` unless it was named.
         """
         self.arrays: list[Array] = []
         self.pooling = ""
@@ -86,10 +86,10 @@ class ImportedRows:
         for name, array in files.arrays.items():
             if len(array.shape) > 2 and name not in COMPANIONS:
                 several.append(name)
-        # The name in the store, the array of the files, and how several vectors become one.
+        # The name in the store, the array of the files, and the pooling.
         sources: list[tuple[str, str, str | None]] = []
         if pool and keep_frames:
-            # Before the others, since experiments read the first.
+            # These come first: experiments read the first array.
             sources = [(POOLED, name, pool) for name in several]
         for name in files.arrays:
             is_renamed = several == [name] and not (are_named or POOLED in files.arrays)
@@ -133,7 +133,7 @@ class ImportedRows:
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
         """Return the rows from `first` to before `after` of an array."""
         self._progress.advance(after - first)
-        # What is there for rows without features does not matter.
+        # Values of rows without features are ignored.
         places = np.maximum(self._places[first:after], 0)
         values = self._values_of[array.name]
         if np.array_equal(places, places[0] + np.arange(len(places))):
@@ -145,7 +145,7 @@ class ImportedRows:
     def _staged(
         self, name: str, key: str, pool: str | None, problems: dict[int, str]
     ) -> Array | None:
-        """Read an array of the files, and add why clips have no values; None if no clip has any."""
+        """Read an array of the files and add problems of clips; None if no clip has values."""
         names = self._files.names
         shape: tuple[int, ...] | None = None
         types = set()
@@ -197,7 +197,7 @@ class ImportedRows:
         return Array.of(name, np.result_type(*types).name, shape, dims)
 
     def _batches(self, key: str) -> list[slice]:
-        """Return which rows are read at a time, the last ones first."""
+        """Return the batches of rows, the last batch first."""
         column = self._files.arrays[key]
         n_clips = len(self._files.names)
         row_bytes = math.prod(column.shape[1:]) * column.dtype.itemsize
@@ -211,14 +211,14 @@ class ImportedRows:
     def _values(
         self, name: str, key: str, pool: str | None, batch: slice
     ) -> tuple[Values, dict[str, Values]]:
-        """Return rows as the store holds them, and which of them have which problem."""
+        """Return rows as they are stored, and for each problem which rows have it."""
         values = self._read(key, batch)
         mask = self._mask(key, values, batch)
         wrong = {}
         if mask is not None:
             is_other = (mask != mask.astype(bool)).any(axis=1)
-            wrong[f"{MASK} holds other numbers than 0 and 1"] = is_other
-            wrong[f"{MASK} says that no frame is real"] = ~mask.any(axis=1)
+            wrong[f"{MASK} has numbers other than 0 and 1"] = is_other
+            wrong[f"{MASK} has no real frame"] = ~mask.any(axis=1)
         if pool and values.ndim > 2:
             vectors = "all tokens" if mask is None else "the real frames"
             self.pooling = f"{POOLINGS[pool]} over {vectors}, by the importer"
@@ -228,7 +228,7 @@ class ImportedRows:
         if name in TIMES:
             # A frame that does not exist has no time.
             return values.astype(np.float64), wrong
-        # One vector a clip is kept in float32 whatever it came in, as all stores have it.
+        # One vector per clip is stored as float32, as in all stores.
         is_half = values.dtype == np.float16 and values.ndim > 2
         dtype = np.dtype(np.float16 if is_half else np.float32)
         if name == N_WORDS and values.ndim == 1 and values.dtype.kind in "iu":
@@ -242,21 +242,21 @@ class ImportedRows:
         elif dtype.itemsize < values.dtype.itemsize:
             had_numbers = values.reshape(len(stored), -1).any(axis=1)
             is_wrong |= had_numbers & ~stored.reshape(len(stored), -1).any(axis=1)
-        wrong[f"{name} holds NaN, infinity or numbers beyond {dtype}"] = is_wrong
+        wrong[f"{name} has NaN, infinity or numbers beyond {dtype}"] = is_wrong
         return stored, wrong
 
     def _read(self, key: str, batch: slice) -> Values:
-        """Return rows of an array of the files; BadRow if they are no numbers."""
+        """Return rows of an array of the files; raise BadRow unless they are numbers."""
         with damaged(f"{key} cannot be read", self._files.where):
             values = np.asarray(self._files.arrays[key][batch])
         if values.dtype.kind not in "fiub":
-            raise BadRow(f"it holds {values.dtype}, which are not real numbers")
+            raise BadRow(f"expected real numbers, got {values.dtype}")
         if not values.size or values.ndim > 1 + MOST_DIMENSIONS:
             raise BadRow(f"it has the shape {values.shape[1:]}")
         return values
 
     def _mask(self, key: str, values: Values, batch: slice) -> Values | None:
-        """Return which frames of each row are real, if the files say it."""
+        """Return which frames of each row are real, or None if the files have no mask."""
         if key == MASK:
             return values if values.ndim == 2 else None
         if MASK not in self._files.arrays or values.ndim < 3:
@@ -265,7 +265,7 @@ class ImportedRows:
         if mask.shape == values.shape[:2]:
             return mask
         if self._files.is_export:
-            # It is the mask of another array.
+            # It is the mask of a different array.
             return None
         raise BadRow(
             f"{MASK} has the shape {mask.shape[1:]}, {key} {values.shape[1:]}: expected one"
@@ -274,7 +274,7 @@ class ImportedRows:
 
 
 def _pooled(values: Values, mask: Values | None, pool: str) -> Values:
-    """Return one vector of those of each row; of the real frames only."""
+    """Return one vector per row, of only the real frames."""
     vectors = values.reshape(len(values), -1, values.shape[-1])
     if vectors.dtype.kind != "f":
         vectors = vectors.astype(np.float64)

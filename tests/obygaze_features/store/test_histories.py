@@ -315,6 +315,6 @@ def run(root: Path, seed: int) -> None:
     shutil.rmtree(root)
 
 
-@pytest.mark.parametrize("number", range(amount(4, 60)))
+@pytest.mark.parametrize("number", range(amount(3, 60)))
 def test_random_histories(tmp_path: Path, number: int) -> None:
     run(tmp_path / "history", 60 * SEED + number)

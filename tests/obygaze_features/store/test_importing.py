@@ -82,7 +82,7 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=ids, X=values)
     done = import_features(file, tmp_path / "s")
     assert list(done.failed) == ["a-1", "a-2", "a-4"]
-    problem = "clip holds NaN, infinity or numbers beyond float32"
+    problem = "clip has NaN, infinity or numbers beyond float32"
     assert set(done.failed.values()) == {problem}
     store = open_store(tmp_path / "s")
     assert values_of(store, "clip", ["a-0", "a-3"]).tolist() == [[1, 2], [0, 0]]
@@ -373,9 +373,7 @@ def test_a_mask_of_other_sizes_is_refused_where_frames_are_kept(tmp_path: Path) 
 def test_numbers_of_words_that_are_too_large_are_failed_rows(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, n_words=[2, 2**32 + 5, 3])
     done = import_features(file, tmp_path / "s")
-    assert done.failed == {
-        IDS[1]: "n_words holds NaN, infinity or numbers beyond int32"
-    }
+    assert done.failed == {IDS[1]: "n_words has NaN, infinity or numbers beyond int32"}
 
 
 def test_numbers_of_words_beside_vectors_must_be_read_too(tmp_path: Path) -> None:
@@ -385,7 +383,7 @@ def test_numbers_of_words_beside_vectors_must_be_read_too(tmp_path: Path) -> Non
             file[f"{clip}/clip"] = vector
             file[f"{clip}/n_words"] = n_words
     each = {"clip": "{id}/clip"}
-    with pytest.raises(FixInput, match=r"beside \{id\}/clip is n_words"):
+    with pytest.raises(FixInput, match=r"next to \{id\}/clip is n_words"):
         import_features(tmp_path / "f.h5", tmp_path / "s", arrays=each)
     each["n_words"] = "{id}/n_words"
     store = imported(tmp_path / "f.h5", tmp_path / "s", arrays=each)

@@ -133,7 +133,7 @@ def test_a_type_that_is_no_text_is_not_read(tmp_path: Path, kind: int) -> None:
     data = path.read_bytes()
     assert data.count(TEXT_TYPE) == 1
     path.write_bytes(data.replace(TEXT_TYPE, bytes([0x19, kind]) + TEXT_TYPE[2:]))
-    with pytest.raises(Corrupt, match="'clip_id' holds neither numbers nor texts"):
+    with pytest.raises(Corrupt, match="'clip_id' has neither numbers nor texts"):
         open_features(path)
 
 
@@ -343,7 +343,7 @@ def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:
     assert done.failed == {
         "m-1": "clip: no value, or lists of several sizes",
         "m-3": "clip: it has the shape (0,)",
-        "m-4": "clip holds NaN, infinity or numbers beyond float32",
+        "m-4": "clip has NaN, infinity or numbers beyond float32",
         "m-5": "frames: no value, or lists of several sizes",
     }
     store = open_store(tmp_path / "s")

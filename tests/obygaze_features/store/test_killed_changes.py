@@ -14,7 +14,7 @@ from support.seeds import SEED, amount
 from support.zygote import Zygote, disturb, failures
 
 # Of the changes and uses of the disk; `make torture` tries all of them. Exports have few.
-EVERY = amount(30, 5)
+EVERY = amount(60, 5)
 # Commands that several processes run at once: one of each kind that writes in its own way.
 SOME = ["merge", "pull", "export-npz"]
 TOGETHER = amount(SOME, list(COMMANDS))

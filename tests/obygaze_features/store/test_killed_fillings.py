@@ -24,7 +24,7 @@ from support.zygote import Zygote, disturb, failures, mounted
 CHECKS = {"first": check_first, "change": check_changed}
 LIVES = {"first": first_life, "change": change_life}
 # Of the changes and uses of the disk; `make torture` tries all of them.
-EVERY = amount(40, 5)
+EVERY = amount(60, 5)
 
 
 @pytest.fixture(scope="module")
