@@ -52,7 +52,7 @@ def open_hdf5(path: Path, arrays: Keys, id_key: str | None) -> FeatureFiles:
         file = _Hdf5(path, h5py)
         if id_key is None and any(CLIP_MARK in key for key in paths.values()):
             return file.clips(paths)
-        file.refuse_what_is_beside(paths, [""])
+        file.refuse_unread_companions(paths, [""])
         columns = {}
         for key in [*file.root, *paths.values(), *filter(None, [id_key])]:
             if file.is_there(key):
@@ -125,7 +125,7 @@ class _Hdf5:
         if not clips:
             problem = f"no data set at {few(list(patterns.values()))}"
             raise FixInput(problem, where=self.where, hint=NAME_IT)
-        self.refuse_what_is_beside(patterns, clips)
+        self.refuse_unread_companions(patterns, clips)
 
         def read(pattern: str, place: int) -> Any:
             return self.data_set(pattern.replace(CLIP_MARK, clips[place]))
@@ -140,7 +140,7 @@ class _Hdf5:
         """Return whether a data set exists at the path of a clip."""
         return self.is_array(self.node(pattern.replace(CLIP_MARK, clip)))
 
-    def refuse_what_is_beside(self, patterns: Keys, clips: list[str]) -> None:
+    def refuse_unread_companions(self, patterns: Keys, clips: list[str]) -> None:
         """Raise an error for a mask next to a read array: without it, padding would count.
 
         The same holds for numbers of words: without them, clips without words would count as
@@ -156,7 +156,7 @@ class _Hdf5:
                 if beside != pattern and any(
                     self.is_there(beside, one) for one in clips
                 ):
-                    problem = f"next to {pattern} is {name}, without which padding or empty rows count"
+                    problem = f"next to {pattern} is {name}, which must be read too"
                     hint = f"--array {shell_word(f'{name}={beside}')} reads it too"
                     raise FixInput(problem, where=self.where, hint=hint)
 
