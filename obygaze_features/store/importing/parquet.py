@@ -107,15 +107,17 @@ def _read_column(path: Path, name: str, texts: list[str]) -> Any:
     with _arrow("parquet").ParquetFile(
         path, read_dictionary=texts, page_checksum_verification=True
     ) as opened:
+        schema = opened.metadata.schema
+        paths = [schema.column(place).path for place in range(len(schema))]
         n_values = 0
         for number in range(opened.metadata.num_row_groups):
             # If the metadata of a column are damaged, reading the column raises an error, but a
-            # query of its metadata would end the process. So it is read first.
+            # query of its metadata would end the process. So it is read first, and only it.
             next(opened.iter_batches(1, [number], [name]), None)
             group = opened.metadata.row_group(number)
-            for column in map(group.column, range(group.num_columns)):
-                is_of_it = column.path_in_schema.partition(".")[0] == name
-                n_values += column.num_values * is_of_it
+            for place, path_in_schema in enumerate(paths):
+                if path_in_schema.partition(".")[0] == name:
+                    n_values += group.column(place).num_values
         # Equal numbers are written once with their count: the length of the file is no bound.
         n_bytes = 8 * n_values
         n_file = path.stat().st_size

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import random
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from support.cli import environment
 from support.stores import made_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
@@ -129,3 +132,34 @@ def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
             n_refused += 1
     assert silent == []
     assert n_refused > 15
+
+
+def test_no_changed_byte_of_a_footer_ends_the_process(tmp_path: Path) -> None:
+    """pyarrow ends it where the facts of a damaged column are asked for."""
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "f.parquet"
+    rows = [Row(f"c{n}", "film") for n in range(5)]
+    values = {"clip": np.ones((5, 40), np.float32), "share": np.ones(5, np.float32)}
+    store = made_store(tmp_path / "store", rows, values)
+    export_features(store, path, arrays=["clip", "share"])
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from obygaze_features.core.errors import ObygazeError\n"
+        "from obygaze_features.store.importing import open_features\n"
+        "path = Path(sys.argv[1])\n"
+        "whole = path.read_bytes()\n"
+        "first = len(whole) - int.from_bytes(whole[-8:-4], 'little') - 8\n"
+        "for place in range(first, first + 150):\n"
+        "    data = bytearray(whole)\n"
+        "    data[place] ^= 24\n"
+        "    path.write_bytes(data)\n"
+        "    try:\n"
+        "        for array in open_features(path).arrays.values():\n"
+        "            array[0:5]\n"
+        "    except ObygazeError:\n"
+        "        pass\n"
+    )
+    words = [sys.executable, "-c", program, path]
+    done = subprocess.run(words, env=environment(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
