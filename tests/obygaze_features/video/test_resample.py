@@ -139,4 +139,4 @@ def test_bass_does_not_count_where_a_file_names_no_channel() -> None:
     samples[3] = 0.5
     frame = frame_of(samples, "fltp", "6 channels")
     assert {channel.name for channel in frame.layout.channels} == {"NONE"}
-    assert not mixed([frame]).any()
+    assert not mix_to_mono([frame]).any()

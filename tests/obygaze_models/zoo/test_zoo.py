@@ -378,7 +378,7 @@ def test_a_location_may_name_the_sha256_of_the_model(
                 if is_url(place) or "sha256" in wrong:
                     with pytest.raises(FixUsage, match=r"64 hex digits|unknown ending"):
                         pull_model(f"{place}{wrong}", workspace=tmp_path / "home")
-            with pytest.raises(Mismatch, match=f"expected the seal 000"):
+            with pytest.raises(Mismatch, match="expected the seal 000"):
                 pull_model(f"{place}#sha256={'0' * 64}", workspace=tmp_path / "home")
             assert not list((tmp_path / "home").rglob("*.*"))
             pulled = pull_model(f"{place}#sha256={seal}", workspace=tmp_path / "home")
