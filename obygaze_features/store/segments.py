@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,8 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import ROUNDING_S
 from obygaze_features.store.decoding import Rows
-
-if TYPE_CHECKING:
-    from obygaze_features.store.reading import Store
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.table import RowTable
 
 WindowRule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
@@ -43,6 +42,32 @@ REDUCERS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "first": lambda windows: windows[0],
     "last": lambda windows: windows[-1],
 }
+
+
+class StoreOfWindows(Protocol):
+    """The part of `Store` that is used here; its module imports this one."""
+
+    table: RowTable
+
+    @property
+    def location(self) -> str:
+        """The location."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe."""
+
+    def array(self, name: str) -> Array:
+        """Return an array by its name."""
+
+    def read(self, array: str, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the values of rows."""
+
+    def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return whether rows have features."""
+
+    def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
+        """Return which frames of rows are not padding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +128,7 @@ def windows_of_segments(
 
 
 def read_segments(
-    store: Store,
+    store: StoreOfWindows,
     segments: Iterable[Clip],
     array: str,
     rule: WindowRule,
@@ -172,7 +197,7 @@ def read_segments(
 
 
 def _windows_of_film(
-    store: Store,
+    store: StoreOfWindows,
     array: str,
     ok: Rows,
     spans: Floats,
@@ -207,7 +232,7 @@ def _windows_of_film(
     return [values[of_segment] for of_segment in has_window[:, is_read]]
 
 
-def _grid_of(store: Store) -> Mapping[str, Any]:
+def _grid_of(store: StoreOfWindows) -> Mapping[str, Any]:
     """Return the grid of windows of a store; raise an error if it has no windows."""
     grid: Mapping[str, Any] | None = store.recipe.windows.get("grid")
     if grid is None:
