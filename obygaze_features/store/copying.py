@@ -43,7 +43,7 @@ from obygaze_features.store.layout import CARD, CLAIM, STORE_JSON, check_store_n
 from obygaze_features.store.making import (
     check_name_is_free,
     check_not_inside_store,
-    name_taken_error,
+    store_exists_error,
 )
 from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.reading import Store, open_store
@@ -157,7 +157,7 @@ def _pull(store: Store, target: Path, progress: Progress) -> int:
         ) from error
     sync_tree(hidden)
     if not take_name(hidden, target):
-        raise name_taken_error(target)
+        raise store_exists_error(target)
     return n_sent
 
 

@@ -177,7 +177,7 @@ def write_store(
     try:
         seal = build_store(hidden, source, contents)
         if not take_name(hidden, target):
-            raise name_taken_error(target)
+            raise store_exists_error(target)
     finally:
         remove_tree(hidden)
     return Written(target, seal)
@@ -193,7 +193,7 @@ def check_name_is_free(target: Path) -> None:
             hint="finish that store first, or remove the folder to discard it",
         )
     if is_listed(target):
-        raise name_taken_error(target)
+        raise store_exists_error(target)
 
 
 OTHER_NAME = (
@@ -202,7 +202,7 @@ OTHER_NAME = (
 )
 
 
-def name_taken_error(target: Path) -> AlreadyThere:
+def store_exists_error(target: Path) -> AlreadyThere:
     """Return the error that the name of a new store is taken."""
     return AlreadyThere(
         "a file or folder of this name exists already",

@@ -18,6 +18,7 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import ROUNDING_S
 from obygaze_features.store.decoding import Rows
+from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.table import RowTable
 
