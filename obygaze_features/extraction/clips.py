@@ -150,7 +150,7 @@ class HeardClip:
 DecodedView = ViewedClip | HeardClip
 
 
-def repeated(n_pictures: int, n_frames: int) -> str:
+def repeated_remark(n_pictures: int, n_frames: int) -> str:
     """Return the remark on a clip with fewer pictures than a view has frames."""
     return f"{n_pictures} frames repeated to {n_frames}"
 

@@ -97,7 +97,7 @@ class Computer(ABC):
         return seeing.forward(pixels, mask, only=names)
 
 
-def _awaited(future: Future[Computed]) -> Computed:
+def _wait_for(future: Future[Computed]) -> Computed:
     """Return the result of a thread; signals are handled while it is awaited.
 
     Python handles a signal that arrives just before it begins to wait only when it wakes up.
@@ -116,7 +116,7 @@ class ThreadComputer(Computer):
     def start(self, clips: Sequence[DecodedView]) -> Callable[[], Computed]:
         """Start to compute one clip."""
         (clip,) = clips
-        return partial(_awaited, self.pool.submit(self._compute, clip))
+        return partial(_wait_for, self.pool.submit(self._compute, clip))
 
     def split(self, at_once: int) -> tuple[int, int]:
         """Return one clip, and as many starts as clips may be computed at once."""
@@ -159,7 +159,7 @@ class Uploads:
         """
         import torch
 
-        on_gpu = [self._copied(clip.pictures) for clip in clips]
+        on_gpu = [self._upload(clip.pictures) for clip in clips]
         rows = []
         n_before = 0
         for clip in clips:
@@ -175,7 +175,7 @@ class Uploads:
             pictures.index_fill_(0, on_device(padding, self.device), 0)
         return pictures
 
-    def _copied(self, shared: npt.NDArray[np.uint8]) -> Tensor:
+    def _upload(self, shared: npt.NDArray[np.uint8]) -> Tensor:
         known = self._copies.get(id(shared))
         if known is not None and known[0]() is shared:
             return known[1]
@@ -318,7 +318,7 @@ class Resources:
             return self.batch
         if isinstance(computer, BatchComputer):
             return MAX_BATCH
-        # On a CPU one clip a thread, in a quarter of the memory: nothing says when it is full.
+        # On a CPU one clip a thread, in a quarter of the memory: no error shows that it is full.
         cpu_bytes = system.memory_bytes() // 4
         clips_in_memory = cpu_bytes // max(computer.backbone.activation_bytes, 1)
         return max(1, min(clips_in_memory, self.compute_threads))

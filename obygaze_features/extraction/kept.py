@@ -27,7 +27,7 @@ from obygaze_features.extraction.clips import (
     RowJob,
     Source,
     ViewedClip,
-    repeated,
+    repeated_remark,
 )
 from obygaze_features.extraction.recipes import (
     decoder_recipe,
@@ -90,13 +90,13 @@ class StoredFrames:
         n_pictures = kept.pictures or 0
         values["start_s"] = np.array(kept.start_s, np.float64)
         values["end_s"] = np.array(kept.end_s, np.float64)
-        remark_of_kept = repeated(n_pictures, n_kept)
+        remark_of_kept = repeated_remark(n_pictures, n_kept)
         remarks = kept.reason.split("; ") if kept.reason else []
-        # A still picture is repeated without a remark.
+        # A still picture is repeated_remark without a remark.
         if remark_of_kept in remarks:
             remarks.remove(remark_of_kept)
             if n_pictures < view.count:
-                remarks.append(repeated(n_pictures, view.count))
+                remarks.append(repeated_remark(n_pictures, view.count))
         remark = "; ".join(remarks)
         return ViewedClip(pictures, places, mask, values, n_pictures, remark)
 
@@ -153,7 +153,7 @@ def find_kept(
     """
     kept = []
     for store in stores:
-        of_store = _kept_of(store, clips, facts)
+        of_store = _usable_frames(store, clips, facts)
         if of_store.row_of_clip or of_store.changed:
             kept.append(of_store)
     kept_views: dict[ClipView, StoredFrames] = {}
@@ -164,7 +164,9 @@ def find_kept(
     return kept_views
 
 
-def _kept_of(store: Store, clips: Sequence[PlannedClip], facts: Facts) -> StoredFrames:
+def _usable_frames(
+    store: Store, clips: Sequence[PlannedClip], facts: Facts
+) -> StoredFrames:
     """Return the frames of a store that may be used for clips."""
     is_clean = store.read(CLEAN, np.arange(len(store)))
     clip_of_id = {clip.clip_id: clip for clip in clips}

@@ -266,7 +266,7 @@ class StoreFiller:
             return
         # Another store may need a row, also in this view, that this one does not compute.
         if self.filling.computed[decoded.row]:
-            clip = self._checked(decoded.views[self.computer.backbone.view])
+            clip = self._check_padding(decoded.views[self.computer.backbone.view])
             if isinstance(clip, Failure):
                 source = decoded.source if clip.is_decoded else Source()
                 self._finish_row(block, decoded.row, source, clip)
@@ -285,7 +285,7 @@ class StoreFiller:
                 result = self.computer.start([one.clip for one in waiting])
             self._running.append(_Running(block, waiting, result))
 
-    def _checked(self, clip: DecodedView | Failure) -> DecodedView | Failure:
+    def _check_padding(self, clip: DecodedView | Failure) -> DecodedView | Failure:
         """Return a clip, or a failure if it has padding and the backbone takes no mask."""
         backbone = self.computer.backbone
         if isinstance(clip, Failure | HeardClip):

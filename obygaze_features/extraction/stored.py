@@ -89,7 +89,7 @@ def read_stored(path: Path) -> StoreState | None:
         seal = read_seal(path)
         try:
             if filling is not None:
-                stored = _being_filled(filling, seal)
+                stored = _state_of_filling(filling, seal)
                 if filling.is_current():
                     return stored
             elif seal:
@@ -111,7 +111,7 @@ def read_stored(path: Path) -> StoreState | None:
                 raise
 
 
-def _being_filled(filling: Filling, seal: str) -> StoreState:
+def _state_of_filling(filling: Filling, seal: str) -> StoreState:
     """Return the state of a store that is being filled."""
     plan = filling.plan
     rows = list(filling.rows)

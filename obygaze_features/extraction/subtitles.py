@@ -163,7 +163,7 @@ def _files_of_films(
         ending = path.suffix.lower()
         if ending in READERS:
             found.append(path)
-        # The subtitles may be beside their films.
+        # The subtitles may be in the folder of their films.
         elif ending not in VIDEO_SUFFIXES and not path.is_dir():
             unread.append(path.name)
     warn_of_unread(folder, unread, "subtitles")
@@ -221,7 +221,7 @@ def _of_films(
             if span is None:
                 reason = "the place of the clip in its film is not known"
                 failures[clip.clip_id] = Failure(NO_WORDS, reason)
-            elif outside := _outside(length_s, *span):
+            elif outside := _outside_failure(length_s, *span):
                 failures[clip.clip_id] = outside
             else:
                 texts[clip.clip_id] = _words_in(utterances, span)
@@ -253,7 +253,7 @@ def _spans_in_film(
     return times.spans, length_s
 
 
-def _outside(
+def _outside_failure(
     length_s: float, start_s: float | None, end_s: float | None
 ) -> Failure | None:
     """Return the failure of a clip outside its film, with the reason that its pictures have."""
@@ -328,7 +328,7 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
         streams.update(dict.fromkeys(_ids(clips), embedded.stream))
         videos.update(dict.fromkeys(_ids(clips), source))
         for clip in clips:
-            outside = _outside(embedded.length_s, clip.start_s, clip.end_s)
+            outside = _outside_failure(embedded.length_s, clip.start_s, clip.end_s)
             if outside:
                 failures[clip.clip_id] = outside
             else:

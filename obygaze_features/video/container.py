@@ -76,7 +76,7 @@ _FORCED = re.compile(
     re.IGNORECASE,
 )
 
-# Reasons that are mistakes of the person who asks, not faults of the file.
+# Reasons that are errors of the caller, not faults of the file.
 USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
 
 # Called again and again during a long task.
@@ -128,7 +128,7 @@ def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
     Without chapters, errors in the chapters of MP4 are not reported, but the track of their
     pictures may be taken for the film.
     """
-    container, n_errors = _opened(path, has_chapters=has_chapters)
+    container, n_errors = _open_container(path, has_chapters=has_chapters)
     with container:
         stream = _video_stream(container, path)
         if container.format.name == stream.codec_context.codec.canonical_name:
@@ -148,7 +148,7 @@ def errors_at_opening(path: Path, video: OpenVideo) -> int:
 @contextmanager
 def open_sound(path: Path) -> Iterator[OpenVideo]:
     """Open a media file and choose its sound; raise BadVideo if there is none."""
-    container, n_errors = _opened(path)
+    container, n_errors = _open_container(path)
     with container:
         stream = _sound_stream(container, path)
         for other in container.streams:
@@ -166,7 +166,7 @@ def check_is_file(path: Path) -> None:
         raise BadVideo("expected a file, got a folder", path=path, reason="folder")
 
 
-def _opened(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
+def _open_container(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
     """Open a media file; return it with the number of errors that its reader logged."""
     library = av()
     check_is_file(path)
@@ -222,13 +222,13 @@ def _picture_format(path: Path) -> str | None:
 
 def _video_stream(container: Any, path: Path) -> Any:
     """Return the pictures of the film; raise BadVideo if there are none."""
-    stream = _pictures_of(container)
+    stream = _main_pictures(container)
     if stream is None:
         raise BadVideo("no video stream", path=path, reason="no-video")
     return stream
 
 
-def _pictures_of(container: Any) -> Any | None:
+def _main_pictures(container: Any) -> Any | None:
     """Return the default pictures, else the largest, or None; covers do not count."""
     kinds = av().stream.Disposition
     not_moving = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
@@ -251,7 +251,7 @@ def _pictures_of(container: Any) -> Any | None:
 def streams_of_film(container: Any) -> list[Any]:
     """Return the streams of the program that the pictures of the film belong to."""
     streams = list(container.streams)
-    pictures = _pictures_of(container)
+    pictures = _main_pictures(container)
     if pictures is None:
         return streams
     programs = _programs(container)

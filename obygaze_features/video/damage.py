@@ -1,4 +1,4 @@
-"""Find packets that are missing or cut, from what a container says of them, without decoding."""
+"""Find missing or cut packets from the data of the container, without decoding."""
 
 import mmap
 import os
@@ -11,7 +11,7 @@ from obygaze_features.video.index import NO_PTS, Bools, Floats, FrameIndex, Ints
 _TS_SYNC_BYTE = 0x47
 # A gap longer than this many steps is one in which a picture is missing.
 GAP = 1.5
-# A film has a regular rate if so many of its steps are equal to within this share of a step.
+# A film has a regular rate if this share of its steps is equal, within this share of a step.
 _REGULAR_SHARE = 0.9
 _JITTER = 0.25
 _FEWEST_STEPS = 8
@@ -44,7 +44,7 @@ _LATE = 16
 def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     """Return the positions before which a packet is missing, in a film with a regular rate.
 
-    A picture is missing where the next one comes later than the rate says. Most decoders go on
+    A picture is missing where the next one comes later than the rate predicts. Most decoders go on
     from the last picture that they have and report nothing. `slots` are the times of decoding,
     which tell it where pictures have no times of their own, `durations` how long the container says
     that each picture is shown: if one is longer by as much, it declares a pause.
@@ -112,8 +112,8 @@ def gaps(times: Ints | Floats) -> Ints:
 def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
     """Return the byte of an AVI file from which pictures may be missing; its size if none are.
 
-    Each chunk of the file tells where the next one begins. `n_absent` tells how many more pictures
-    the header counts than there are up to the last one. Empty chunks, which repeat it, are some.
+    Each chunk of the file states where the next one begins. `n_absent` is the number of pictures in
+    the header beyond the last one of the file. Empty chunks repeat a picture and count as pictures.
     """
     in_streams: set[bytes] = set()
     for number in range(n_streams):
@@ -122,7 +122,7 @@ def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
     n_repeats = 0
     last = 0
     # The chunk before the first one, behind a picture, that may be one of a stream with another
-    # name now. Some programs add chunks of their own, so that alone it says nothing.
+    # name now. Some programs add chunks of their own, so this alone is no proof of damage.
     before_other = 0
     has_picture = False
     at = 0
@@ -141,7 +141,7 @@ def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
             if has_picture and not is_known:
                 before_other = before_other or last
             size = int.from_bytes(head[4:], "little")
-            # Pictures that are gone behind empty chunks or sound may come before the last picture.
+            # Missing pictures behind empty chunks or sound may come before the last picture.
             if size and name[2:] != _AVI_SOUND:
                 last = at
             if name[2:] in _AVI_PICTURES:
@@ -156,7 +156,7 @@ def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
     if n_absent <= n_repeats:
         return n_bytes
     is_cut = n_bytes < n_declared and not has_table
-    # Or else whole chunks were taken out, and nothing tells where.
+    # Otherwise whole chunks were taken out, at an unknown place.
     return before_other or (last if is_cut else 0)
 
 

@@ -173,7 +173,7 @@ class _ClipDecoder:
         that is not one for the decoder is removed from the index.
         """
         film = self.source.film
-        to_decode = canvas.index.lightened(run) if self.is_light else run
+        to_decode = canvas.index.without_unused(run) if self.is_light else run
         outcome = self.source.run_with_early(to_decode, canvas.offer)
         is_whole = set(outcome.out) >= canvas.index.expected_of(to_decode)
         starts = canvas.index.starts_of(run.wanted)

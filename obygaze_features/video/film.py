@@ -170,7 +170,7 @@ def state_of(path: Path, indexes: Path | None) -> FileState:
 def _remember(films: dict[FileState, T], identity: FileState, known: T) -> None:
     """Remember a film, and forget the oldest if there are too many."""
     films[identity] = known
-    # Other threads may open films too, so that one may be gone already.
+    # Other threads may have removed an entry already.
     for oldest in list(films)[:-CACHED_FILMS]:
         films.pop(oldest, None)
 
@@ -476,7 +476,7 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     outcome = source.run(PacketRun(0, int(head.max()), frozenset()), lambda _, __: None)
     lost = np.setdiff1d(head, outcome.out)
     if outcome.has_reports:
-        # Damage, if later than the beginning, is no reason to forget a picture.
+        # Damage after the beginning is not a reason to remove a picture.
         lost = lost[(lost < first) | (index.pts[lost] < index.pts[first])]
     return replace(index, order=index.order[~np.isin(index.order, lost)])
 

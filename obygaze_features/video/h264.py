@@ -125,7 +125,7 @@ class H264Reader:
                 self._read_parameters(unit)
 
     def read(self, packet: memoryview | bytes) -> CodedPicture | None:
-        """Return what the picture in a packet says; None if the packet has none to read."""
+        """Return the fields of the picture in a packet, or None if they cannot be read."""
         picture = None
         # `nal_ref_idc` is 0 for a picture that is not a reference and for supplementary units.
         # Parameters have another value.
@@ -195,7 +195,7 @@ class HevcReader:
         # For each picture parameter set: the sequence, whether slices have a flag for showing, and
         # the number of reserved bits before the type of a slice.
         self._pictures: dict[int, tuple[int, bool, int]] = {}
-        # The header of a file such as MP4 (ISO/IEC 14496-15, hvcC) tells the bytes of a size.
+        # The header of a file such as MP4 (ISO/IEC 14496-15, hvcC) states the bytes of a size.
         header = extradata or b""
         has_sizes = len(header) > 21 and header[0] == 1
         self._size_bytes = (header[21] & 3) + 1 if has_sizes else 0
@@ -206,7 +206,7 @@ class HevcReader:
                 self._read_parameters(unit)
 
     def read(self, packet: memoryview | bytes) -> CodedPicture | None:
-        """Return what the picture in a packet says; None if the packet has none to read."""
+        """Return the fields of the picture in a packet, or None if they cannot be read."""
         first_slice = None
         is_unused = _is_whole(packet, self._size_bytes)
         try:
@@ -331,7 +331,7 @@ class CodedPictures:
             return 0
         n_orders = picture.n_orders
         if picture.is_idr:
-            # All pictures before it are shown before it, and the count begins anew.
+            # All pictures before it are shown before it, and the count begins again.
             self._order_of_reference = (self._highest // n_orders + 2) * n_orders
         ahead = (picture.order - self._order_of_reference) % n_orders
         if ahead > n_orders // 2:

@@ -194,13 +194,13 @@ class FrameIndex:
         early = self.shown_before(run.start, last)
         return set(shown.tolist()).difference(early, run.left_out) | run.wanted
 
-    def lightened(self, run: PacketRun) -> PacketRun:
-        """Return a run without the packets that nobody asked for and no other picture needs."""
+    def without_unused(self, run: PacketRun) -> PacketRun:
+        """Return a run without the packets that are not wanted and that no picture needs."""
         unused = np.flatnonzero(self.unused[run.start : run.stop + 1]) + run.start
         return replace(run, left_out=frozenset(unused.tolist()) - run.wanted)
 
     def without_keys(self, positions: Sequence[int]) -> Self:
-        """Return the index with some packets that are no key frames after all."""
+        """Return the index in which some packets are not key frames any more."""
         key = self.key.copy()
         key[list(positions)] = False
         return replace(self, key=key)
@@ -243,7 +243,7 @@ class FrameIndex:
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
         # The packet behind one that a decoder reports may have another time, or its picture. What
-        # is before the first key frame only lacks what it is built on.
+        # is before the first key frame only has missing references.
         is_near = is_broken.copy()
         first_whole = int(np.argmin(is_broken))
         behind = np.array([at + 1 for at in damage if at > first_whole], np.int64)

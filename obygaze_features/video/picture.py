@@ -47,7 +47,9 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
         side_data = frame.side_data
     except ValueError:
         # PyAV does not know the EXIF data that FFmpeg has read the matrix from.
-        side_data = _filtered(frame, "sidedata", f"mode=delete:type={_EXIF}").side_data
+        side_data = _apply_filter(
+            frame, "sidedata", f"mode=delete:type={_EXIF}"
+        ).side_data
     matrix = side_data.get(av().sidedata.sidedata.Type.DISPLAYMATRIX)
     rotation = 0
     flip = False
@@ -90,7 +92,7 @@ class PictureConverter:
         """Return a picture as a player shows it; pixels that are not square are scaled."""
         if frame.interlaced_frame:
             # Else a scaler separates the fields.
-            frame = _filtered(frame, "setfield", "prog")
+            frame = _apply_filter(frame, "setfield", "prog")
         size = self.upright
         if self.geometry.rotation % 180:
             size = size[::-1]
@@ -115,7 +117,7 @@ class PictureConverter:
         return np.rot90(pixels, k=-(self.geometry.rotation // 90))
 
 
-def _filtered(frame: Any, name: str, settings: str) -> Any:
+def _apply_filter(frame: Any, name: str, settings: str) -> Any:
     """Return a picture after a filter of FFmpeg."""
     graph = av().filter.Graph()
     source = graph.add_buffer(

@@ -162,7 +162,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 # Another process killed it (the system when out of memory), not this file.
                 return self._decode(slot, job, retry=False)
             # A file that crashes the decoder ends the process by a signal. If the process ends by
-            # itself, the machine lacks something, such as memory.
+            # itself, a resource of the machine is missing, such as memory.
             has_stopped = not late and worker.process.returncode >= 0
             if has_stopped or not worker.ready:
                 how = f"not within {START_S:g} s" if late else how

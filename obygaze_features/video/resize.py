@@ -236,7 +236,7 @@ def _across(picture: Pixels, axis: ResizeAxis) -> Pixels:
         return part
     kernels = kernels_after(1)
     if kernels is None:
-        return _weighted(axis.matrix, part.swapaxes(0, 1)).swapaxes(0, 1)
+        return _resize_lines(axis.matrix, part.swapaxes(0, 1)).swapaxes(0, 1)
     # A part of the columns would be copied first.
     rows = np.ascontiguousarray(picture).reshape(len(picture), -1)
     columns = rows[:, 3 * axis.chosen.start : 3 * axis.chosen.stop]
@@ -251,14 +251,14 @@ def _down(part: Pixels, axis: ResizeAxis) -> Pixels:
         return part
     kernels = kernels_after(0)
     if kernels is None:
-        return _weighted(axis.matrix, part)
+        return _resize_lines(axis.matrix, part)
     rows = np.ascontiguousarray(part).reshape(len(part), -1)
     resized = np.empty((len(axis.first), rows.shape[1]), np.uint8)
     kernels.down(rows, axis.first, axis.weights, resized)
     return resized.reshape(len(axis.first), -1, 3)
 
 
-def _weighted(matrix: csr_matrix, lines: Pixels) -> Pixels:
+def _resize_lines(matrix: csr_matrix, lines: Pixels) -> Pixels:
     """Return the weighted sums of lines, rounded to levels."""
     sums = _sums(matrix, lines)
     sums += 1 << (BITS - 1)

@@ -98,10 +98,12 @@ class DecodedSound:
     @property
     def heard_s(self) -> float:
         """Return the seconds of the clip with intact sound."""
-        lost_s = self._seconds_of(self.missing_s) + self._seconds_of(self.damaged_s)
+        lost_s = self._seconds_inside(self.missing_s) + self._seconds_inside(
+            self.damaged_s
+        )
         return self.end_s - self.start_s - lost_s
 
-    def _seconds_of(self, stretches: Floats) -> float:
+    def _seconds_inside(self, stretches: Floats) -> float:
         """Return the seconds of the clip that lie in some stretches."""
         return float(np.diff(_inside(stretches, self.start_s, self.end_s)).sum())
 
@@ -126,7 +128,7 @@ class DecodedSound:
 
     @property
     def _is_damaged_inside(self) -> bool:
-        return self._seconds_of(self.damaged_s) > 0
+        return self._seconds_inside(self.damaged_s) > 0
 
     def _damage(self) -> str:
         """Return the remark on damage."""
@@ -235,8 +237,8 @@ def decode_sounds(
         try:
             source = sound_source(Path(path), index_folder, progress)
             end_of_pictures = partial(pictures_end, Path(path), index_folder, progress)
-            part = _part_of(source, start_s, end_s, end_of_pictures)
-            return {view: _decoded(source, view, *part) for view in views}
+            part = _find_span(source, start_s, end_s, end_of_pictures)
+            return {view: _decode_part(source, view, *part) for view in views}
         except FilmChanged as error:
             # An index that was read by seeking is used once more, from the beginning of the file.
             if not error.film.table.seekable:
@@ -246,7 +248,7 @@ def decode_sounds(
     raise changed
 
 
-def _part_of(
+def _find_span(
     source: SoundSource,
     start_s: float | None,
     end_s: float | None,
@@ -280,7 +282,7 @@ def _part_of(
     return begin_s, stop_s, pictures.cut_s if begin_s < film_end_s else math.inf
 
 
-def _decoded(
+def _decode_part(
     source: SoundSource, view: SoundView, begin_s: float, end_s: float, cut_s: float
 ) -> DecodedSound:
     """Return the sound of a part of an open film."""

@@ -469,14 +469,14 @@ class SoundSource(PacketReader):
         n_samples = SECTION_S * index.rate + 2 * self._margin
         section = np.zeros(n_samples, np.float32)
         start, wanted = index.run_of(begin, begin + n_samples)
-        for first, part in self._decoded(start, wanted):
+        for first, part in self._decode(start, wanted):
             at = first - begin
             inside = part[max(-at, 0) : max(n_samples - at, 0)]
             section[max(at, 0) : max(at, 0) + len(inside)] = inside
         _keep(self._sections, number, section)
         return section
 
-    def _decoded(self, start: int, wanted: range) -> list[tuple[int, Samples]]:
+    def _decode(self, start: int, wanted: range) -> list[tuple[int, Samples]]:
         """Decode from `start` on, and return the samples of the intact wanted packets.
 
         Samples that follow each other are returned together, with the number of the first one.

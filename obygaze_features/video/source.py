@@ -320,7 +320,7 @@ class VideoSource(PacketReader):
         raise BadVideo(message, path=self.path, reason="shape")
 
     def _shape_of(self, frame: Any) -> tuple[float, int]:
-        """Return width and height of a picture with square pixels, as the codec says them."""
+        """Return width and height of a picture with square pixels, by its codec."""
         # A picture does not tell the shape of its pixels in PyAV. The decoder does, for the
         # picture that it got last, so that it may say it of some pictures too early.
         pixel = self.decoder.sample_aspect_ratio or 1

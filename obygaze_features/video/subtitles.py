@@ -1,4 +1,4 @@
-"""The subtitles inside a video, on the clock of its clips; and when it ends by its header."""
+"""Read the subtitles inside a video, on the clock of its clips."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -26,8 +26,8 @@ class Embedded(NamedTuple):
 
     Attributes:
         cues: The cues.
-        stream: Which of its streams they are, if there are several of text.
-        length_s: When the video ends, as its header says; 0 if it does not.
+        stream: The stream of the cues, if the video has several of text.
+        length_s: The end of the video by its header; 0 if the header has none.
     """
 
     cues: list[Cue]
@@ -38,7 +38,7 @@ class Embedded(NamedTuple):
 def read_embedded(path: Path) -> Embedded:
     """Return the cues of a video, of the stream of text that `track_of_film` chooses.
 
-    It is never one that translates foreign words only.
+    Subtitles that only translate foreign words are never read.
     """
     with open_video(path) as video:
         container = video.container
@@ -68,9 +68,9 @@ def read_embedded(path: Path) -> Embedded:
 
 
 def _packets(video: OpenVideo, stream: Any, path: Path) -> list[Any]:
-    """Return the packets of a stream; raise an error if the reader says that some may be missing.
+    """Return the packets of a stream; raise an error if some may be missing.
 
-    What is said in a part of a film that is not there would count as silence.
+    A missing part of a film would count as a part without words.
     """
     error = _no_words(
         "the video is damaged or incomplete, so that words may be missing", path
@@ -87,7 +87,7 @@ def _packets(video: OpenVideo, stream: Any, path: Path) -> list[Any]:
 
 
 def length_of(path: Path) -> float:
-    """Return when a video ends, as its header says; 0 if it does not."""
+    """Return the end of a video by its header, or 0 if the header has none."""
     with open_video(path) as video:
         return declared_end(video.container, video.stream)
 

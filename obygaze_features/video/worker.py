@@ -121,7 +121,7 @@ class DecodeResult:
 
 
 def main(handle: int) -> None:
-    """Reply to requests from the socket `handle` until the pool is gone."""
+    """Reply to requests from the socket `handle` until the pool ends."""
     channel = socket.socket(fileno=handle)
     requests: _Requests = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(channel, requests), daemon=True).start()
