@@ -11,6 +11,10 @@ import pytest
 from support.damage import zero_the_middle
 from support.videos import read_numbers, remux, write_video
 
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.cut_films import make_windows
+from obygaze_features.manifest.windows import Grid
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
@@ -272,3 +276,35 @@ def test_memory_is_not_taken_for_nonsense(clean: Path) -> None:
     with pytest.raises(BadVideo, match="memory") as caught:
         decode_clip(clean, PictureView(1_000_000))
     assert caught.value.reason == "too-large"
+
+
+def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(tmp_path: Path) -> None:
+    """Two recordings are joined, each with a clock of its own."""
+    data = b""
+    for numbers, begin in ((range(60), 100), (range(60, 120), 140)):
+        part = write_video(
+            tmp_path / "part.ts",
+            numbers=numbers,
+            ticks=range(begin, begin + 60),
+            options={"g": "20", "preset": "veryfast"},
+        )
+        data += part.read_bytes()
+        part.unlink()
+    film = tmp_path / "joined.ts"
+    film.write_bytes(data)
+    for indexes in (None, tmp_path / "indexes"):
+        for start_s, end_s in ((0.0, 1.0), (1.5, None), (None, 2.0), (3.0, 4.0)):
+            part_of_film = {"start_s": start_s, "end_s": end_s, "indexes": indexes}
+            with pytest.raises(
+                BadVideo, match="clock of the file is set back"
+            ) as found:
+                decode_clip(film, PictureView(4), **part_of_film)
+            assert found.value.reason == "clock"
+    words = {"workspace": Workspace(tmp_path), "name": "w"}
+    with pytest.raises(FixInput, match="the clock of the file is set back"):
+        make_windows(tmp_path, Grid(seconds=1, every=1), **words)
+    info = probe(film)
+    assert not info.index.timed and info.index.jump == 60
+    assert "set back after picture 60; pictures counted" in str(info)
+    # All pictures are there, in the order of the file, at the times of counting.
+    assert info.index.duration_s == pytest.approx(120 / 25)
