@@ -96,14 +96,12 @@ class DecodedSound:
     stream: str = ""
 
     @property
-    def heard_s(self) -> float:
+    def intact_s(self) -> float:
         """Return the seconds of the clip with intact sound."""
-        lost_s = self._seconds_inside(self.missing_s) + self._seconds_inside(
-            self.damaged_s
-        )
+        lost_s = self._seconds_in(self.missing_s) + self._seconds_in(self.damaged_s)
         return self.end_s - self.start_s - lost_s
 
-    def _seconds_inside(self, stretches: Floats) -> float:
+    def _seconds_in(self, stretches: Floats) -> float:
         """Return the seconds of the clip that lie in some stretches."""
         return float(np.diff(_inside(stretches, self.start_s, self.end_s)).sum())
 
@@ -117,18 +115,18 @@ class DecodedSound:
         """Return the remarks on the stream, and on missing or damaged sound."""
         length_s = self.end_s - self.start_s
         remarks = [self.stream] if self.stream else []
-        if length_s - self.heard_s > MISSING_S or self._is_damaged_inside:
+        if length_s - self.intact_s > MISSING_S or self._is_damaged_inside:
             remarks.append(self._how_much())
         if self.is_damaged:
             remarks.append(self._damage())
         return tuple(remarks)
 
     def _how_much(self) -> str:
-        return f"sound for {self.heard_s:.1f} of {self.end_s - self.start_s:.1f} s"
+        return f"sound for {self.intact_s:.1f} of {self.end_s - self.start_s:.1f} s"
 
     @property
     def _is_damaged_inside(self) -> bool:
-        return self._seconds_inside(self.damaged_s) > 0
+        return self._seconds_in(self.damaged_s) > 0
 
     def _damage(self) -> str:
         """Return the remark on damage."""
@@ -152,7 +150,7 @@ class DecodedSound:
             reason = "damaged"
             how_much = f"{self._how_much()}, " if self._is_damaged_inside else ""
             message = f"{how_much}{self._damage()}"
-        elif self.heard_s < (self.end_s - self.start_s) / 2:
+        elif self.intact_s < (self.end_s - self.start_s) / 2:
             reason = "no-sound"
             message = self._how_much()
             begin_s, end_s = self.bounds_s
@@ -264,9 +262,9 @@ def _find_span(
     begin_s, stop_s = bounds_of(start_s, end_s)
     begin_s = max(begin_s, 0.0)
     is_within = overshoot(index.end_s, start_s, stop_s) is None
-    # Else the pictures say whether the file is cut off, or has no sound here.
-    is_heard = begin_s / 2 + stop_s / 2 <= index.end_s
-    if is_within and is_heard and begin_s < stop_s < math.inf:
+    # Otherwise the pictures show whether the file is cut off here, or only has no sound.
+    has_sound = begin_s / 2 + stop_s / 2 <= index.end_s
+    if is_within and has_sound and begin_s < stop_s < math.inf:
         return begin_s, stop_s, math.inf
     pictures = end_of_pictures()
     film_end_s = float(np.fmax(pictures.end_s, index.end_s))
@@ -303,8 +301,8 @@ def _decode_part(
     samples[is_wrong] = 0
     wrong_s = (before + _runs(is_wrong)) / view.rate
     damaged_s = np.concatenate([index.damaged_s, wrong_s])
-    heard_s = index.heard_s
-    edges_s = np.concatenate([[-np.inf], heard_s.ravel(), [np.inf]]).reshape(-1, 2)
+    sound_s = index.sound_s
+    edges_s = np.concatenate([[-np.inf], sound_s.ravel(), [np.inf]]).reshape(-1, 2)
     return DecodedSound(
         path=source.path,
         view=view,
@@ -314,7 +312,7 @@ def _decode_part(
         end_s=end_s,
         missing_s=_inside(edges_s, before / view.rate, end_s),
         damaged_s=_inside(damaged_s, before / view.rate, end_s),
-        bounds_s=(float(heard_s[0, 0]), float(heard_s[-1, 1])),
+        bounds_s=(float(sound_s[0, 0]), float(sound_s[-1, 1])),
         cut_s=cut_s,
         stream=index.stream,
     )

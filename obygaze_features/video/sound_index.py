@@ -106,7 +106,7 @@ class SoundIndex:
         return PacketTable(self.pts, self.checksum, self.offset, crc32)
 
     @cached_property
-    def heard_s(self) -> Floats:
+    def sound_s(self) -> Floats:
         """Return the stretches [n, 2] of time that have samples."""
         return self._stretches(self.samples > 0)
 
@@ -126,7 +126,7 @@ class SoundIndex:
     @property
     def end_s(self) -> float:
         """Return when the sound ends; 0 if there is none."""
-        return float(self.heard_s[-1, 1]) if len(self.heard_s) else 0.0
+        return float(self.sound_s[-1, 1]) if len(self.sound_s) else 0.0
 
     def _stretches(self, chosen: Bools) -> Floats:
         """Return the time of some packets as the fewest stretches."""

@@ -89,7 +89,7 @@ def test_the_sound_of_an_incomplete_film_is_not_that_of_a_shorter_one(
     with suppress(BadVideo):
         sound = decode_sound(path, VIEW)
         assert sound.end_s == pytest.approx(90 / 25, abs=0.05)
-        assert sound.remarks or sound.heard_s > sound.end_s - 0.1
+        assert sound.remarks or sound.intact_s > sound.end_s - 0.1
 
 
 def lag_s(sound: DecodedSound, whole: DecodedSound) -> float:
@@ -167,7 +167,7 @@ def is_same(one: DecodedSound, other: DecodedSound) -> bool:
     """Return whether two sounds agree in each sample and all that is said of them."""
     names = ("samples", "missing_s", "damaged_s")
     arrays = [np.array_equal(getattr(one, n), getattr(other, n)) for n in names]
-    facts = ("n_before", "start_s", "end_s", "heard_s", "remarks", "view")
+    facts = ("n_before", "start_s", "end_s", "intact_s", "remarks", "view")
     return all(arrays) and all(getattr(one, n) == getattr(other, n) for n in facts)
 
 
@@ -211,7 +211,7 @@ def test_missing_sound_is_a_reason_or_a_remark(tmp_path: Path) -> None:
     sound = decode_sound(path, VIEW, start_s=4.0, end_s=8.0)
     # Frames of 1,024 samples: those that begin from 5 s to 6.5 s are missing.
     assert sound.remarks == ("sound for 2.5 of 4.0 s",)
-    assert sound.heard_s == pytest.approx(4 - (sound.missing_s[0] @ [-1, 1]))
+    assert sound.intact_s == pytest.approx(4 - (sound.missing_s[0] @ [-1, 1]))
     begin, end = ((sound.missing_s[0] - 4) * 16000).astype(int)
     assert not sound.samples[begin + 40 : end - 40].any()
     assert sound.samples[: begin - 40].all() and sound.samples[end + 40 :].all()
@@ -357,7 +357,7 @@ def test_what_a_new_decoder_lacks_is_no_damage(tmp_path: Path) -> None:
     sound = decode_sound(path, SoundView(44100))
     assert sound.remarks == () and not sound.is_damaged
     # The first packet of WMA has no samples.
-    assert sound.heard_s > sound.end_s - 0.1
+    assert sound.intact_s > sound.end_s - 0.1
     assert max(map(abs, click_errors(path, sound.samples, 44100))) <= 0.04 * 44100
     check_spans(path, tmp_path, 8.5)
 
