@@ -89,7 +89,7 @@ def assign_folds(
     manifest join` adds folds of your own: a column fold:NAME of a table of clips.
 
     Args:
-        manifest: The manifest, which is written anew with the split.
+        manifest: The manifest, which is replaced by one with the split.
         k: Number of folds.
         force: Replace the folds that this command has made before.
         workspace: The workspace, if it is not the current one.

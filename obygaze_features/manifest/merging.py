@@ -72,10 +72,11 @@ def make_labels(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SavedManifest:
-    """Make the labels of clips anew, by another rule, of what each annotator says.
+    """Make new labels of clips from the annotations of several people, by a rule.
 
-    The rules are agreed, what all say; majority, what most say; highest, of levels and columns with
-    an order; mean, of numbers; by:NAME, what one says.
+    The rules are agreed, the value that all annotators give; majority, the most frequent value;
+    highest, for levels and columns with an order; mean, for numbers; by:NAME, the values of one
+    annotator.
 
     Args:
         manifest: A manifest with several annotators, which is not changed.

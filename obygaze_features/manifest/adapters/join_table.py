@@ -110,15 +110,15 @@ def join_columns(
 ) -> JoinedColumns:
     """Add the columns of a table to the clips of a manifest.
 
-    CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
-    several rows, are joined with '|', and an expression tests each: joy in emotions. Where the
-    table has films or times, too, they must be those of the clip.
+    The table needs a column clip_id, or --map clip_id=COLUMN. Several values of a clip, in one cell
+    or in several rows, are joined with '|', and an expression tests each: joy in emotions. If the
+    table has films or times, they must equal those of the clip.
 
-    A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
-    get the values of its rows.
+    A table of films needs movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a
+    film get the values of its rows.
 
     Args:
-        manifest: The manifest, which is written anew; a clip without a row gets empty cells.
+        manifest: The manifest, which is replaced; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
         columns: Rename a column; times=m:ss or times=h:mm says what 1:10 is.
         sheet: The sheet of a spreadsheet. [default: the likely one]

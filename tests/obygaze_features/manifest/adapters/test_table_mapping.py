@@ -8,7 +8,10 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read
-from obygaze_features.manifest.adapters.table_mapping import TableMapping
+from obygaze_features.manifest.adapters.table_mapping import (
+    TableMapping,
+    read_mapping,
+)
 from obygaze_features.manifest.model import Manifest
 
 CLOCKS = "clip_id,movie_id,start_s,end_s\na-1,a,0:00,1:05\na-2,a,1:05,2:10.5\n"
@@ -94,6 +97,8 @@ def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
     for given in (mapping, written):
         manifest = read(path, mapping=given, write_mapping=written).manifest
         assert manifest.clips[0].concepts == ("Clothing", "Look")
+    ids = {name: name for name in ("clip_id", "movie_id")}
+    assert ids.items() <= read_mapping(written).columns.items()
     wrong = table_of(tmp_path, '[concepts]\n"mise" = "Look|Cloth"\n', "w.toml")
     with pytest.raises(FixInput) as caught:
         read(path, mapping=wrong)
