@@ -222,11 +222,11 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
     )
     violations.raise_if_any("the manifest is not valid")
     annotations: tuple[Annotation, ...] = ()
-    beside = annotators_path(path)
-    if said is not None or (rows is None and beside.is_file()):
+    annotations_file = annotators_path(path)
+    if said is not None or (rows is None and annotations_file.is_file()):
         ids = {clip.clip_id for clip in clips}
         annotations = read_annotations(
-            beside, ids, header.concepts, spelling, data=said
+            annotations_file, ids, header.concepts, spelling, data=said
         )
     return Manifest(path.stem, header, clips, columns, annotations)
 
@@ -447,12 +447,14 @@ def stale_annotations(
     files: Collection[Path], path: Path, *, force: bool
 ) -> Path | None:
     """Return the table of annotators that must be deleted, because the new manifest has none."""
-    beside = annotators_path(path)
-    if beside in files or not beside.is_file():
+    annotations_file = annotators_path(path)
+    if annotations_file in files or not annotations_file.is_file():
         return None
     if not force:
-        raise name_taken_error("this table of annotators is of other clips", beside)
-    return beside
+        raise name_taken_error(
+            "this table of annotators is of other clips", annotations_file
+        )
+    return annotations_file
 
 
 def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:

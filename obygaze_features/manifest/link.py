@@ -167,9 +167,9 @@ def _videos_and_others(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         where=folder,
         hint="rename these files",
     )
-    beside = (*SUBTITLE_READERS,)
+    subtitles = (*SUBTITLE_READERS,)
     others = [name for name in names if name not in chosen]
-    return tuple(videos), tuple(n for n in others if not n.lower().endswith(beside))
+    return tuple(videos), tuple(n for n in others if not n.lower().endswith(subtitles))
 
 
 def _is_a(suffixes: Sequence[str], path: Path) -> bool:

@@ -297,18 +297,21 @@ def _labelled(
     manifest: Manifest, path: Path, made: TableClips, mapping: TableMapping
 ) -> Manifest:
     """Return the manifest with one label a clip; a second file may have the annotations."""
-    beside = annotators_path(path)
-    if beside.is_file():
+    annotations_file = annotators_path(path)
+    if annotations_file.is_file():
         header = manifest.header
-        said = read_annotations(beside, manifest.by_id, header.concepts, made.spelling)
+        said = read_annotations(
+            annotations_file, manifest.by_id, header.concepts, made.spelling
+        )
         if said and made.annotations:
             raise FixInput(
-                f"annotations are in {beside.name} next to this table, and in the table itself",
+                f"annotations are in {annotations_file.name} next to this table, and in the table"
+                " itself",
                 where=str(path),
                 hint="move one of the two tables to a different folder",
             )
         if said:
-            sources = (*header.sources, source_file(beside))
+            sources = (*header.sources, source_file(annotations_file))
             header = structs.replace(header, sources=sources)
             said = sorted_annotations(said)
             manifest = replace(manifest, header=header, annotations=said)

@@ -120,7 +120,7 @@ def join_columns(
     Args:
         manifest: The manifest, which is replaced; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
-        columns: Rename a column; times=m:ss or times=h:mm says what 1:10 is.
+        columns: Rename a column; times=m:ss or times=h:mm is the format of 1:10.
         sheet: The sheet of a spreadsheet. [default: the likely one]
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.

@@ -1,7 +1,7 @@
 """Read LIRIS-ACCEDE of MediaEval 2015: 10,900 excerpts, joined by name and checked by id.
 
-The classes come from the affect files alone: ranking values are on another scale. The official
-split comes from the shots files alone; the `set` of the sets files is another split.
+The classes come only from the affect files: ranking values are on a different scale. The official
+split comes only from the shots files; the `set` of the sets files is a different split.
 """
 
 import re

@@ -48,6 +48,7 @@ TABLE = """shot;verdict;tags;group;start_s;end_s;remark
 a1;oui;regard, Lighting ,Body;0;1;2.5;"x;y"
 a2;non;;1;;;
 a3;Hard Neg;lumiere;;;;z
+a4;S;;;;;
 """
 
 
