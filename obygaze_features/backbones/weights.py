@@ -240,7 +240,7 @@ def read_weights(
     ]
     if damaged:
         raise Corrupt(
-            f"checksum mismatch with the hub: {', '.join(damaged)}",
+            f"{', '.join(damaged)}: checksum mismatch with the hub; the file is damaged",
             where=files.origin,
         )
     hashes[TENSORS] = tensors_sha256(tensors)
