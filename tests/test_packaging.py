@@ -197,14 +197,6 @@ def test_what_is_in_a_workspace_is_never_committed():
     assert done.stdout.split() == ignored
 
 
-def test_nothing_large_and_no_film_is_committed():
-    for path in tracked():
-        assert path.stat().st_size < 1_000_000, path
-        assert path.suffix not in {".avi", ".mkv", ".mp4", ".pkl", ".pickle", ".pth"}, (
-            path
-        )
-
-
 def test_the_sdist_is_the_checkout(tmp_path):
     """Also its tests and its documentation, and nothing that only this machine has."""
     pytest.importorskip("setuptools", minversion="77")

@@ -46,13 +46,6 @@ LEAVES = [entry for entry in TREE if not isinstance(entry[1], click.Group)]
 # ---- every command -----------------------------------------------------------------------------
 
 
-def test_the_line_in_the_table_is_the_first_line_of_the_help():
-    for path, command, line in TREE:
-        summary = inspect.cleandoc(command.help or "").partition("\n")[0]
-        assert summary.endswith("."), path
-        assert line in (None, summary), path
-
-
 def test_every_example_can_be_parsed():
     for path, command, _ in LEAVES:
         examples = getattr(command, "examples", "").splitlines()

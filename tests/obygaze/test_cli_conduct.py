@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import sys
 
 import click
 import pytest
-from support.cli import ROOT, call_obygaze, environment, obygaze_argv, run_obygaze
+from support.cli import call_obygaze, environment, obygaze_argv, run_obygaze
 
 from obygaze import cli
 from obygaze_features.core import errors
@@ -107,24 +106,6 @@ def test_ctrl_c_in_a_real_process_is_130():
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err.strip() == "Error: interrupted"
-
-
-def test_an_interrupt_while_modules_load_is_130_and_one_line(tmp_path):
-    # A click that is interrupted while it is imported, in place of the real one.
-    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
-    program = "from obygaze.__main__ import main; main()"
-    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=environment({"PYTHONPATH": paths}),
-    )
-    assert done.returncode == 130
-    assert done.stderr.strip() == "Error: interrupted"
-    assert done.stdout == ""
 
 
 def test_a_reader_that_goes_away_is_no_error():

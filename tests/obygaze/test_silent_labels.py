@@ -107,10 +107,3 @@ def test_the_published_annotation_has_none() -> None:
         c for c in published if c.level != "EN" and seen[c.clip_id].level == "EN"
     ]
     assert len(changed) == 550
-
-
-def test_a_value_that_no_clip_has_is_named() -> None:
-    named = r"no clip has 'Amelie' in the column title \(did you mean 'Amélie'\?\)"
-    for where in ("title in {Drive, Amelie}", 'title != "Amelie"'):
-        with pytest.warns(ObygazeWarning, match=named):
-            with_dune().where(where)
