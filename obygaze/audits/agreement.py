@@ -193,7 +193,7 @@ def agree(
 
 
 def answers_of_table(
-    table: PathLike, raters: Sequence[str], cluster: Sequence[str] = ()
+    table: PathLike, raters: Sequence[str], cluster: Sequence[str]
 ) -> Answers:
     """Return the ratings of a table with a column for each rater."""
     # A rater who is named twice would agree with themselves.

@@ -42,7 +42,7 @@ class Answers:
     items: NDArray[np.str_]
     films: NDArray[np.str_]
     words: NDArray[np.str_]
-    has_films: bool = True
+    has_films: bool
 
     def __len__(self) -> int:
         return len(self.words)
@@ -76,7 +76,7 @@ class Scale:
     points: Floats
 
     @classmethod
-    def of(cls, said: Iterable[str], order: Sequence[str] = ()) -> Self:
+    def of(cls, said: Iterable[str], order: Sequence[str]) -> Self:
         """Return the scale of some words: ordered words, numbers, or equally distant words."""
         if order:
             return cls(IN_ORDER, order, on_line(range(len(order))))

@@ -318,8 +318,8 @@ def run_tests(
     tests = []
     for a, b in pairs:
         names = (x.name, y.name, a.name, b.name)
-        s_x = association(x.vectors, a.vectors, b.vectors, name="X")
-        s_y = association(y.vectors, a.vectors, b.vectors, name="Y")
+        s_x = association(x.vectors, a.vectors, b.vectors, "X")
+        s_y = association(y.vectors, a.vectors, b.vectors, "Y")
         tests.append(compare_groups(names, s_x, s_y, films, **draws))
     return with_holm(tests)
 
@@ -345,7 +345,7 @@ def _films_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
     return np.concatenate([np.asarray(x.blocks), np.asarray(y.blocks)])
 
 
-def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Floats:
+def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str) -> Floats:
     """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
     difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
     return np.asarray(unit_rows(w, name) @ difference)

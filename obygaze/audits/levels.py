@@ -156,7 +156,7 @@ def compute(
     everyone: Sequence[Clip],
     clips_of: Mapping[str, Sequence[Clip]],
     noun: str,
-    title: str = ALL,
+    title: str,
 ) -> ConceptsByLevel:
     """Return the levels and steps of all clips, and of the clips of each annotator or value."""
     named = [levels_of(name, clips_of[name]) for name in sorted(clips_of)]

@@ -194,7 +194,7 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
         )
 
 
-def present(scores: Sequence[RunScore], answers: Sequence[str] = ()) -> Audit:
+def present(scores: Sequence[RunScore], answers: Sequence[str]) -> Audit:
     """Return the table and the sentences of the scores of runs.
 
     Args:

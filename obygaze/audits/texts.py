@@ -68,8 +68,8 @@ def read_captions(
     labels: Callable[[Mapping[str, str]], frozenset[str]],
     *,
     hint: str,
-    columns: Sequence[str] = (),
-    cluster: Sequence[str] = (),
+    columns: Sequence[str],
+    cluster: Sequence[str],
 ) -> list[LabelledText]:
     """Return the texts of a table, a folder of .txt files, or rows.
 

@@ -68,7 +68,7 @@ class ExportedFiles:
     """The files of an export, and what they do not contain."""
 
     files: tuple[Path, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and what is left out."""
@@ -272,7 +272,7 @@ def _of_manifest(
     are_drawn = predictions is None and is_drawn(manifest)
     if people and not are_drawn:
         raise FixUsage(
-            "--person is for drawn clips, and these clips were not drawn",
+            "--person is only for drawn clips, without --predictions",
             where=manifest.name,
         )
     said: list[Said] = []
@@ -299,9 +299,9 @@ def _of_manifest(
     marks = []
     for clip_id, annotator, column, value in said:
         if clip_id in spans_s:
-            texts = [printable_line(text) for text in (column, value, annotator)]
+            name, word, person = map(printable_line, (column, value, annotator))
             film = manifest[clip_id].movie_id
-            marks.append(Mark(film, *spans_s[clip_id], texts[0], texts[1], texts[2]))
+            marks.append(Mark(film, *spans_s[clip_id], name, word, person))
     if not marks:
         why = left_out[-1] if without else "no clip has a level or a concept"
         raise FixInput(f"nothing to export: {why}", where=manifest.name)

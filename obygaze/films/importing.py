@@ -54,10 +54,10 @@ class ImportedMarks:
 
     path: Path
     marks: tuple[Mark, ...]
-    left_out: tuple[str, ...] = ()
-    empty: tuple[str, ...] = ()
-    guessed: tuple[str, ...] = ()
-    is_of_draw: bool = False
+    left_out: tuple[str, ...]
+    empty: tuple[str, ...]
+    guessed: tuple[str, ...]
+    is_of_draw: bool
 
     @property
     def words(self) -> dict[str, dict[str, int]]:

@@ -27,7 +27,7 @@ Floats = Sequence[float]
 class LinkedFilms:
     """The films of a workspace that are linked to one whole file."""
 
-    def __init__(self, workspace: PathLike | None = None) -> None:
+    def __init__(self, workspace: PathLike | None) -> None:
         self.workspace = Workspace.of(workspace)
         self._frames: dict[str, FilmFrames] = {}
 

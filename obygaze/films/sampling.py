@@ -167,7 +167,7 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
         if len(cells) > 1 or not len(clips) <= n_drawn <= films[film].n_clips:
             raise FixInput(
                 f"the columns {PROBABILITY} and {CLIPS_OF_FILM} of the film {film} contradict its"
-                f" {count(len(clips), 'drawn clip')}",
+                " clips",
                 where=manifest.name,
             )
     return films

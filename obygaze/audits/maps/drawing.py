@@ -115,17 +115,16 @@ def highest(maps: NDArray[Any]) -> float:
 
 
 def overlay(
-    pictures: NDArray[np.uint8], maps: NDArray[Any], scale: float | None = None
+    pictures: NDArray[np.uint8], maps: NDArray[Any], scale: float
 ) -> NDArray[np.uint8]:
     """Return pictures in grey, with orange where a map [step, row, column] is above its mean.
 
-    Values `scale` above the mean get the full colour; the default is the highest value.
+    Values `scale` above the mean get the full colour.
     """
     wide = maps.astype(np.float32)
     (n, height, width, _) = pictures.shape
     seen = np.maximum(wide - wide.mean(), 0)
-    full = highest(maps) if scale is None else scale
-    seen /= max(full, 1e-12)
+    seen /= max(scale, 1e-12)
     smooth = Image.Resampling.BILINEAR
     large = [
         np.asarray(Image.fromarray(one).resize((width, height), smooth)) for one in seen

@@ -198,7 +198,7 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     assert then == "next: obygaze manifest project back --clips DRAWN -o CLIPS"
     with pytest.raises(FixUsage, match="exported as new files, without --into"):
         export_manifest(manifest, tmp_path / "b.eaf", into=path)
-    with pytest.raises(FixUsage, match="--person is for drawn clips"):
+    with pytest.raises(FixUsage, match="--person is only for drawn clips"):
         export_manifest(clips(), tmp_path / "b.eaf", people=["ada"])
 
 
