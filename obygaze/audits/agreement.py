@@ -33,7 +33,7 @@ from obygaze.audits.result import Audit, Plot, Point
 from obygaze.audits.texts import column_names, read_records
 from obygaze.films.labels import project_tables
 from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, UNKNOWN
-from obygaze.films.projection import with_nothing
+from obygaze.films.projection import complete_orders
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
@@ -177,10 +177,10 @@ def agree(
         manifest = projected.manifest
         manifest = manifest.with_clips(c for c in manifest if c.clip_id in kept)
         warnings = projected.warnings
-        complete = with_nothing(typed)
+        complete = complete_orders(typed)
         typed = {name: [*complete[name]] for name in typed}
     else:
-        manifest = _annotated(sources[0], workspace)
+        manifest = _read_annotated(sources[0], workspace)
     order = match_orders(typed, manifest).get(column, ())
     answers = answers_of_manifest(manifest, column)
     title = f"Agreement: {', '.join(map(str, sources))}, {column}"
@@ -266,7 +266,7 @@ def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:
     return Answers(tuple(people), items, films, table, has_films)
 
 
-def _annotated(name: PathLike, workspace: PathLike | None) -> Manifest:
+def _read_annotated(name: PathLike, workspace: PathLike | None) -> Manifest:
     """Return a manifest with annotators; raise an error for any other source."""
     if Workspace.of(workspace).manifest(str(name)).is_file():
         manifest = read_manifest(name, workspace=workspace)
@@ -304,10 +304,10 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
         if not order:
             _require_one_kind(answers, column)
         scale = Scale.of(answers.words.ravel().tolist(), order)
-    rows = [measured(compared, scale)]
+    rows = [measure_row(compared, scale)]
     if len(answers.people) > 2:
-        rows += [measured(pair, scale) for pair in compared.pairs()]
-    of_films = rows_of_films(compared, scale) if answers.has_films else []
+        rows += [measure_row(pair, scale) for pair in compared.pairs()]
+    of_films = film_rows(compared, scale) if answers.has_films else []
     answered = answers.answered_by(1)
     films = {*compared.films.tolist()}
     of_one = {*answered.films.tolist()} - films if answers.has_films else ()
@@ -341,7 +341,7 @@ def _require_one_kind(answers: Answers, column: str) -> None:
         )
 
 
-def measured(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
+def measure_row(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
     """Return the row of some people and films, with all measures that their answers allow."""
     alpha, low, high = krippendorff_alpha(answers, scale)
     row: Row = {
@@ -363,7 +363,7 @@ def measured(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
     return row
 
 
-def rows_of_films(answers: Answers, scale: Scale) -> list[Row]:
+def film_rows(answers: Answers, scale: Scale) -> list[Row]:
     """Return the rows of each two people in each film, and before them their means."""
     rows = []
     sure = []
@@ -371,12 +371,12 @@ def rows_of_films(answers: Answers, scale: Scale) -> list[Row]:
         # The cells of several columns are joined by NUL, so that different films stay different.
         name = film.replace("\0", " ")
         for pair in answers.where(answers.films == film).pairs():
-            rows.append(measured(pair, scale, name))
+            rows.append(measure_row(pair, scale, name))
             if scale.name == LEVELS_ON_LINE and (answers.words == NOT_SURE).any():
                 # The paper also has the measures of items for which nobody was not sure.
                 of_sure = pair.where((pair.words != NOT_SURE).all(axis=1))
                 if len(of_sure):
-                    row = measured(of_sure, Scale.of_levels(NOT_SURE), name)
+                    row = measure_row(of_sure, Scale.of_levels(NOT_SURE), name)
                     sure.append({**row, "words": f"without {NOT_SURE}"})
     means = [*_means(rows), *_means(sure)]
     in_order = sorted([*rows, *sure], key=lambda row: (row["film"], row["people"]))

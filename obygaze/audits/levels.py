@@ -159,11 +159,11 @@ def compute(
     title: str,
 ) -> ConceptsByLevel:
     """Return the levels and steps of all clips, and of the clips of each annotator or value."""
-    named = [levels_of(name, clips_of[name]) for name in sorted(clips_of)]
-    return ConceptsByLevel(levels_of(title, everyone), named, noun)
+    named = [measure_levels(name, clips_of[name]) for name in sorted(clips_of)]
+    return ConceptsByLevel(measure_levels(title, everyone), named, noun)
 
 
-def levels_of(name: str, clips: Sequence[Clip]) -> PersonLevels:
+def measure_levels(name: str, clips: Sequence[Clip]) -> PersonLevels:
     """Return the mean number of concepts at each level, and the steps between levels."""
     numbers = {level: _numbers_at(level, clips) for level in LEVELS[1:]}
     levels = []

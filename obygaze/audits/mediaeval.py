@@ -107,7 +107,7 @@ def audit_mediaeval(
     grades = read_qrels(qrels) if qrels is not None else {}
     classes: Judged = {}
     if manifest is not None:
-        classes = classes_of(read_manifest(manifest, workspace=workspace))
+        classes = read_classes(read_manifest(manifest, workspace=workspace))
     paths = [*map(Path, runs)]
     answers = []
     if write is not None:
@@ -122,7 +122,7 @@ def audit_mediaeval(
     return present([score_run(path, grades, classes) for path in paths], answers)
 
 
-def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
+def read_classes(manifest: Manifest) -> dict[str, dict[str, int]]:
     """Return the classes of the official test clips by subtask and official name.
 
     Without an official split, the classes of all clips.

@@ -3,7 +3,7 @@
 The clips were drawn within films by `manifest sample`, and labelled. Scores of a model for all
 clips of the films can make the interval narrower; they never replace labels.
 
-`labels_of` reads and checks, `estimate_shares` computes, and `present` makes the page.
+`read_labels` reads and checks, `estimate_shares` computes, and `present` makes the page.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def audit_share(
         obygaze audit share judged --of 'Look in concept' --by decade
     """
     drawn = read_manifest(manifest, workspace=workspace)
-    labels = labels_of(drawn, of)
-    groups_of = values_of_films(drawn, by) if by is not None else None
+    labels = read_labels(drawn, of)
+    groups_of = film_values(drawn, by) if by is not None else None
     scores = None
     if predictions is not None:
         scores = read_scores(Path(predictions), drawn, labels)
@@ -152,7 +152,7 @@ def audit_share(
 # ---- labels and scores ---------------------------------------------------------------------------
 
 
-def labels_of(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
+def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
     """Return the labels of each film of a draw."""
     if not is_drawn(drawn):
         sample = f"obygaze manifest sample {shell_word(drawn.name)}"
@@ -196,7 +196,7 @@ def _holds(expression: Expression, clip: Clip) -> bool | None:
     return expression.holds(values)
 
 
-def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
+def film_values(manifest: Manifest, column: str) -> dict[str, list[str]]:
     """Return the values of each film in a column; all clips of a film must have the same values.
 
     Empty cells are ignored.

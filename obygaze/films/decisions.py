@@ -58,7 +58,7 @@ def scores_of(cell: Cell) -> dict[str, Score]:
     return score_of_clip
 
 
-def asked_columns(run: Run) -> list[str]:
+def task_columns(run: Run) -> list[str]:
     """Return the columns that the tasks of a run use, starting with the first task."""
     columns: dict[str, None] = {}
     for facts in run.protocol["tasks"].values():
@@ -123,7 +123,7 @@ def table_facts(table: PredictionTable) -> dict[str, Any]:
     }
 
 
-def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
+def table_scores(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
     """Return the scores of a table with the basis of each; the table has no annotations."""
     column = score_column(table.columns, table.path)
     kind, _, name = column.partition(":")

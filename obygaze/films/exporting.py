@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from obygaze.films.elan import ElanFile, write_elan
-from obygaze.films.importing import ELAN, film_of_elan, name_of_elan
+from obygaze.films.importing import ELAN, elan_film_name, find_elan_film
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
@@ -172,7 +172,7 @@ def _with_new_tiers(
     missing = dict.fromkeys(marks_of)
     for path in paths:
         file = ElanFile(path)
-        film = film_of_elan(file, films) or as_id(name_of_elan(file))
+        film = find_elan_film(file, films) or as_id(elan_film_name(file))
         if film not in marks_of:
             unmarked.append(f"{path.name} of the film {film}")
             continue
@@ -277,7 +277,7 @@ def _of_manifest(
         )
     said: list[Said] = []
     if predictions is not None:
-        said = _predicted(manifest, Path(predictions))
+        said = _read_scores(manifest, Path(predictions))
     elif are_drawn:
         for clip in manifest:
             said += [(clip.clip_id, person, LEVEL, "") for person in people or [""]]
@@ -289,7 +289,7 @@ def _of_manifest(
             )
     else:
         said = [*_labels_of(manifest)]
-        left_out += _not_said(manifest, said)
+        left_out += _unexported_facts(manifest, said)
     spans_s = spans_in_films(manifest)
     without = sorted({clip_id for clip_id, *_ in said} - spans_s.keys())
     if without:
@@ -308,7 +308,7 @@ def _of_manifest(
     return _Export(marks, left_out, are_drawn)
 
 
-def _not_said(manifest: Manifest, said: Sequence[Said]) -> list[str]:
+def _unexported_facts(manifest: Manifest, said: Sequence[Said]) -> list[str]:
     """Return what a manifest contains and the marks of its people do not."""
     left_out = _header_left_out(manifest.header)
     if manifest.annotations:
@@ -362,7 +362,7 @@ def _labels_of(manifest: Manifest) -> Iterator[Said]:
                 yield clip.clip_id, annotator, *word
 
 
-def _predicted(manifest: Manifest, predictions: Path) -> list[Said]:
+def _read_scores(manifest: Manifest, predictions: Path) -> list[Said]:
     """Return for each clip and model the decision, the basis and the scores as one text."""
     table = read_predictions(manifest, predictions)
     scored = [name for name in table.columns if _SCORES.fullmatch(name)]

@@ -149,7 +149,9 @@ def import_marks(
     """
     here = Workspace.of(workspace)
     path = here.folder(FOLDER) / f"{here.new_manifest(name).stem}.csv"
-    columns = {printable_line(tier): _asked(to) for tier, to in (tiers or {}).items()}
+    columns = {
+        printable_line(tier): _parse_target(to) for tier, to in (tiers or {}).items()
+    }
     meanings = {
         printable_line(word): printable_line(new) for word, new in (words or {}).items()
     }
@@ -186,7 +188,7 @@ def import_marks(
     )
 
 
-def _asked(text: str) -> tuple[str, str]:
+def _parse_target(text: str) -> tuple[str, str]:
     """Return the column and the person of a text COLUMN or COLUMN@NAME, "" where missing."""
     before, sign, after = text.partition("@")
     column = printable_line(before)
@@ -219,7 +221,7 @@ class _ElanReader(MarkReader):
         Tiers that name no annotator get the author of the file. A warning lists these tiers if they
         may be of several people.
         """
-        film = film_of_elan(file, self.films) or self.film(name_of_elan(file))
+        film = find_elan_film(file, self.films) or self.film(elan_film_name(file))
         names_of: dict[str, set[str]] = {}
         unnamed: list[tuple[str, str]] = []
         others_are_named = False
@@ -280,11 +282,11 @@ class _ElanReader(MarkReader):
             self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")
 
 
-def film_of_elan(file: ElanFile, films: LinkedFilms) -> str:
+def find_elan_film(file: ElanFile, films: LinkedFilms) -> str:
     """Return the film whose linked video a file names; "" if there is none."""
     return films.film_of_file(file.video) or films.film_of_file(file.video_as_written)
 
 
-def name_of_elan(file: ElanFile) -> str:
+def elan_film_name(file: ElanFile) -> str:
     """Return how a file calls its film: as its video, else as itself."""
     return Path(file.video).stem or file.path.stem

@@ -31,8 +31,8 @@ from obygaze.films.projection import (
     Orders,
     Projection,
     as_threshold,
+    complete_orders,
     project,
-    with_nothing,
 )
 from obygaze.films.sampling import is_drawn
 from obygaze_features.core.console import count, few
@@ -162,7 +162,7 @@ def project_marks(
     share = as_threshold(threshold)
     words = parse_orders(orders or {})
     projected = project_tables(marks, clips, every, share, words, workspace)
-    complete = with_nothing(words)
+    complete = complete_orders(words)
     own_orders = {column: complete[column] for column in words}
     manifest = apply_rule(projected.manifest, rule, own_orders)
     path = Workspace.of(workspace).new_manifest(name)

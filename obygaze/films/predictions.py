@@ -42,7 +42,7 @@ class PredictionTable:
     clips: Sequence[PredictedClip]
 
     @property
-    def asked_columns(self) -> list[str]:
+    def task_columns(self) -> list[str]:
         """The columns that the tasks of the table compare."""
         columns: dict[str, None] = {}
         for one in self.clips:

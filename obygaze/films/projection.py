@@ -91,10 +91,10 @@ def as_threshold(value: str | float | Fraction) -> Fraction:
     return share
 
 
-def with_nothing(orders: Orders) -> dict[str, tuple[str, ...]]:
+def complete_orders(orders: Orders) -> dict[str, tuple[str, ...]]:
     """Return the orders of columns, starting with the word for nothing, and the order of levels.
 
-    >>> with_nothing({"Gewalt": ["schwach", "stark"]})["Gewalt"]
+    >>> complete_orders({"Gewalt": ["schwach", "stark"]})["Gewalt"]
     ('none', 'schwach', 'stark')
     """
     own = {}
@@ -126,7 +126,7 @@ def project(
         said = {mark.value for mark in marks if mark.column == column}
         spelled[column] = match_order(column, order, said - {NOTHING})
     projection = Projection(columns_in(marks))
-    people = _people_of_films(marks, projection, with_nothing(spelled), are_drawn)
+    people = _people_of_films(marks, projection, complete_orders(spelled), are_drawn)
     for span in spans:
         if span.movie_id not in people:
             projection.unseen.append(span.clip_id)
@@ -202,7 +202,7 @@ class _Person:
         # The level marks of each concept mark.
         self.levels_of: dict[Mark, set[Mark]] = {}
         for mark in self.tracks[CONCEPTS_COLUMN].marks:
-            levels = {level for level, _ in self.tracks[LEVEL].touching(mark)}
+            levels = {level for level, _ in self.tracks[LEVEL].overlapping(mark)}
             same = {level for level in levels if level[1:3] == mark[1:3]}
             self.levels_of[mark] = same or levels
 
@@ -213,7 +213,7 @@ class _Person:
         of_level: set[Mark] = set()
         concepts = set()
         for column in self.columns:
-            touching = self.tracks[column].touching(span)
+            touching = self.tracks[column].overlapping(span)
             counting = [mark for mark, overlap_s in touching if overlap_s >= needed_s]
             if column == COMMENT:
                 texts = dict.fromkeys(mark.value for mark, _ in touching)
@@ -247,7 +247,7 @@ class _Person:
         nothing = self.orders.get(column, (NOTHING,))[0]
         if column in self.seen:
             needed_s = SEEN_SHARE * span.length_s - MARK_ROUNDING_S
-            seen = [mark for mark, _ in self.seen[column].touching(span)]
+            seen = [mark for mark, _ in self.seen[column].overlapping(span)]
             return nothing if covered_s(seen, span) >= needed_s else ""
         if column not in self.counts_as_seen:
             return ""
@@ -264,7 +264,7 @@ class Track:
         # The ends are not sorted, but the running maximum of the ends is.
         self.reach = list(accumulate((mark.end_s for mark in self.marks), max))
 
-    def touching(self, span: ClipSpan | Mark) -> list[tuple[Mark, float]]:
+    def overlapping(self, span: ClipSpan | Mark) -> list[tuple[Mark, float]]:
         """Return the marks that overlap a span, each with the overlap in seconds."""
         first = bisect_right(self.reach, span.start_s)
         last = bisect_left(self.starts, span.end_s)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, Mark, written
-from obygaze.films.page.html import page_of
+from obygaze.films.page.html import render_page
 from obygaze.films.page.site import Site
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -54,7 +54,7 @@ def document(page: Site, film: str = "lake") -> dict[str, Any]:
 def page_file(page: Site, film: str = "lake") -> str:
     """Write the page of a film into the workspace, and return its address."""
     path = page.workspace.root / f"{film}.html"
-    path.write_bytes(page_of(document(page, film)))
+    path.write_bytes(render_page(document(page, film)))
     return path.absolute().as_uri()
 
 

@@ -159,7 +159,7 @@ def compute(
         in_order = [clip for of_name in zip(*kept, strict=True) for clip in of_name]
         shares = boxed.shares[:, [boxed.clip_ids.index(clip) for clip in in_order]]
     means = _mean_maps(store, maps_of_clips, kept)
-    directions = _compared(map_names(store), means, shares)
+    directions = _compare_directions(map_names(store), means, shares)
     return MapsOfConditions(names, kept, directions, left_out)
 
 
@@ -257,7 +257,7 @@ def _mean_maps(
     return means
 
 
-def _compared(
+def _compare_directions(
     names: Sequence[str], means: Sequence[Floats], shares: Floats | None
 ) -> list[Record]:
     """Return each direction with the test of its shares, the mean of the random ones last.

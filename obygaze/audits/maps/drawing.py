@@ -80,11 +80,11 @@ def map_sheets(
     names = map_names(store)
     maps_of_clip = store.matrix(MAPS, clips=[clip])
     real = real_steps(store, maps_of_clip.rows)[0]
-    maps = with_mean_in_padding(maps_of_clip.values[0], real)
+    maps = fill_padding(maps_of_clip.values[0], real)
     n_planned = sum(not name.startswith(RANDOM_PREFIX) for name in names)
     drawn = names[: n_planned + 1]  # the random ones are the last
     decoded = exact_pictures(workspace, store, clip)
-    scale = max(highest(maps[names.index(name)]) for name in drawn)
+    scale = max(height_above_mean(maps[names.index(name)]) for name in drawn)
     for name in drawn:
         pictures = overlay(decoded.pictures, maps[names.index(name)], scale)
         shown = replace(
@@ -93,9 +93,7 @@ def map_sheets(
         yield name, contact_sheet(shown)
 
 
-def with_mean_in_padding(
-    maps: NDArray[Any], real: NDArray[np.bool_]
-) -> NDArray[np.float32]:
+def fill_padding(maps: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Return maps with the mean of the real steps in padded steps, so that nothing is drawn there.
 
     Args:
@@ -108,7 +106,7 @@ def with_mean_in_padding(
     return drawn
 
 
-def highest(maps: NDArray[Any]) -> float:
+def height_above_mean(maps: NDArray[Any]) -> float:
     """Return the difference of the highest value of a map and its mean."""
     wide = maps.astype(np.float32)
     return float((wide - wide.mean()).max())

@@ -22,7 +22,7 @@ _EXPORTED = re.compile(
 )
 
 
-def page_of(document: Mapping[str, Any]) -> bytes:
+def render_page(document: Mapping[str, Any]) -> bytes:
     """Return the page that shows a document."""
     data = json.dumps(json_values(document), allow_nan=False)
     # Only "<" could end the element of the document.

@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 from obygaze.films.decisions import (
-    asked_columns,
     cell_facts,
     models_to_show,
     run_facts,
-    scores_of_table,
     table_facts,
+    table_scores,
+    task_columns,
 )
 from obygaze.films.marks import (
     COMMENT,
@@ -170,7 +170,7 @@ class Site:
             "levels": levels,
             "concepts": {name: concept_meaning(name) for name in concepts},
             "view": "" if view == "raw" else view.replace("_", " "),
-            "asked": self._asked,
+            "asked": self._task_columns,
             "units": f"{self.manifest.header.unit}s",
             "scored_by": scored_by,
             "changed": self._changed,
@@ -188,11 +188,11 @@ class Site:
         return labels_since(self.run, self.manifest).changed if self.run else ""
 
     @cached_property
-    def _asked(self) -> list[str]:
+    def _task_columns(self) -> list[str]:
         """The columns that the tasks of the run, or of the table of scores, use."""
         if self.run:
-            return asked_columns(self.run)
-        return list(self.predictions.asked_columns) if self.predictions else []
+            return task_columns(self.run)
+        return list(self.predictions.task_columns) if self.predictions else []
 
     @cached_property
     def _scores(self) -> list[JsonObject]:
@@ -200,7 +200,7 @@ class Site:
         if self.run:
             return [cell_facts(self.run, cell) for cell in models_to_show(self.run)]
         if self.predictions:
-            return [scores_of_table(self.predictions, self.manifest)]
+            return [table_scores(self.predictions, self.manifest)]
         return []
 
     def _scores_of(self, ids: set[str]) -> list[JsonObject]:
@@ -262,7 +262,7 @@ class Site:
     def _own_cells(self, cells: Mapping[str, str]) -> dict[str, str]:
         """Return the non-empty cells of own columns, starting with the columns of the tasks."""
         names = [name for name in own_columns(cells) if cells[name]]
-        names.sort(key=lambda name: name not in self._asked)
+        names.sort(key=lambda name: name not in self._task_columns)
         return {name: cells[name] for name in names}
 
     # ---- marks ----------------------------------------------------------------------------------

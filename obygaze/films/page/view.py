@@ -73,7 +73,7 @@ def view(
         obygaze view films lake
         obygaze view new --scores scores.csv -o shown --no-browser
     """
-    from obygaze.films.page.html import page_of
+    from obygaze.films.page.html import render_page
     from obygaze.films.page.site import Site
     from obygaze_features.core.file_names import FileNames, file_name
     from obygaze_features.core.files import write_together
@@ -103,7 +103,7 @@ def view(
         check_file(folder / name, FILM_PAGE)
     pages = {}
     for one, name in page_of_film.items():
-        pages[folder / name] = page_of(site.document(one, folder, page_of_film))
+        pages[folder / name] = render_page(site.document(one, folder, page_of_film))
     write_together(pages)
     return FilmPages(tuple(pages))
 

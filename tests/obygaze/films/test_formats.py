@@ -80,9 +80,9 @@ def test_parquet_that_is_no_table_of_labels_is_refused(tmp_path: Path) -> None:
     whole = (tmp_path / "f.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(whole[:-20])
     for name, code, problem in (
-        ("f", 1, "'x' has lists"),
+        ("f", 1, "'x' contains lists"),
         ("b", 4, "of text"),
-        ("cut", 4, "not a Parquet file"),
+        ("cut", 4, "cannot be read"),
     ):
         refused = call_obygaze("manifest", "import", f"{name}.parquet", cwd=tmp_path)
         assert (refused.code, problem in refused.stderr) == (code, True)
