@@ -47,10 +47,10 @@ def report(
         obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
         obygaze report honest-desc --format latex --format pdf
     """
-    from obygaze_models.report.lookup import opened_runs
+    from obygaze_models.report.lookup import open_runs
     from obygaze_models.report.page import USUAL_FORMATS, ReportFiles, write_report
 
-    folders = [run.folder for run in opened_runs(runs, workspace)]
+    folders = [run.folder for run in open_runs(runs, workspace)]
     page = None if output is None else Path(output)
     return ReportFiles(write_report(folders, page, formats or USUAL_FORMATS))
 
@@ -87,7 +87,7 @@ def compare(
         obygaze compare honest-xclip honest-vivit -o compared.tex
     """
     from obygaze_models.report.comparison import compare_runs
-    from obygaze_models.report.lookup import opened_runs
+    from obygaze_models.report.lookup import open_runs
 
     place = Workspace.of(workspace)
     known = set(place.names("stores")) - set(place.names("runs"))
@@ -97,7 +97,7 @@ def compare(
             f"expected runs, got the stores {' and '.join(map(str, runs))}",
             hint=f"obygaze run honest {stores}",
         )
-    return compare_runs(opened_runs(runs, workspace), metric, models)
+    return compare_runs(open_runs(runs, workspace), metric, models)
 
 
 def write_compared(

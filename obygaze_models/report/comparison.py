@@ -43,7 +43,7 @@ from obygaze_models.evaluation.results import (
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.schema import Task
-from obygaze_models.report.lookup import explaining, pair_name, task_of
+from obygaze_models.report.lookup import explain_invalid_runs, pair_name, task_of
 from obygaze_models.report.tables import (
     NumberCell,
     PValueCell,
@@ -53,7 +53,7 @@ from obygaze_models.report.tables import (
 )
 from obygaze_models.runner.answer import films_with_value, verdict
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.limits import ON_BOTH_SIDES, limits_of
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def compare_runs(
         raise FixUsage(
             f"expected one --model, or one for each of {len(runs)} runs, got {len(models)}"
         )
-    with explaining(*runs):
+    with explain_invalid_runs(*runs):
         return _compared(runs, metric or runs[0].settings.primary, models)
 
 
@@ -458,7 +458,7 @@ def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterato
 def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
     """Return what a run states of the clips that it tested, and whether it has no times of them."""
     tested = ClipFacts.of(run.film_of_clip, run.film_of_clip.values())
-    labels = labels_since(run)
+    labels = current_labels(run)
     if labels.manifest is None or labels.changed:
         return tested, True
     return fill_missing_facts(tested, ClipFacts.of_clips(labels.manifest.clips)), False

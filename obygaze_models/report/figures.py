@@ -39,7 +39,7 @@ from obygaze_models.evaluation.tables import Pair, RunRow
 from obygaze_models.report.lookup import (
     chance,
     label,
-    leaked_of,
+    n_leaked,
     pair_name,
     task_of,
 )
@@ -297,7 +297,7 @@ def _legend(run: Run, cells: Sequence[Cell]) -> dict[str, Look]:
         legend[not_better] = ("model", FILM_DOT, OPEN)
     if any(not cell.is_model for cell in cells):
         legend["guess"] = ("guess", DOT, {})
-    if any(leaked_of(cell) for cell in cells):
+    if any(n_leaked(cell) for cell in cells):
         legend["with leaked clips"] = ("wrong", DOT, {})
     return legend
 
@@ -323,7 +323,7 @@ def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> Fig
             is_better = is_better and apart.get(film, lead) > 0
         dots.append(Dot(value, about, is_better))
     color = "model" if cell.is_model else "guess"
-    color_of_value = "wrong" if leaked_of(cell) else color
+    color_of_value = "wrong" if n_leaked(cell) else color
     at_random = chance(cell, metric) if metric in RANKING_METRICS else math.nan
     value = cell.value(metric)
     ends = cell.ends(metric)

@@ -21,7 +21,7 @@ CEILINGS = {"oracle": "true concepts"}
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def opened_runs(
+def open_runs(
     runs: Sequence[PathLike | Run | Sequence[PathLike | Run]],
     workspace: PathLike | None,
 ) -> list[Run]:
@@ -31,12 +31,12 @@ def opened_runs(
         if isinstance(given, str | os.PathLike | Run):
             opened.append(read_run(given, workspace=workspace))
         else:
-            opened += opened_runs(given, workspace)
+            opened += open_runs(given, workspace)
     return opened
 
 
 @contextmanager
-def explaining(*runs: Run) -> Iterator[None]:
+def explain_invalid_runs(*runs: Run) -> Iterator[None]:
     """Explain what a run.json raises that was edited."""
     try:
         yield
@@ -62,7 +62,7 @@ def knows_films(run: Run) -> bool:
     return any(cell.knows_films for cell in asked_cells(run))
 
 
-def leaked_of(cell: Cell) -> int:
+def n_leaked(cell: Cell) -> int:
     """Return the test clips that leaked; none where nothing is trained."""
     return cell.leaked if cell.is_trained else 0
 
@@ -96,7 +96,7 @@ def task_of(run: Run, name: str) -> Task:
     return Task(**run.protocol["tasks"].get(name, {}))
 
 
-def titles_of_units(run: Run, manifest: Manifest | None) -> Mapping[str, str]:
+def unit_titles(run: Run, manifest: Manifest | None) -> Mapping[str, str]:
     """Return the known titles of the tested films; a group is called as its column says."""
     if run.holds_out_groups:
         return {}

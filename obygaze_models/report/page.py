@@ -31,10 +31,10 @@ from obygaze_models.evaluation.metrics import AP, metric_name
 from obygaze_models.report.figures import Figure, figure_of_pair
 from obygaze_models.report.lookup import (
     chance,
-    explaining,
+    explain_invalid_runs,
     knows_films,
     task_name,
-    titles_of_units,
+    unit_titles,
 )
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import render_template
@@ -50,7 +50,7 @@ from obygaze_models.runner.answer import (
     short,
 )
 from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
-from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
 
 USUAL_FORMATS = ("html", "csv", "latex", "svg")
@@ -136,7 +136,7 @@ def write_report(
     written = []
     for folder in folders:
         run = read_folder(folder)
-        with explaining(run):
+        with explain_invalid_runs(run):
             chapter = chapter_of(run)
             for sentence in chapter.changed:
                 warnings.warn(sentence, ObygazeWarning, stacklevel=2)
@@ -150,7 +150,7 @@ def write_report(
         from obygaze_models.report.comparison import compare_runs
 
         compared = compare_runs(runs)
-    with explaining(*runs):
+    with explain_invalid_runs(*runs):
         text = render_template("page.html", chapters=chapters, compared=compared)
     write_atomic(page, text.encode("utf-8"))
     return [page, *written]
@@ -158,8 +158,8 @@ def write_report(
 
 def chapter_of(run: Run) -> Chapter:
     """Return what a page says about a run."""
-    labels = labels_since(run)
-    titles = titles_of_units(run, labels.manifest)
+    labels = current_labels(run)
+    titles = unit_titles(run, labels.manifest)
     cell = next(iter(asked_cells(run)), None)
     changed = [*_changed_stores(run)]
     if labels.changed:

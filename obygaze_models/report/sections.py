@@ -40,12 +40,12 @@ from obygaze_models.report.lookup import (
     chance,
     knows_films,
     label,
-    leaked_of,
+    n_leaked,
     pair_name,
     shown_metrics,
     task_name,
     task_of,
-    titles_of_units,
+    unit_titles,
 )
 from obygaze_models.report.tables import (
     DASH,
@@ -100,7 +100,7 @@ class Section:
 
 def sections_of(run: Run, labels: RunLabels) -> list[Section]:
     """Return the sections that are not empty, in the order of the page."""
-    titles = titles_of_units(run, labels.manifest)
+    titles = unit_titles(run, labels.manifest)
     sections = [
         section_of_results(run, titles),
         section_of_differences(run),
@@ -203,7 +203,7 @@ def _result(run: Run, cell: Cell) -> RunRow:
         "p": PValueCell.of(row),
         "better?": verdict(row, n_films),
         _compared_units(run): guessed[2],
-        "leaked": leaked_of(cell),
+        "leaked": n_leaked(cell),
     }
 
 
@@ -375,7 +375,7 @@ def _cell_of_paper(row: RunRow) -> RunRow:
         "trained on": cell.train if cell.is_trained else DASH,
         "tested on": cell.test,
         **_beside_paper(row if cell.is_model else {**row, "sd": math.nan}),
-        "leaked": leaked_of(cell),
+        "leaked": n_leaked(cell),
     }
 
 
@@ -389,7 +389,7 @@ def _beside_paper(row: RunRow) -> RunRow:
 def _heading_of_films(run: Run, cell: Cell) -> str:
     """Return a model with its tasks, what it was tested on, and how many clips leaked."""
     name = _name_with_store({"model": cell.model, "store": cell.store})
-    leaked = f", {leaked_of(cell)} of {cell.n_clips} leaked" if leaked_of(cell) else ""
+    leaked = f", {n_leaked(cell)} of {cell.n_clips} leaked" if n_leaked(cell) else ""
     return f"{name}, {pair_name(*cell.pair)}, on {tested_on(cell.basis, run.units)}{leaked}"
 
 

@@ -12,7 +12,7 @@ from obygaze_models.evaluation.cells import number_of_groups
 from obygaze_models.models.registry import choose_solver
 from obygaze_models.protocols.clips import labels_sha256
 from obygaze_models.protocols.schedule import SPLIT_KINDS
-from obygaze_models.runner.files import RUN_FORMAT, stated_place
+from obygaze_models.runner.files import RUN_FORMAT, stored_location
 from obygaze_models.runner.inputs import Inputs
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas")
@@ -33,7 +33,7 @@ def about_run(
     machine = this_machine(PACKAGES)
     manifest_path = inputs.manifest_path
     if manifest_path.endswith(".toml"):  # else the name of a manifest in memory
-        manifest_path = stated_place(manifest_path, folder)
+        manifest_path = stored_location(manifest_path, folder)
     terms = {
         "licence": manifest.header.licence,
         "citation": manifest.header.citation,
@@ -78,7 +78,7 @@ def about_run(
 def _with_places(origin: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return what is known of a store, or of each store of a join, with its place as stated."""
     if "parts" not in origin:
-        return {**origin, "location": stated_place(origin["location"], folder)}
+        return {**origin, "location": stored_location(origin["location"], folder)}
     parts = {}
     for name, of_part in origin["parts"].items():
         parts[name] = _with_places(of_part, folder)

@@ -30,7 +30,7 @@ from obygaze_models.models.registry import (
 )
 from obygaze_models.models.sentences import bank_from_sentences
 from obygaze_models.protocols.kinds import for_task, most_chosen
-from obygaze_models.runner.heldout import nothing_held_out
+from obygaze_models.runner.heldout import hold_out_nothing
 from obygaze_models.runner.store_run import StoreRun
 
 MOST_PARTS = 12
@@ -70,7 +70,7 @@ def concept_tables(
             qualities[key] = _qualities(run, of_vectors)
         # Weights and trees are those of a fit on every clip of the task.
         clips = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
-        data = run.fold_data(task, nothing_held_out(run.table, clips))
+        data = run.fold_data(task, hold_out_nothing(run.table, clips))
         unfitted = build(model.kind, settings, seed=run.protocol.fit.seed)
         weights: dict[str, float] = {}
         of_model = {"store": run.name, "model": name, "train": task}
@@ -113,7 +113,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     from obygaze_models.models.concept_report import concept_quality
 
     clips = np.flatnonzero(run.of_store.present)
-    held = nothing_held_out(run.table, clips)
+    held = hold_out_nothing(run.table, clips)
     whole = run.fold_data(run.protocol.train_tasks[0], held)
     try:
         bank = _bank(run, settings, whole).core

@@ -73,7 +73,7 @@ RUN_KEYS = (
 RUN_AGAIN = "the same obygaze run again, with --force"
 
 
-def settings_of(about: Mapping[str, Any]) -> RunSettings:
+def run_settings(about: Mapping[str, Any]) -> RunSettings:
     """Return what the values of a run depend on beside its tests, from run.json."""
     protocol = about["protocol"]
     report = protocol["report"]
@@ -137,7 +137,7 @@ class Run:
         }
 
     def place(self, stated: str) -> str:
-        """Return where a manifest or store is that run.json names: see `stated_place`."""
+        """Return where a manifest or store is that run.json names: see `stored_location`."""
         return stated if is_url(stated) else str(_workspace_of(self.folder) / stated)
 
     @property
@@ -195,7 +195,7 @@ class Run:
     @cached_property
     def settings(self) -> RunSettings:
         """What its values depend on beside the tests."""
-        return settings_of(self.about)
+        return run_settings(self.about)
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -267,7 +267,7 @@ def _workspace_of(folder: Path) -> Path:
     return Path(os.path.abspath(folder)).parent.parent  # noqa: PTH100 - links stay
 
 
-def stated_place(place: str, folder: Path) -> str:
+def stored_location(place: str, folder: Path) -> str:
     """Return how run.json names a manifest or store: relative to the workspace of the run in it.
 
     So it is found from every current folder, and in a workspace that was moved. What is elsewhere

@@ -148,7 +148,7 @@ def folds_of(
     return {pair: folds[pair] for pair in protocol.pairs}
 
 
-def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
+def hold_out_nothing(table: ClipTable, rows: IntArray) -> HeldOut:
     """Return a fold that trains on some rows and may learn from every clip."""
     has_groups = bool(np.any(table.groups != ""))
     return HeldOut(

@@ -1,6 +1,6 @@
 """Whether the labels that a run was made with are still those of its manifest.
 
-Everything that shows a run beside labels of today asks `labels_since`: the report, the page, and
+Everything that shows a run beside labels of today asks `current_labels`: the report, the page, and
 exports of predictions.
 """
 
@@ -34,7 +34,7 @@ class RunLabels(NamedTuple):
     changed: str
 
 
-def labels_since(run: Run, manifest: Manifest | None = None) -> RunLabels:
+def current_labels(run: Run, manifest: Manifest | None = None) -> RunLabels:
     """Return the labels of a run's clips today, and whether the run was made with others.
 
     Links to videos and further columns that the run did not read do not matter.

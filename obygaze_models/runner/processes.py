@@ -71,7 +71,7 @@ def library_warnings_once() -> Generator[None, None, None]:
 
 
 @contextmanager
-def mapped(
+def map_in_processes(
     work: Task[T], n_parts: int, n_jobs: int = 0
 ) -> Generator[Iterator[T], None, None]:
     """Give `work(0), work(1), ...` in order, from `n_jobs` processes; for 0, one for each core.

@@ -57,23 +57,23 @@ from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.files import (
     Run,
     check_run_folder,
-    settings_of,
+    run_settings,
     write_run,
 )
 from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.processes import fitting, mapped
+from obygaze_models.runner.processes import fitting, map_in_processes
 from obygaze_models.runner.store_run import (
     Fitted,
     StoreRun,
-    estimators_of,
+    build_estimators,
     fit_baseline,
     fit_model,
-    seed_of,
+    fit_seed,
     store_runs,
 )
 from obygaze_models.runner.success import success_rows
-from obygaze_models.runner.text import printed
+from obygaze_models.runner.text import printable_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,7 +168,7 @@ def run_protocol(
         watch: Makes a progress bar.
     """
     check_run_folder(folder, inputs.identity, force=force)
-    watch = watch or without_bar
+    watch = watch or without_progress_bar
     started = time.perf_counter()
     with fitting():
         stores = store_runs(inputs)
@@ -183,7 +183,7 @@ def run_protocol(
         if inputs.protocol.fit.choose_store:
             joined = {store.name for store in inputs.stores if store.parts}
             single = [cell for cell in cells if cell.name["store"] not in joined]
-            cells += on_chosen_stores(single)
+            cells += choose_stores(single)
         cells += baselines
         return finish(
             inputs,
@@ -220,12 +220,12 @@ def finish(
         n_jobs: Processes that compute.
         watch: Makes a progress bar.
     """
-    each = partial(_made, watch or without_bar, n_jobs)
+    each = partial(_made, watch or without_progress_bar, n_jobs)
     report = inputs.protocol.report
     fits = [cell.to_json() for cell in cells]
     about = about_run(inputs, folder, fits)
     tests = table_of_tests([one.test for cell in cells for one in cell.tests])
-    values = results(tests, settings_of(about), partial(each, "values"))
+    values = results(tests, run_settings(about), partial(each, "values"))
     files = {"predictions.csv": tests, "results.csv": values}
     if report.concepts:
         jobs = []
@@ -242,7 +242,7 @@ def finish(
         rows = success_rows(models, inputs.table)
         files["success.csv"] = _table([*rows], SUCCESS)
     about["seconds"] = round(time.perf_counter() - started, 3)
-    return printed(write_run(folder, about, files, force=force))
+    return printable_run(write_run(folder, about, files, force=force))
 
 
 def _table(rows: Sequence[RunRow], kinds: Mapping[str, type]) -> "pd.DataFrame":
@@ -253,7 +253,7 @@ def _made(watch: Watch, n_jobs: int, label: str, jobs: Jobs) -> Iterator[Any]:
     """Yield what jobs return, in their order."""
     with (
         watch(label, len(jobs)) as progress,
-        mapped(lambda number: jobs[number](), len(jobs), n_jobs) as made,
+        map_in_processes(lambda number: jobs[number](), len(jobs), n_jobs) as made,
     ):
         for result in made:
             progress.advance()
@@ -261,7 +261,7 @@ def _made(watch: Watch, n_jobs: int, label: str, jobs: Jobs) -> Iterator[Any]:
 
 
 @contextmanager
-def without_bar(label: str, total: int) -> Iterator[Progress]:
+def without_progress_bar(label: str, total: int) -> Iterator[Progress]:
     """Show nothing."""
     yield Quiet()
 
@@ -331,21 +331,21 @@ def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]
     outcomes: Outcomes = {}
     with (
         watch(f"tests on {run.name}", n_tests) as progress,
-        mapped(tests_of_fold, len(parts), n_jobs) as made,
+        map_in_processes(tests_of_fold, len(parts), n_jobs) as made,
     ):
         for of_fold in made:
             outcomes |= of_fold
             progress.advance(len(of_fold))
     # The clips of concept vectors are known only now.
     run.check_leaks([one.leak for one in outcomes.values() if isinstance(one, OneTest)])
-    return cells_of_tests(run, run.protocol.model_names, outcomes)
+    return group_into_cells(run, run.protocol.model_names, outcomes)
 
 
 def prepare(run: StoreRun) -> None:
     """Compute the products of rows that fits share, before processes are forked."""
     task = run.protocol.train_tasks[0]
     for model in run.models.values():
-        estimator = estimators_of(run, model, task, run.protocol.fit.seed)[0]
+        estimator = build_estimators(run, model, task, run.protocol.fit.seed)[0]
         if estimator.needs_products:
             run.rows.machines.prepare()
 
@@ -374,7 +374,7 @@ def _fits_by_fold(run: StoreRun) -> list[list[PlannedFits]]:
                     start = numbers.setdefault(own.key_of("train"), len(numbers))
                     n_repeats = run.protocol.fit.seeds
             for repeat in range(n_repeats):
-                seed = seed_of(model.kind, run.protocol.fit.seed + repeat, start)
+                seed = fit_seed(model.kind, run.protocol.fit.seed + repeat, start)
                 fit = (name, pair[0], seed, rows)
                 if fit not in tests_of_fit:
                     tests_of_fit[fit] = []
@@ -440,10 +440,10 @@ def _test_of_fit(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     learned_from = held if kind.is_trained else held.untrained()
     leak = run.leak(key.pair, learned_from, fitted.found_on)
     decision = scores > fitted.threshold
-    return tested(run, key, facts, scores, decision, leak, fitted.chosen)
+    return make_test(run, key, facts, scores, decision, leak, fitted.chosen)
 
 
-def tested(
+def make_test(
     run: StoreRun,
     key: TestKey,
     facts: RunRow,
@@ -507,7 +507,7 @@ def _why_not_tested(run: StoreRun, pair: Pair, held: HeldOut) -> str:
     return WITHOUT_FEATURES if lacks_features.any() else NOT_TESTED
 
 
-def cells_of_tests(
+def group_into_cells(
     run: StoreRun, names: Sequence[str], outcomes: Outcomes
 ) -> list[CellTests]:
     """Return the tests of each cell; an error for a model without any."""
@@ -553,7 +553,7 @@ def _without_fit(
 # ---- the store that training films choose ----
 
 
-def on_chosen_stores(cells: Sequence[CellTests]) -> list[CellTests]:
+def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
     """Return the tests on the store that training films choose for each fit.
 
     To name the best of several stores after the test is to choose it on test films. So it is chosen
@@ -655,7 +655,7 @@ def tests_of_baselines(run: StoreRun) -> list[CellTests]:
             for name in names:
                 key = TestKey(name, pair, number)
                 outcomes[key] = _test_of_baseline(run, key, held)
-    return cells_of_tests(run, names, outcomes)
+    return group_into_cells(run, names, outcomes)
 
 
 def _test_of_baseline(run: StoreRun, key: TestKey, held: HeldOut) -> OneTest | str:
@@ -680,4 +680,4 @@ def _test_of_baseline(run: StoreRun, key: TestKey, held: HeldOut) -> OneTest | s
     }
     learned_from = held if kind.is_trained else held.untrained()
     leak = run.leak(key.pair, learned_from, NO_ROWS, with_copies=False)
-    return tested(run, key, facts, scores, decision, leak, chosen={})
+    return make_test(run, key, facts, scores, decision, leak, chosen={})

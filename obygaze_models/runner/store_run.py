@@ -270,7 +270,7 @@ def fit_model(
         seed: The seed of whatever is drawn at random.
     """
     offered = [for_task(settings, task) for settings in candidates(model)]
-    options = estimators_of(run, model, task, seed)
+    options = build_estimators(run, model, task, seed)
     data = [run.fold_data(task, held) for held in folds]
     clips = np.flatnonzero(run.of_store.present)
     fits = []
@@ -284,7 +284,7 @@ def fit_model(
     return fits
 
 
-def estimators_of(run: StoreRun, model: Model, task: str, seed: int) -> list[Any]:
+def build_estimators(run: StoreRun, model: Model, task: str, seed: int) -> list[Any]:
     """Return the unfitted estimator of each combination of settings that a model offers."""
     estimators = []
     for settings in candidates(model):
@@ -293,7 +293,7 @@ def estimators_of(run: StoreRun, model: Model, task: str, seed: int) -> list[Any
     return estimators
 
 
-def seed_of(kind: str, seed: int, start: int = 0) -> int:
+def fit_seed(kind: str, seed: int, start: int = 0) -> int:
     """Return the seed of a fit; one with epochs has a start of its own in each training set."""
     return seed * SEEDS_APART + start if has_epochs(kind) else seed
 

@@ -57,9 +57,9 @@ from obygaze_models.runner.processes import fitting
 from obygaze_models.runner.run import (
     TestKey,
     baselines_of,
-    cells_of_tests,
     finish,
-    tested,
+    group_into_cells,
+    make_test,
 )
 from obygaze_models.runner.store_run import StoreRun
 from obygaze_models.zoo.info import Classes, ModelInfo
@@ -308,7 +308,7 @@ def run_test(
         }
         seen = np.array([SEEN[of_clip] for of_clip in basis[test].tolist()])
         key = TestKey(info.name, (task, task), 0)
-        outcome = tested(
+        outcome = make_test(
             run,
             key,
             facts,
@@ -317,7 +317,7 @@ def run_test(
             replace(run.leak(key.pair, held, NO_ROWS), seen=seen),
             chosen=info.chosen,
         )
-        cells = cells_of_tests(run, [info.name], {key: outcome})
+        cells = group_into_cells(run, [info.name], {key: outcome})
         cells += baselines_of([run])
         return finish(inputs, folder, [run], cells, started, force=force)
 

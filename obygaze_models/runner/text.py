@@ -46,7 +46,7 @@ class PrintedRun(Run):
         return html_repr(_title(self), facts, answers(self))
 
 
-def printed(run: Run) -> PrintedRun:
+def printable_run(run: Run) -> PrintedRun:
     """Return a run that prints what the terminal says of it."""
     return PrintedRun(run.folder, run.about, run.known)
 
@@ -68,7 +68,7 @@ def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
     """
     if isinstance(run, Run):
         return run
-    return printed(read_folder(Workspace.of(workspace).existing("runs", run)))
+    return printable_run(read_folder(Workspace.of(workspace).existing("runs", run)))
 
 
 def result_text(run: Run) -> str:

@@ -48,10 +48,10 @@ from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol,
 from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.answer import intervals_hold_for, sentence_of
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.heldout import nothing_held_out
+from obygaze_models.runner.heldout import hold_out_nothing
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import limits_of
-from obygaze_models.runner.store_run import StoreRun, fit_model, seed_of, store_runs
+from obygaze_models.runner.store_run import StoreRun, fit_model, fit_seed, store_runs
 from obygaze_models.zoo.info import (
     CardMetric,
     Classes,
@@ -218,7 +218,7 @@ def _vectors(run: StoreRun) -> _Kept:
     """Return the vectors of the concepts that are tasks, found on every clip."""
     protocol = run.protocol
     settings = {**default_settings("pcbm-lr"), "tolerance": PUBLISHED_TOLERANCE}
-    held = nothing_held_out(run.table, NO_ROWS)
+    held = hold_out_nothing(run.table, NO_ROWS)
     data = run.fold_data(protocol.train_tasks[0], held)
     # A concept that is no task has no metrics, and no vector.
     of_tasks = data.concepts.only(list(protocol.tasks))
@@ -248,7 +248,7 @@ def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
         validation = np.intersect1d(rows, first.validation)
         train = np.setdiff1d(rows, validation)
         held = replace(held, train=train, validation=validation)
-    seed = seed_of(model.kind, protocol.fit.seed)
+    seed = fit_seed(model.kind, protocol.fit.seed)
     (fitted,) = fit_model(run, Model(model.kind, settings), task, [held], seed)
     classes = ["negative", "positive"]
     asked = protocol.tasks[task]

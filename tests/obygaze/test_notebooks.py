@@ -11,7 +11,7 @@ from support.stores import made_store
 
 from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.store import Row
-from obygaze_models.runner.text import printed
+from obygaze_models.runner.text import printable_run
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -42,7 +42,7 @@ def test_a_store_a_manifest_and_a_run_have_a_table_in_a_notebook(
     of_store = Tags(store._repr_html_()).text
     assert "40 ok" in of_store and "clip (40 x" in of_store
     assert "40 clips of 5 films" in Tags(manifest._repr_html_()).text
-    of_run = Tags(printed(run)._repr_html_())
+    of_run = Tags(printable_run(run)._repr_html_())
     assert "On films it has not seen, ridge" in of_run.text
     assert of_run.tags == {"div", "p", "b", "table", "tr", "th", "td"}
 

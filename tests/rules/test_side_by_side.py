@@ -37,7 +37,7 @@ from obygaze_models.runner.answer import (
     difference_to_guess,
 )
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
@@ -177,7 +177,7 @@ def check_summary(run: Run, cells: Mapping[Name, Rows]) -> None:
     """The table of each model beside its guess, whose headings say how many clips."""
     tables = [
         table
-        for section in sections_of(run, labels_since(run))
+        for section in sections_of(run, current_labels(run))
         for table in section.tables
         if table.key == "results"
     ]
@@ -234,7 +234,7 @@ def check_stores(run: Run, cells: Mapping[Name, Rows]) -> None:
             names = (task, label(run, first), label(run, second))
             expected[names] = len(shared)
     found = {}
-    for section in sections_of(run, labels_since(run)):
+    for section in sections_of(run, current_labels(run)):
         for table in section.tables:
             if table.key == "differences":
                 at = list(table.headers).index("clips")
@@ -261,7 +261,7 @@ def same(found: float, expected: float) -> bool:
 def check_texts(run: Run) -> None:
     """No text of a run says nan, neither in the terminal nor on the page."""
     texts = [result_text(run), *(limit.text for limit in limits_of(run))]
-    for section in sections_of(run, labels_since(run)):
+    for section in sections_of(run, current_labels(run)):
         texts += section.sentences
         for table in section.tables:
             texts += [table.title, table.note]

@@ -25,7 +25,7 @@ from obygaze_models.protocols.clips import (
 )
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.labels import current_labels
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*concepts:UserWarning")
 
@@ -197,7 +197,7 @@ def test_a_change_of_labels_in_the_view_of_a_run_is_noticed_and_no_other(
     run = Run(Path("runs/first"), described)
     seen_before = plain_view(rows, modality_of, view)
     seen_after = plain_view(after, other_modalities, view)
-    found = labels_since(run, manifest_of(after, other_modalities))
+    found = current_labels(run, manifest_of(after, other_modalities))
     assert bool(found.changed) == (seen_before != seen_after)
     assert found.manifest is not None and found.manifest.header.view == view
 

@@ -46,7 +46,7 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.labels import current_labels
 
 # The columns that are shown with the level of a mark.
 _WITH_LEVEL = (LEVEL, CONCEPTS_COLUMN, COMMENT)
@@ -179,13 +179,13 @@ class Site:
     @cached_property
     def _viewed(self) -> Manifest:
         """The manifest in the view of the run, or unchanged without a run or if the view fails."""
-        viewed = labels_since(self.run, self.manifest).manifest if self.run else None
+        viewed = current_labels(self.run, self.manifest).manifest if self.run else None
         return self.manifest if viewed is None else viewed
 
     @cached_property
     def _changed(self) -> str:
         """A sentence if the labels have changed since the run, else ""."""
-        return labels_since(self.run, self.manifest).changed if self.run else ""
+        return current_labels(self.run, self.manifest).changed if self.run else ""
 
     @cached_property
     def _task_columns(self) -> list[str]:

@@ -14,7 +14,7 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.examples import findable_columns
 from obygaze_models.models.fold_data import FoldData
 from obygaze_models.models.registry import build
-from obygaze_models.runner.heldout import nothing_held_out
+from obygaze_models.runner.heldout import hold_out_nothing
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
 
@@ -34,7 +34,7 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
     inputs = gather(quick("honest", *changes), manifest, "made-up", {"x": store})
     (run,) = store_runs(inputs)
     rows = np.arange(len(manifest))
-    all_folds = [nothing_held_out(run.table, rows)]
+    all_folds = [hold_out_nothing(run.table, rows)]
     all_folds += [held.joined() for _, _, held in run.every_fold]
     unfitted = build("pcbm-lr", run.models["pcbm-lr"].settings)
     for held in all_folds:

@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.store_run import StoreRun, fit_model, seed_of, store_runs
+from obygaze_models.runner.store_run import StoreRun, fit_model, fit_seed, store_runs
 
 FILMS = films(4, 20)
 ONE_CELL = (
@@ -63,7 +63,7 @@ def test_an_own_class_is_drawn_with_the_seed_of_the_protocol(tmp_path: Path) -> 
         tmp_path, f"models.d.kind={kind}", 'grid.models=["d"]', "fit.seed=7"
     )
     pair, _, held = next(iter(run.every_fold))
-    seed = seed_of(kind, run.protocol.fit.seed)
+    seed = fit_seed(kind, run.protocol.fit.seed)
     fit_model(run, run.models["d"], pair[0], [held.joined()], seed)
     assert set((tmp_path / "seen.txt").read_text().split()) == {"7"}
 

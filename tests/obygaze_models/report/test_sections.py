@@ -37,7 +37,7 @@ from obygaze_models.report.sections import (
     sentence_of_concepts,
 )
 from obygaze_models.report.tables import ResultTable
-from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.labels import current_labels
 
 CLIPS = clips_of()
 RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))
@@ -47,7 +47,7 @@ GUESS = MadeCell(
 
 
 def sections_by_key(run: Any) -> dict[str, Section]:
-    return {section.key: section for section in sections_of(run, labels_since(run))}
+    return {section.key: section for section in sections_of(run, current_labels(run))}
 
 
 def rows_of(table: ResultTable) -> list[list[str]]:

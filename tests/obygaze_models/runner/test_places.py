@@ -11,7 +11,7 @@ from support.experiments import ONE_PAIR, films, planted, store_of, write_worksp
 
 from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.experiments import run
-from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.text import read_run
 
 QUICK = (*ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=2")
@@ -20,7 +20,7 @@ QUICK = (*ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=2")
 def found(place: Path) -> tuple[int, list[str]]:
     """How many clips the report of a run finds, and what it says of changed stores."""
     run = read_run(place)
-    manifest = labels_since(run).manifest
+    manifest = current_labels(run).manifest
     assert manifest is not None
     return len(manifest), [*chapter_of(run).changed]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.experiments import films, planted, write_workspace
 
-from obygaze_models.runner.processes import mapped
+from obygaze_models.runner.processes import map_in_processes
 
 
 @pytest.mark.check("kills a run")
@@ -65,7 +65,7 @@ def _session(leader: int) -> list[int]:
 
 
 def test_parts_come_in_order_and_an_error_ends_them(tmp_path: Path) -> None:
-    with mapped(lambda part: (part, os.getpid()), 6, 2) as made:
+    with map_in_processes(lambda part: (part, os.getpid()), 6, 2) as made:
         pids = list(made)
     assert [part for part, _ in pids] == [0, 1, 2, 3, 4, 5]
     assert os.getpid() not in {pid for _, pid in pids}
@@ -75,7 +75,10 @@ def test_parts_come_in_order_and_an_error_ends_them(tmp_path: Path) -> None:
             raise ValueError("part 1")
         return part
 
-    with pytest.raises(ValueError, match="part 1"), mapped(fail, 6, 2) as made:
+    with (
+        pytest.raises(ValueError, match="part 1"),
+        map_in_processes(fail, 6, 2) as made,
+    ):
         list(made)
-    with mapped(lambda part: part, 3, 2) as again:
+    with map_in_processes(lambda part: part, 3, 2) as again:
         assert list(again) == [0, 1, 2]
