@@ -1,4 +1,4 @@
-"""`obygaze report` and `compare`; what they do is imported when they are called."""
+"""`obygaze report` and `compare`. Their work is imported when they are called."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ def compare(
     metric: str | None = None,
     workspace: PathLike | None = None,
 ) -> ComparedRuns:
-    """Show by how much runs differ on the clips and tasks that all of them have.
+    """Compare runs on the clips and tasks that all of them have.
 
-    Each model has a value for each run, and its difference to the first one, computed on the clips
-    that all of them tested. A difference of AP or AUC has an interval over films, and a p that is
-    corrected for all differences that are shown: they are a family of their own. Runs must hold out
-    the same: films, or groups of one column. Runs with one store each, or with one model each, are
-    compared whatever the stores or the models are called. Where a run has several stores, those of
-    one name are compared, and else those of one recipe. -o writes CSV, .xlsx or LaTeX (.tex).
+    Each model has a value for each run, and a difference to the first run, on the clips that all of
+    them tested. A difference of AP or AUC has an interval over films, and a p that is corrected for
+    all differences of the comparison. Runs must hold out the same units: films, or groups of one
+    column. Names of stores matter only if a run has several stores, and names of models only if a
+    run has several models. -o writes CSV, .xlsx or LaTeX (.tex).
 
     Args:
-        runs: Names of runs of the workspace, or their folders; the first is compared with.
-        models: The model to compare; repeat it to name one for each run.
+        runs: Names of runs of the workspace, or their folders. The others are compared with the
+            first.
+        models: The model to compare. Repeat it to name one for each run.
         metric: The metric, such as ap or auc.
         workspace: The workspace, if it is not the current one.
 

@@ -1,7 +1,7 @@
-"""`obygaze compare`: the differences of runs to the first, on the clips that all of them tested.
+"""`obygaze compare`: differences of runs to the first run, on the clips that all of them tested.
 
-A difference is computed as within one run; those of a comparison are a family of their own, so that
-another run beside them makes each p larger.
+A difference is computed as within one run. All differences of a comparison are one family, so
+further runs make each p larger.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ if TYPE_CHECKING:
 LATEX = ".tex"
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
 NO_CELL = (
-    "no model is in two of these runs, so nothing is compared: models are the same if their tasks"
-    " are, and, where a run has several, their names and those of their stores (--model NAME takes"
-    " one model of each run; obygaze run --store NAME=STORE gives a store its name)."
+    "no model is in two of these runs, so nothing is compared. Models are the same if they have the"
+    " same tasks, and, if a run has several models or stores, the same names of model and store"
+    " (--model NAME takes one model of each run; obygaze run --store NAME=STORE names a store)."
 )
 
-# Training task, test task, model and store; a model or store that needs no name is "".
+# Training task, test task, model and store. The model or store is "" if no run has several.
 Key = tuple[str, str, str, str]
-# The cell of each run that has it, by the number of the run, which begins with 0.
+# The cell of each run that has the model, by the number of the run from 0.
 SideBySide = Mapping[int, Cell]
 
 
@@ -78,11 +78,11 @@ class ComparedRuns(Listing):
     """Runs side by side.
 
     Attributes:
-        runs: Their names; the first is what the others are compared with.
+        runs: Their names. The others are compared with the first.
         metric: The metric of values and differences.
         rows: A row for each model and run: its value, and its difference to the first run.
-        warnings: Where runs do not have the same tasks, clips and folds, or share nothing.
-        unit: What differences are drawn over: films, or the groups of films that a run holds out.
+        warnings: Differences in tasks, clips and folds, or that no model is in two runs.
+        unit: The resampling unit of differences: film, or the group that runs hold out.
     """
 
     runs: Sequence[str]
@@ -156,11 +156,10 @@ class ComparedRuns(Listing):
         sentences = []
         if rows:
             sentences.append(
-                "The numbers of a line are on the clips that all runs with this model tested with"
-                f" the same class; its difference is the mean over {plural(self.unit)} where these"
-                " are unseen. p is two-sided, and corrected for all differences of this comparison,"
-                " which are a family of their own; the last column says whether the run is better"
-                f" than {first}."
+                "The numbers of a row are on the clips that all runs with this model tested with"
+                f" the same class. The difference is the mean over {plural(self.unit)} if these are"
+                " unseen. p is two-sided, and corrected for all differences of this comparison. The"
+                f" last column shows whether the run is better than {first}."
             )
         bases = []
         for row in self.rows:
@@ -189,24 +188,24 @@ def _is_compared(row: RunRow) -> bool:
 def compare_runs(
     runs: Sequence[Run], metric: str | None = None, models: Sequence[str] = ()
 ) -> ComparedRuns:
-    """Return runs side by side, with the differences of each to the first.
+    """Compare runs with the first run.
 
     Args:
         runs: Two or more runs.
-        metric: A metric of obygaze; the default is the primary one of the first run.
-        models: The model of all runs, or one for each run; the default are those of one name.
+        metric: A metric. The default is the primary metric of the first run.
+        models: The model of all runs, or one for each run. The default: models of the same name.
     """
     if len(runs) < 2:
         message = (
-            "a comparison needs two runs or more; of two models of one run, the report has the"
-            " difference if the run has report.questions"
+            "a comparison needs two runs or more. The report of one run has differences of its"
+            " models if the run has report.questions"
         )
         names = " ".join(shell_word(run.folder.name) for run in runs) or "RUN"
         raise FixUsage(message, hint=f"obygaze report {names}")
     if metric is not None and metric not in METRICS:
         raise FixUsage(
             f"unknown metric {metric!r}{near(metric, METRICS)}",
-            hint=f"one of {', '.join(METRICS)}",
+            hint=f"use one of {', '.join(METRICS)}",
         )
     if len(models) not in (0, 1, len(runs)):
         raise FixUsage(
@@ -223,7 +222,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     unit = runs[0].unit if runs[0].holds_out_groups else "film"
     by_key = cells_side_by_side(runs, models)
     warnings += _other_tasks(names, runs, by_key)
-    # A run.json that was edited may ask for any number.
+    # An edited run.json may have any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
     settings = RunSettings(ranking_metric(metric), replicates=n_draws)
     rows: list[RunRow] = []
@@ -247,9 +246,9 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
                 continue
             apart = row_of_difference(cell, first, metric)
             apart["over_films"] = apart["value"]
-            # At a threshold, another training could call many other clips positive.
+            # Decisions depend on a threshold, which a different training could move.
             if metric in RANKING_METRICS:
-                # Values within other folds are of another quantity.
+                # Values within different folds cannot be compared.
                 factor = None if _are_of_one_quantity(first, cell) else math.inf
                 tested.append(difference(cell, first, settings, factor))
                 apart = tested[-1].row
@@ -281,20 +280,22 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
 
 
 def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
-    """Return the cells on the clips that all of them tested, or why they cannot be compared."""
+    """Return the cells on their common clips, or the reason why they cannot be compared."""
     of_runs = [*cells.values()]
     if len(of_runs) == 1:
         return Shared(of_runs, of_runs[0].n_clips), ""
     shared = on_shared_clips(of_runs)
     # AP is a mean over folds in both.
     if metric != AP.name and len({cell.is_averaged for cell in of_runs}) > 1:
-        other = "one is a mean over its fits, and another pools their clips"
+        other = (
+            "one value is a mean over fits, and the other pools the clips of all fits"
+        )
         return shared, shared.problem or other
     return shared, shared.problem
 
 
 def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
-    """Return the value of a cell; its name has each name that it has in the runs."""
+    """Return the row of a cell. Its name contains all names of the model in the runs."""
     name = " / ".join(dict.fromkeys(of.model for of in cells.values()))
     if key[3]:
         name += f" ({key[3]})"
@@ -323,7 +324,7 @@ def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """Return the names of the folders; the whole paths, where two have one name."""
+    """Return the names of the folders, or full paths if two names are equal."""
     names = [run.folder.name for run in runs]
     if len(set(names)) == len(names):
         return names
@@ -335,9 +336,9 @@ def cells_side_by_side(
 ) -> dict[Key, SideBySide]:
     """Return each model in the runs that have it, by the number of the run.
 
-    A clip has one number and one group in all of them. Where no run has several stores, the names
-    of stores do not matter. Where no run has several models, or a model of each is named, neither
-    do the names of models. Runs of baselines alone have these.
+    A clip has the same number and the same group in all runs. Names of stores matter only if a run
+    has several stores. Names of models matter only if a run has several models and none is chosen
+    by name. Runs without models are compared by their baselines.
     """
     tests = _tests_of(runs)
     ids, tests["clip"] = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
@@ -370,13 +371,13 @@ def _named_models(run: Run, name: str) -> list[Cell]:
         known = [*dict.fromkeys(cell.model for cell in run.models)]
         raise FixUsage(
             f"{run.folder.name} has no model {name!r}{near(name, known)}",
-            hint=f"one of {few(known)}",
+            hint=f"use one of {few(known)}",
         )
     return found
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table, in which a clip has one group."""
+    """Return the tests of runs in one table. A clip must have the same group in all runs."""
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
@@ -385,8 +386,8 @@ def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
         is_other = groups["clip_id"].duplicated()
         if is_other.any():
             raise FixInput(
-                f"the clip {groups['clip_id'][is_other].iloc[0]!r} is of other groups in two runs",
-                hint="runs whose manifests have the same groups",
+                f"the clip {groups['clip_id'][is_other].iloc[0]!r} has two groups in two runs",
+                hint="compare runs whose manifests have the same groups",
             )
     return tests
 
@@ -395,23 +396,23 @@ def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _require_one_unit(names: Sequence[str], runs: Sequence[Run]) -> None:
-    """Raise an error where runs hold out different things, such as films and directors."""
+    """Raise an error if runs hold out different units, such as films and directors."""
     name_of_column: dict[str, str] = {}
     for name, run in zip(names, runs, strict=True):
         name_of_column.setdefault(run.about["manifest"]["group_column"], name)
     if len(name_of_column) > 1:
         held_out = [f"{name}: {column}" for column, name in name_of_column.items()]
         raise FixInput(
-            f"these runs hold out different groups of clips ({', '.join(held_out)}), and a"
-            " difference is drawn over one kind of group",
-            hint="each run alone, or runs with the same splits.column",
+            f"these runs hold out different groups of clips ({', '.join(held_out)}), so their"
+            " difference has no common unit",
+            hint="compare runs with the same splits.column",
         )
 
 
 def _other_tasks(
     names: Sequence[str], runs: Sequence[Run], by_key: Mapping[Key, SideBySide]
 ) -> Iterator[str]:
-    """Yield a warning for each task of a run that the first run defines in another way."""
+    """Yield a warning for each task that a run and the first run define differently."""
     for number, (name, run) in enumerate(zip(names, runs, strict=True)):
         tasks: dict[str, None] = {}
         for key, cells in by_key.items():
@@ -419,19 +420,19 @@ def _other_tasks(
                 tasks |= dict.fromkeys(key[:2])
         for task in tasks:
             if _classes_of(runs[0], task) != _classes_of(run, task):
-                yield f"{name}: its task {task} has other classes than that of {names[0]}."
+                yield f"{name}: its task {task} has different classes than in {names[0]}."
 
 
 def _classes_of(run: Run, name: str) -> Task:
-    """Return what says which clips are positive and which are negative in a task."""
+    """Return the task without its title and other fields that do not define its classes."""
     return replace(task_of(run, name), title="", folds="", row="", series="")
 
 
 def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterator[str]:
-    """Yield a warning for two runs of which less than films and times say that clips are the same.
+    """Yield a warning for two runs whose clips cannot be compared by films and times.
 
-    A clip that has another film or other times in two runs is an error. The times are those of the
-    manifests, as far as these are as the runs have read them.
+    A clip with different films or times in two runs is an error. Times are read from the manifests
+    if these have not changed since the runs.
     """
     for (one, first), (name, run) in combinations(zip(names, runs, strict=True), 2):
         ours = first.about["manifest"]
@@ -449,14 +450,14 @@ def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterato
         are_same = ours["labels"]["clips"] == theirs["labels"]["clips"]
         if n_by_id or ((is_first_lost or is_lost) and not are_same):
             yield (
-                f"{name}: clips with the id of a clip of {one} count as this clip. Their times are"
-                " not compared: a manifest is not where it was, was changed after the run, or"
-                " states neither films nor times."
+                f"{name}: clips with the same id as in {one} count as the same clips. Their times"
+                " are not compared, because a manifest was moved or changed after the run, or has"
+                " neither films nor times."
             )
 
 
 def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
-    """Return what a run states of the clips that it tested, and whether it has no times of them."""
+    """Return the facts of tested clips, and whether their times cannot be read."""
     tested = ClipFacts.of(run.film_of_clip, run.film_of_clip.values())
     labels = current_labels(run)
     if labels.manifest is None or labels.changed:
@@ -465,9 +466,9 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
 
 
 def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
-    """Return whether the values within films, or over all films, are of the same folds of clips.
+    """Return whether two cells have the same folds of clips, so that values can be compared.
 
-    On unseen films a difference is over films, each of which may be tested with other films.
+    On unseen films a difference is within each film, so only the clips of each film must be equal.
     """
     by = ["fold", "seed"]
     if weakest([first.basis, second.basis]) == UNSEEN:
@@ -476,14 +477,14 @@ def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
 
 
 def _folds_of(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
-    """Return the clips that are tested together."""
+    """Return the sets of clips that are tested together."""
     return frozenset(cell.rows.groupby([*by])["clip"].agg(frozenset))
 
 
 def _other_tests(
     names: Sequence[str], by_key: Mapping[Key, SideBySide], metric: str
 ) -> Iterator[str]:
-    """Yield a warning for each run that tests other clips than the first, or has other folds."""
+    """Yield a warning for each run with different test clips or folds than the first run."""
     for number, name in enumerate(names[1:], start=1):
         n_cells = n_other_clips = n_other_folds = 0
         for cells in by_key.values():
@@ -497,14 +498,14 @@ def _other_tests(
             n_other_folds += not are_alike
         if n_other_clips:
             yield (
-                f"{name} tests other clips than {names[0]}, or has other classes of them, in"
-                f" {n_other_clips} of {count(n_cells, 'cell')}: all numbers are on the clips that"
-                " all runs test with the same class."
+                f"{name} tests other clips than {names[0]}, or with other classes, in"
+                f" {n_other_clips} of {count(n_cells, 'result')}: all numbers are on the clips"
+                " that all runs test with the same class."
             )
         if n_other_folds and metric in RANKING_METRICS:
             yield (
                 f"{name} tests clips of {names[0]} in other folds in {n_other_folds} of"
-                f" {count(n_cells, 'cell')}: {metric_name(metric)} is computed within folds, so"
-                " that the values are not of one quantity, and their difference has no interval"
+                f" {count(n_cells, 'result')}: {metric_name(metric)} is computed within folds, so"
+                " the values cannot be compared, and their difference has no interval"
                 " (docs/reports.md)."
             )

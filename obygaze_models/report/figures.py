@@ -1,4 +1,4 @@
-"""The figures of a page. Each is drawn from cells or rows of tables, and is a file of its own."""
+"""The figures of a page, drawn from cells or rows of tables. Each is also a file."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ Titles = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Figure:
-    """A matplotlib figure with its file name, its title, and what it shows."""
+    """A matplotlib figure with its file name, title and caption."""
 
     key: str
     title: str
@@ -88,12 +88,12 @@ class Figure:
         return page_markup(self.svg, f"{self.key}-{chapter}")
 
     def file(self, suffix: str) -> bytes:
-        """Return the figure as a file of its own: .svg, .png or .pdf."""
+        """Return the figure as the bytes of a file: .svg, .png or .pdf."""
         return self.svg if suffix == ".svg" else drawn(self.drawing, suffix)
 
 
 class Dot(NamedTuple):
-    """A small dot of a row: a film, what a reader who points at it sees, and how it is drawn."""
+    """A small dot of a row, such as a film: its value, its tooltip, and whether it is filled."""
 
     value: float
     about: str
@@ -118,7 +118,7 @@ def _draw_rows(
     axis: str,
     legend: Mapping[str, Look],
 ) -> Any:
-    """Return a figure with a row for each value; a text is a heading above rows."""
+    """Return a figure with a row for each value. A text becomes a heading above rows."""
     heights = [HEADING_HEIGHT if isinstance(row, str) else ROW_HEIGHT for row in rows]
     with row_canvas(sum(heights), LEGEND_HEIGHT, limits, axis) as (figure, axes):
         draw_legend(figure, legend)
@@ -146,7 +146,7 @@ def _tick(value: float) -> str:
 
 
 def _draw_row(axes: Any, row: FigureRow, y: float) -> None:
-    """Draw a row; nothing where a number is missing."""
+    """Draw a row. Missing numbers are not drawn."""
     draw_label(axes, y, row.label)
     low, high = axes.get_xlim()
     points_of_one = (WIDTH - LABEL_WIDTH - RIGHT_OF_ROWS) / (high - low)
@@ -177,7 +177,7 @@ def _draw_row(axes: Any, row: FigureRow, y: float) -> None:
 
 
 def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
-    """Return the models of a pair of tasks and the best guess, each film as a dot."""
+    """Return a figure of the models of a pair of tasks and the best guess, with dots for films."""
     cells = [cell for cell in run.models if cell.pair == pair]
     title = f"{_of_each_film(run)}, {pair_name(*pair)}"
     key = f"films-{slug(*dict.fromkeys(pair))}"
@@ -186,9 +186,9 @@ def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
 
 
 def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
-    """Yield a figure for each test task; where tasks have rows, such as concepts, one for a model.
+    """Yield a figure for each test task, or for each model if tasks are rows, such as concepts.
 
-    The pair of tasks on the first screen has its figure there.
+    The figure of the first screen is not repeated.
     """
     metric = compared_metric(run)
     models = run.models
@@ -216,7 +216,7 @@ def _of_each_film(run: Run) -> str:
 
 
 def _rows_side_by_side(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
-    """Return the series of each row that tasks name, below its heading."""
+    """Return the rows of tasks with the same `row`, below a heading."""
     rows: list[CellRow] = []
     trained_on = _trained_on(cells, ", trained on {}")
     by_row = grouped_by(cells, lambda cell: task_of(run, cell.test).row)
@@ -243,7 +243,7 @@ def _rows_of(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
 
 
 def _trained_on(cells: Sequence[Cell], text: str) -> str:
-    """Return a text for a training task; "" where all cells have the same one."""
+    """Return a text for a training task, or "" if all cells have the same training task."""
     return text if len({cell.train for cell in cells}) > 1 else ""
 
 
@@ -281,9 +281,7 @@ def _figure_of_cells(
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
     if not all(cell.has_interval(metric) for cell in cells if cell.is_model):
-        caption += (
-            " A large dot without a line has no interval: nothing says how sure it is."
-        )
+        caption += " A large dot without a line has no interval."
     return Figure(key, title, caption, drawing)
 
 
@@ -303,15 +301,15 @@ def _legend(run: Run, cells: Sequence[Cell]) -> dict[str, Look]:
 
 
 def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> FigureRow:
-    """Return a cell as a row: a film is filled where it is better than the guess.
+    """Return the row of a cell. Films in which it is better than the guess are filled.
 
-    Where test clips leaked, nothing is better.
+    If test clips leaked, no film is filled.
     """
     guess = best_guess(run, cell, metric) if cell.is_model else None
     guessed = {} if guess is None else guess.value_of_films(metric)
     apart = {}
     if guess is not None and metric in RANKING_METRICS:
-        # As p counts the films.
+        # Compare films by the statistic of p.
         apart = film_differences(cell, guess, metric)
     dots = []
     for film, value in cell.value_of_films(metric).items():
@@ -351,9 +349,9 @@ def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
     n_clips = count_text(root["clips"], "clip")
     title = f"Decision tree of {name}, {n_clips}, {n_positive} positive"
     caption = (
-        "Each line asks whether the margin of a concept is above a threshold, or has the share of"
-        " positive clips. It is fitted on all clips, to be looked at; what is scored are other"
-        " trees, fitted without the tested clips."
+        "A line compares the margin of a concept with a threshold, or shows the share of positive"
+        " clips. This tree is fitted on all clips, for a look. The results are of other trees,"
+        " fitted without the tested clips."
     )
     return Figure(f"tree-{slug(name)}", title, caption, figure)
 
@@ -407,9 +405,9 @@ def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | N
     drawing.axes[0].axvline(0, **line)
     caption = (
         "To the right of the dashed line, the model is correct more often on clips that have the"
-        " concept than on clips that lack it, or on clips of the first of two levels than on clips"
-        " of the second, if they are alike in all other properties. Lines end at the edge of the"
-        " figure if they are longer."
+        " concept than on clips without it, or on clips of the first of two levels than on clips"
+        " of the second, if all other properties are equal. Long lines end at the edge of the"
+        " figure."
     )
     title = f"What makes a clip easy, {name}"
     return Figure(f"success-{slug(name)}", title, caption, drawing)

@@ -1,4 +1,4 @@
-"""What a report calls runs, models, tasks and films, and what it asks of a run more than once."""
+"""Names of models, tasks and films in a report, and other facts of a run that it shows."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ from obygaze_models.runner.answer import asked_cells, compared_metric, model_nam
 from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run
 from obygaze_models.runner.text import read_run
 
-# Baselines that read labels of the test clips: no model has to be better than these.
+# Baselines that read labels of the test clips. Models are not compared with them.
 CEILINGS = {"oracle": "true concepts"}
-# What code raises over a run.json that was edited.
+# Exceptions that an edited run.json causes.
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -25,7 +25,7 @@ def open_runs(
     runs: Sequence[PathLike | Run | Sequence[PathLike | Run]],
     workspace: PathLike | None,
 ) -> list[Run]:
-    """Return the runs that were given by name or folder, one after another or as a list."""
+    """Open runs that are given by name or folder, also in nested lists."""
     opened: list[Run] = []
     for given in runs:
         if isinstance(given, str | os.PathLike | Run):
@@ -37,55 +37,55 @@ def open_runs(
 
 @contextmanager
 def explain_invalid_runs(*runs: Run) -> Iterator[None]:
-    """Explain what a run.json raises that was edited."""
+    """Turn exceptions of an edited run.json into an error that names the runs."""
     try:
         yield
     except ObygazeError:
         raise
     except INVALID as error:
         raise Corrupt(
-            f"a run has no value or an invalid value: {error}",
+            f"missing or invalid value in a run: {error}",
             where=", ".join(str(run.folder / RUN_FILE) for run in runs),
             hint=RUN_AGAIN,
         ) from error
 
 
 def shown_metrics(run: Run) -> list[str]:
-    """Return the metrics of a page: the primary one, what is compared, and what else is asked."""
+    """Return the metrics of a page: primary, compared, and further metrics of the protocol."""
     report = run.protocol["report"]
     metrics = (report["primary"], compared_metric(run), *report["metrics"])
     return [*dict.fromkeys(metrics)]
 
 
 def knows_films(run: Run) -> bool:
-    """Return whether models may know the tested films."""
+    """Return whether the tested films may have trained the models."""
     return any(cell.knows_films for cell in asked_cells(run))
 
 
 def n_leaked(cell: Cell) -> int:
-    """Return the test clips that leaked; none where nothing is trained."""
+    """Return the number of leaked test clips, or 0 for a model that is not trained."""
     return cell.leaked if cell.is_trained else 0
 
 
 def chance(cell: Cell, metric: str) -> float:
-    """Return what a random order of the clips of a cell has in a ranking metric."""
+    """Return the value of a ranking metric for a random order of the clips of a cell."""
     return cell.in_random_order().value(metric)
 
 
 def label(run: Run, cell: Cell) -> str:
-    """Return the name of a model, with its store if the run has several."""
+    """Return the name of a model, with its store if the run has several stores."""
     if cell.model in CEILINGS:
         return f"{cell.model} ({CEILINGS[cell.model]})"
     return model_name(run, cell)
 
 
 def pair_name(train: str, test: str) -> str:
-    """Return the name of a pair of tasks; two equal tasks are named once."""
+    """Return the name of a pair of tasks, or of the task if both are the same."""
     return train if train == test else f"{train} → {test}"
 
 
 def task_name(run: Run, pair: Pair) -> str:
-    """Return the name of a pair of tasks with the title or expressions of the tested one."""
+    """Return the name of a pair of tasks, with the title or expressions of the test task."""
     name = pair_name(*pair)
     words = task_of(run, pair[1]).in_words(pair[1])
     return f"{name}: {words}" if words else name
@@ -97,7 +97,7 @@ def task_of(run: Run, name: str) -> Task:
 
 
 def unit_titles(run: Run, manifest: Manifest | None) -> Mapping[str, str]:
-    """Return the known titles of the tested films; a group is called as its column says."""
+    """Return the known titles of tested films. Groups have no titles."""
     if run.holds_out_groups:
         return {}
     return film_titles(set(run.film_of_clip.values()), manifest)

@@ -1,4 +1,4 @@
-"""`obygaze report`: one page about runs, with tables and figures beside it."""
+"""`obygaze report`: write a page about runs, with tables and figures."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ class ReportFiles(list[Path]):
 
     @property
     def notes(self) -> list[str]:
-        """How many files there are beside the page, and in which folders."""
+        """The number of other files, and their folders."""
         if not self.has_page:
-            return ["no page: html was not asked for"]
+            return ["no page: --format does not include html"]
         folders = dict.fromkeys(str(path.parent) for path in self[1:])
         if not folders:
             return []
@@ -91,7 +91,7 @@ class ReportFiles(list[Path]):
 
 @dataclass(frozen=True)
 class Chapter:
-    """What a page says about one run; `figure` is that of the first screen."""
+    """The content of a page about one run. `figure` is on the first screen."""
 
     run: Run
     title: str
@@ -114,20 +114,20 @@ def write_report(
 
     Args:
         folders: The folders of the runs; each gets its own tables and figures.
-        out: The file of the page. The default is report.html in the folder of the run, or of
-            several runs reports.html in that of the first.
+        out: The file of the page. The default is report.html in the folder of the run, or
+            reports.html in the folder of the first of several runs.
         formats: Any of html, csv, latex, svg, png and pdf; the last two are not written by default.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
         raise FixUsage(
-            f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}"
+            f"unknown format {unknown[0]!r}", hint=f"use one of {', '.join(FORMATS)}"
         )
     if not folders:
         raise FixUsage("no run given", hint="obygaze report --help")
     if out is not None and not out.suffix and out.name.strip("."):
         out = out.with_suffix(REPORT_ENDINGS[0])
-    # That of several runs does not take the place of the page of the first.
+    # The page of several runs does not replace the page of the first run.
     page = out or folders[0] / ("report.html" if len(folders) == 1 else "reports.html")
     if out is not None:
         check_file(out, REPORT)
@@ -157,7 +157,7 @@ def write_report(
 
 
 def chapter_of(run: Run) -> Chapter:
-    """Return what a page says about a run."""
+    """Return the content of a page about a run."""
     labels = current_labels(run)
     titles = unit_titles(run, labels.manifest)
     cell = next(iter(asked_cells(run)), None)
@@ -208,7 +208,7 @@ def _about(run: Run, cell: Cell | None) -> str:
 
 
 def _words(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield what the words of a run mean that a page explains."""
+    """Yield the words that the page explains, with their meanings."""
     intervals = intervals_hold_for(run, run.cells)
     if intervals:
         drawn = f"Whole {run.units} are drawn, since clips of one {run.unit} are alike."
@@ -221,11 +221,11 @@ def _words(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _changed_stores(run: Run) -> Iterator[str]:
-    """Yield a sentence for each store that is here, but has other content than the run has read."""
+    """Yield a sentence for each store whose content changed since the run."""
     for name, facts in run.about["stores"].items():
         for of_part in facts.get("parts", {name: facts}).values():
             location = run.place(of_part["location"])
-            # A store that was moved or removed says nothing.
+            # A store that was moved or removed is not reported.
             with suppress(ObygazeError, OSError):
                 if (
                     not is_url(location)
@@ -233,14 +233,14 @@ def _changed_stores(run: Run) -> Iterator[str]:
                 ):
                     yield (
                         f"The store {name} was changed after the run {run.folder.name}: clips were"
-                        " added, or it was made anew. The page shows the run as it was; "
-                        f"{RUN_AGAIN}, reads the store as it is now."
+                        " added, or it was created again. The page shows the run as it was. To read"
+                        f" the store as it is now, {RUN_AGAIN}."
                     )
                     break
 
 
 def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
-    """Yield what a random order has, what intervals are over, and the concepts."""
+    """Yield the value of a random order, the scope of the interval, and the concepts."""
     if cell is None:
         return
     metric = compared_metric(run)
@@ -264,7 +264,7 @@ def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
 
 
 def _check_page(page: Path, formats: Sequence[str]) -> None:
-    """Raise an error unless this is the name of an HTML file, and a page is written."""
+    """Raise an error unless the file is HTML and the formats include HTML."""
     if "html" not in formats:
         raise FixUsage(
             f"-o is the file of the page, which --format {formats[0]} leaves out",
@@ -274,10 +274,14 @@ def _check_page(page: Path, formats: Sequence[str]) -> None:
     suffix = page.suffix.lower()
     if suffix in REPORT_ENDINGS:
         return
-    hint = "a name with .html"
+    hint = "use a name with .html"
     if suffix == ".pdf":
-        hint = "a name with .html; a browser prints the page as PDF"
-    raise FixUsage("-o is the file of the page, HTML", where=str(page), hint=hint)
+        hint = "use a name with .html; a browser prints the page as PDF"
+    raise FixUsage(
+        f"expected a file with .html for the page, got {suffix or 'no ending'}",
+        where=str(page),
+        hint=hint,
+    )
 
 
 def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
@@ -303,7 +307,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     for path, data in files.items():
         if path.parent.is_symlink():
             raise AlreadyThere(
-                "this is a link, which may lead to files of somebody else",
+                "expected a folder, got a link: the files would be written elsewhere",
                 where=str(path.parent),
             )
         write_atomic(path, data)

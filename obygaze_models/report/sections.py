@@ -1,6 +1,6 @@
-"""The sections of a page below its first screen: sentences, figures and tables of a run.
+"""The sections of a page below the first screen: sentences, figures and tables of a run.
 
-Every number stands in a table of the run, which has more of them than a page.
+All numbers are also in the tables of the run, which contain more numbers than the page.
 """
 
 import math
@@ -81,15 +81,15 @@ ERROR_COLUMNS = ("film", "start", "end", "error", "score")
 MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
 NO_FILMS_COMPARED = (
-    "The manifest has no films, over which a difference would have an interval and a p."
+    "The manifest has no films, so differences have no interval and no p."
 )
 NOT_STATED = "not stated"
-OF_MODEL = ["store", "model", "train"]  # the columns that name a model with concepts
+OF_MODEL = ["store", "model", "train"]  # columns that identify a model of concepts
 
 
 @dataclass
 class Section:
-    """What stands under one heading."""
+    """The content below one heading."""
 
     key: str
     title: str
@@ -118,11 +118,11 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
 
 
 def section_of_results(run: Run, titles: Titles) -> Section:
-    """Return each model beside the best guess, and a figure for each task."""
+    """Return a table of each model and its best guess, and a figure for each task."""
     section = Section("results", "Results", figures=[*figures_of_tasks(run, titles)])
     shown = []
     for cell in run.cells:
-        # Of other baselines, the best guess is enough.
+        # Do not show baselines other than the best guess.
         if cell.is_model or not run.models or cell.model in CEILINGS:
             shown.append(cell)
     rows: list[RunRow | str] = []
@@ -152,7 +152,7 @@ def section_of_results(run: Run, titles: Titles) -> Section:
 
 
 def _correction(run: Run, *, is_of_guesses: bool) -> str:
-    """Return for how many comparisons the p of a table are corrected."""
+    """Return the sentence on how many comparisons the p of a table are corrected for."""
     counts = []
     for row in run.differences:
         if math.isfinite(row["p"]) and (row["against_model"] in BLIND) == is_of_guesses:
@@ -169,7 +169,7 @@ def _correction(run: Run, *, is_of_guesses: bool) -> str:
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
-    """Return the tasks with the size of the test, and what a random order has."""
+    """Return the tasks, the size of the test, and the value of a random order."""
     metric = compared_metric(run)
     facts = f"{cell.n_clips:,} clips"
     if run.has_groups:
@@ -182,7 +182,7 @@ def _heading_of_test(run: Run, cell: Cell) -> str:
 
 
 def _result(run: Run, cell: Cell) -> RunRow:
-    """Return a model beside the best guess, as a row of a table."""
+    """Return the table row of a model and its best guess."""
     metric = compared_metric(run)
     guess = best_guess(run, cell, metric) if cell.is_model else None
     row = None if guess is None else difference_to_guess(run, cell, guess)
@@ -208,7 +208,7 @@ def _result(run: Run, cell: Cell) -> RunRow:
 
 
 def _compared_units(run: Run) -> str:
-    """Return the header of a column that counts films, or groups, with a higher value."""
+    """Return the header of the column with the number of films or groups above 0."""
     return run.units if run.has_groups else "films"
 
 
@@ -216,10 +216,10 @@ def _compared_units(run: Run) -> str:
 
 
 def section_of_differences(run: Run) -> Section:
-    """Return the differences of two models that the run asks for, and of two training tasks."""
+    """Return the differences that the run asks for, of two models or two training tasks."""
     section = Section("differences", "Differences")
     shown: list[RunRow | str] = []
-    # Questions of protocols are of unseen films.
+    # Questions of protocols hold for unseen films only.
     is_unseen = run.has_groups and not knows_films(run)
     for text, rows in grouped_by(asked_differences(run), lambda both: both[0]).items():
         shown.append(text if is_unseen else "what the protocol compares")
@@ -253,7 +253,7 @@ def section_of_differences(run: Run) -> Section:
 
 
 def _difference(run: Run, row: RunRow) -> RunRow:
-    """Return a difference as a row of a table."""
+    """Return the table row of a difference."""
     by_name = {cell.name: cell for cell in run.cells}
     first, second = (by_name[name] for name in names_of_difference(row))
     films = films_above(first, second, row["metric"])
@@ -278,16 +278,16 @@ def _sentences_of_contrasts(
     n_leaked = len(contrasts) - len(rows)
     if n_leaked:
         yield (
-            f"{n_leaked} of {count(len(contrasts), 'row')} say nothing of the two training"
-            f" tasks, as {no_interval_because(LEAKED)}."
+            f"{n_leaked} of {count(len(contrasts), 'row')} cannot compare the two training"
+            f" tasks: {no_interval_because(LEAKED)}."
         )
     if not rows:
         return
     n_higher = sum(row["value"] > 0 for row in rows)
     n_lower = sum(row["value"] < 0 for row in rows)
     yield (
-        f"Models that were trained on {first} have the higher value in {n_higher} of "
-        f"{count(len(rows), 'row')}, those that were trained on {second} in {n_lower}."
+        f"Models trained on {first} have the higher value in {n_higher} of "
+        f"{count(len(rows), 'row')}, models trained on {second} in {n_lower}."
     )
     if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in rows):
         yield "These differences have no interval and no p."
@@ -297,7 +297,7 @@ def _sentences_of_contrasts(
 
 
 def section_of_films(run: Run, titles: Titles) -> Section:
-    """Return the metric that is compared of each film or group: models, then the best guess."""
+    """Return the compared metric of each film or group, for the models and the best guess."""
     section = Section("films", run.units.capitalize())
     asked = asked_cells(run)
     if not asked or not 0 < asked[0].n_films <= MOST_FILMS:
@@ -309,18 +309,18 @@ def section_of_films(run: Run, titles: Titles) -> Section:
     if guess is not None:
         shown.append(guess)
     note = "A dash: no clips of one of the classes, or no positive clips."
-    # Without clips that all of them tested, the table is that of the first.
+    # Without common clips, show the first model only.
     common = [*on_shared_clips(shown).cells] or shown[:1]
     if any(cell.n_clips != common[0].n_clips for cell in shown):
         n_clips = count(common[0].n_clips, "clip")
-        note += f" All values are of the {n_clips} that each of them was tested on."
+        note += f" All values are on the {n_clips} that all of them were tested on."
     values = {label(run, cell): cell.value_of_films(metric) for cell in common}
     rows = []
     films, numbers = np.unique(common[0].groups, return_counts=True)
     for film, n_clips_of_film in zip(films.tolist(), numbers.tolist(), strict=True):
         row: RunRow = {run.unit: titles.get(film, film)}
         if not run.holds_out_groups:
-            # A group of films, such as a director, has a name and no id.
+            # A group of films, such as a director, has a name but no id.
             row["id"] = film
         row["clips"] = n_clips_of_film
         for name, of_films in values.items():
@@ -335,7 +335,7 @@ def section_of_films(run: Run, titles: Titles) -> Section:
 
 
 def section_of_paper(run: Run, titles: Titles) -> Section:
-    """Return our values beside those that a paper prints: of cells, then of films as in Table 4."""
+    """Return our values and published values: of cells, then of films as in Table 4."""
     section = Section("paper", "Beside the paper")
     by_name = {cell.name: cell for cell in run.cells}
     rows = rows_as_dicts(run.results[run.results["paper"].notna()])
@@ -358,8 +358,8 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
         section.tables.append(result_table(f"paper-films-{metric}", title, shown))
     if any(math.isfinite(np.fmax(row["sd"], row["paper_sd"])) for row in rows):
         section.sentences.append(
-            "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
-            "share a test fold, it says how much training varies, not how certain the test is."
+            "In brackets: the standard deviation over runs or folds, as in the paper. If runs "
+            "share a test fold, it measures how much training varies, not how certain the test is."
         )
     return section
 
@@ -371,7 +371,7 @@ def _name_with_store(row: RunRow) -> str:
 def _cell_of_paper(row: RunRow) -> RunRow:
     cell = row["cell"]
     return {
-        # What is not trained is the same for each training task.
+        # A model that is not trained is the same for all training tasks.
         "trained on": cell.train if cell.is_trained else DASH,
         "tested on": cell.test,
         **_beside_paper(row if cell.is_model else {**row, "sd": math.nan}),
@@ -387,14 +387,14 @@ def _beside_paper(row: RunRow) -> RunRow:
 
 
 def _heading_of_films(run: Run, cell: Cell) -> str:
-    """Return a model with its tasks, what it was tested on, and how many clips leaked."""
+    """Return a heading: model, tasks, tested clips, and number of leaked clips."""
     name = _name_with_store({"model": cell.model, "store": cell.store})
     leaked = f", {n_leaked(cell)} of {cell.n_clips} leaked" if n_leaked(cell) else ""
     return f"{name}, {pair_name(*cell.pair)}, on {tested_on(cell.basis, run.units)}{leaked}"
 
 
 def _films_of_paper(run: Run, rows: Sequence[RunRow], titles: Titles) -> list[RunRow]:
-    """Return the films of a cell in the order of the paper, and their mean."""
+    """Return the rows of films of a cell in the order of the paper, and their mean."""
     printed = {value["film"]: value["source"] for value in run.protocol["paper"]}
     order = [*printed]
     shown = []
@@ -415,7 +415,7 @@ def _films_of_paper(run: Run, rows: Sequence[RunRow], titles: Titles) -> list[Ru
 
 
 def section_of_concepts(run: Run) -> Section:
-    """Return how well concept vectors rank clips, the weights of concepts, and trees."""
+    """Return the section on concept vectors, weights of concepts, and trees."""
     section = Section("concepts", "Concepts")
     concepts = run.table("concepts.csv")
     if concepts.empty:
@@ -425,8 +425,8 @@ def section_of_concepts(run: Run) -> Section:
         tested = "are not tested, as the manifest has no films to leave out"
     basis = weakest(cell.basis for cell in run.models)
     section.sentences.append(
-        f"Concept vectors {tested}. Weights and trees are fitted on all clips, to be looked at; how"
-        f" well they do on {tested_on(basis, run.units)} is in the results."
+        f"Concept vectors {tested}. Weights and trees are fitted on all clips, for a look."
+        f" The results show how well models do on {tested_on(basis, run.units)}."
     )
     trees = run.table("trees.csv").groupby(OF_MODEL, sort=False)
     for (store, model, train), nodes in trees:
@@ -468,9 +468,9 @@ def section_of_concepts(run: Run) -> Section:
 
 
 def sentence_of_concepts(run: Run) -> str:
-    """Return which concepts the features show in films that vectors were not found on."""
+    """Return a sentence on which concepts the features show in unseen films."""
     concepts = run.table("concepts.csv")
-    # The least p of a concept; NaN where no model could test it.
+    # The smallest p of a concept, or NaN if no model could test it.
     p = concepts.groupby("concept", sort=False)["p_holm"].min().astype(float)
     shown = [*p.index[p < ALPHA]]
     others = [*p.index[p >= ALPHA]]
@@ -491,7 +491,7 @@ def sentence_of_concepts(run: Run) -> str:
 
 
 def section_of_success(run: Run) -> Section:
-    """Return the regression of correct decisions on the properties of a clip."""
+    """Return the section on the regression of correct decisions on properties of clips."""
     section = Section("success", "What makes a clip easy")
     for name, factors in grouped_by(
         rows_as_dicts(run.table("success.csv")),
@@ -499,7 +499,7 @@ def section_of_success(run: Run) -> Section:
             f"{row['model']} ({row['store']}), {pair_name(row['train'], row['test'])}"
         ),
     ).items():
-        # Clips of each level are of no other one: its log odds alone compare it with nothing.
+        # Each clip has one level, so the log odds of a level alone are not a comparison.
         shown = [row for row in factors if row["factor"] not in LEVEL_FACTORS]
         of_all = [row for row in shown if row["film"] == ALL_FILMS]
         if not of_all:
@@ -532,13 +532,13 @@ def section_of_success(run: Run) -> Section:
 
 
 def section_of_errors(run: Run, labels: RunLabels) -> Section:
-    """Return the wrong decisions of each model that is asked about, the surest first."""
+    """Return the wrong decisions of the models that are asked about, the most certain first."""
     section = Section("errors", "Errors to look at")
     clips: dict[str, Clip] = {}
     columns: list[str] = []
     annotations: Mapping[str, Sequence[Annotation]] = {}
     view = ""
-    # With other labels than those of the run, nobody knows what these were.
+    # If labels have changed, the labels of the run are unknown.
     if labels.manifest is not None and not labels.changed:
         clips = {clip.clip_id: clip for clip in labels.manifest}
         columns = _columns_asked_for(run, labels.manifest.columns)
@@ -579,13 +579,13 @@ def errors(
     columns: Sequence[str],
     annotations: Mapping[str, Sequence[Annotation]],
 ) -> list[RunRow]:
-    """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
+    """Return the wrong decisions of a cell, by the mean scores of clips, the most certain first.
 
     Args:
-        cell: The model, with its rows of the table of tests.
-        clips: What is known of the clips, by id.
-        columns: Their own columns that are shown.
-        annotations: What each person said of a clip, by its id.
+        cell: The model, with its rows of predictions.csv.
+        clips: The clips by id.
+        columns: Columns of the user to show.
+        annotations: The annotations of each clip, by id.
     """
     margins = cell.mean_scores - cell.threshold
     is_wrong = (margins > 0) != cell.y
@@ -617,7 +617,7 @@ def errors(
 
 
 def _words_of(said: Annotation, columns: Sequence[str]) -> str:
-    """Return what one person said of a clip, such as `ada: S, Look`."""
+    """Return the annotation of one person, such as `ada: S, Look`."""
     words = [said.level, *said.concepts, *(said.own.get(name, "") for name in columns)]
     comment = said.own.get("comment", "")
     if comment:
@@ -626,7 +626,7 @@ def _words_of(said: Annotation, columns: Sequence[str]) -> str:
 
 
 def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
-    """Return the own columns of a manifest that the tasks of a run and `data.where` name."""
+    """Return the user's columns that the tasks of a run and `data.where` name."""
     expressions = [run.protocol["data"]["where"]]
     named = []
     for name in dict.fromkeys(chain.from_iterable(cell.pair for cell in run.cells)):
@@ -642,7 +642,7 @@ def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
 
 
 def section_of_made(run: Run) -> Section:
-    """Return what is needed to run the experiment again, and what to cite."""
+    """Return the section with all that is needed to repeat the run, and what to cite."""
     section = Section("made", "How it was made")
     protocol = run.protocol
     about = run.about
@@ -667,7 +667,7 @@ def section_of_made(run: Run) -> Section:
             place = name if part == name else f"{name}, {part}"
             inputs.append(("store", f"{place}={of_part['location']}", of_part["seal"]))
     for name, model in protocol["models"].items():
-        # Of a saved model that is tested.
+        # A saved model that is tested has a checksum.
         if "sha256" in model.get("settings", {}):
             inputs.append(("model", name, model["settings"]["sha256"]))
     inputs += [("texts", name, checksum) for name, checksum in about["texts"].items()]

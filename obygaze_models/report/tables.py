@@ -1,4 +1,4 @@
-"""A table of a page: its cells as text, and the same table as CSV and LaTeX."""
+"""A table of a page, as text, CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LATEX = str.maketrans(
         **{mark: f"\\{mark}" for mark in "&%$#_{}"},
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
-        # Babel takes a straight quote for the start of a shorthand, such as "a in German, and
-        # \textquotedbl is in no font of OT1: two apostrophes are a quote in every encoding.
+        # Babel reads a straight quote as the start of a shorthand, such as "a in German, and fonts
+        # of OT1 have no \textquotedbl. Two apostrophes are a quote in every encoding.
         '"': "''",
         "`": r"\`{}",
-        # At the start of a row, LaTeX would take these as arguments of the row before.
+        # At the start of a row, LaTeX would read these as arguments of the previous row.
         "[": "{[}",
         "*": "{*}",
         "<": r"\textless{}",
@@ -51,7 +51,7 @@ Cells = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class NumberCell:
-    """A number in a cell, with its interval or its standard deviation; NaN where there is none."""
+    """A number in a cell, with its interval or standard deviation. Missing numbers are NaN."""
 
     value: float
     low: float = math.nan
@@ -67,7 +67,7 @@ class NumberCell:
 
     @property
     def short(self) -> str:
-        """The number without its interval, such as `0.79 (0.05)`; a dash if it is missing."""
+        """The number without its interval, such as `.79 (.05)`, or a dash if it is NaN."""
         if not math.isfinite(self.value):
             return DASH
         spread = f" ({short(self.sd)})" if math.isfinite(self.sd) else ""
@@ -76,12 +76,12 @@ class NumberCell:
 
     @property
     def digits(self) -> int:
-        """How many decimals the number has."""
+        """The number of decimals."""
         return 2
 
     @property
     def interval(self) -> str:
-        """The ends of the interval; empty if it is missing."""
+        """The ends of the interval, or "" without an interval."""
         if math.isnan(self.low + self.high):
             return ""
         digits = digits_of(self.low, self.high)
@@ -93,7 +93,7 @@ class NumberCell:
 
 
 class DifferenceCell(NumberCell):
-    """A difference in a cell, with the decimals that tell it from 0."""
+    """A difference in a cell, with enough decimals to differ from 0."""
 
     @classmethod
     def of(cls, row: RunRow | None) -> NumberCell:
@@ -104,13 +104,13 @@ class DifferenceCell(NumberCell):
 
     @property
     def digits(self) -> int:
-        """How many decimals the number has."""
+        """The number of decimals."""
         return digits_of(0.0, abs(self.value)) if self.value else 2
 
 
 @dataclass(frozen=True)
 class PValueCell:
-    """A p in a cell; NaN where there is none."""
+    """A p in a cell, or NaN."""
 
     value: float
 
@@ -120,7 +120,7 @@ class PValueCell:
         return cls(math.nan if row is None else row["p"])
 
     def __str__(self) -> str:
-        """Return three decimals; a dash if it is missing."""
+        """Return three decimals, or a dash for NaN."""
         return DASH if math.isnan(self.value) else short_p(self.value)
 
 
@@ -130,9 +130,9 @@ NUMERIC = (int, NumberCell, PValueCell)
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table of a page, and its file without suffix.
+    """A table of a page. `key` is the file name without its suffix.
 
-    A row is a tuple of cells; a text is a heading of the rows below it. A table that is `folded` is
+    A row is a tuple of cells, or a text as the heading of the rows below. A `folded` table is
     closed when the page opens.
     """
 
@@ -149,7 +149,7 @@ class ResultTable:
         return [row for row in self.rows if not isinstance(row, str)]
 
     def blocks(self) -> list[tuple[str, list[Cells]]]:
-        """Return the rows below each heading; rows before the first one have ""."""
+        """Return the rows below each heading. Rows before the first heading have ""."""
         blocks: list[tuple[str, list[Cells]]] = [("", [])]
         for row in self.rows:
             if isinstance(row, str):
@@ -169,13 +169,13 @@ class ResultTable:
         return are_numeric
 
     def as_text(self) -> str:
-        """Return the rows without their headings for a terminal; "" without rows."""
+        """Return the rows without headings for a terminal, or "" without rows."""
         if not self.cells:
             return ""
         return table(self.headers, [[*map(str, row)] for row in self.cells])
 
     def as_csv(self) -> bytes:
-        """Return the numbers in full; intervals, deviations and headings have own columns."""
+        """Return CSV with all decimals, and columns for intervals, deviations and headings."""
         names = []
         columns: list[list[Any]] = []
         headings: list[str] = []
@@ -202,7 +202,7 @@ def result_table(
     *,
     folded: bool = False,
 ) -> ResultTable:
-    """Return a table of rows that all have the same columns, by header, and of headings."""
+    """Return a table of headings and rows. Rows are mappings with the same keys: the headers."""
     headers: Sequence[str] = ()
     cells: list[Cells | str] = []
     for row in rows:
@@ -215,16 +215,16 @@ def result_table(
 
 
 def _parts_of(cell: Any) -> list[Any]:
-    """Return the columns of a cell in a CSV table; what has no value is empty."""
+    """Return the columns of a cell in a CSV table. Missing values are empty."""
     parts = [cell.value if isinstance(cell, PValueCell) else cell, *[None] * 3]
     if isinstance(cell, NumberCell):
         parts = [*astuple(cell)]
-    # Only NaN is another value than itself.
+    # NaN is the only value that differs from itself.
     return ["" if part in (None, DASH) or part != part else part for part in parts]
 
 
 def cell_parts(cell: Any) -> tuple[str, str]:
-    """Return the text of a cell, and that of its interval."""
+    """Return the text of a cell and the text of its interval."""
     if isinstance(cell, NumberCell):
         return cell.short, cell.interval
     return str(cell), ""
@@ -236,12 +236,12 @@ def latex_text(text: object) -> str:
 
 
 def slug(*texts: str) -> str:
-    """Return a name for files and anchors made from any texts."""
+    """Return a name for files and anchors from any texts."""
     return re.sub(r"[^A-Za-z0-9]+", "-", ascii_id("-".join(texts))).strip("-") or "none"
 
 
 def render_template(template: str, **values: Any) -> str:
-    """Return a template of this package with values; text is escaped for the format."""
+    """Render a template of this package. Text is escaped for the format."""
     return _environment().get_template(template).render(**values)
 
 

@@ -1,4 +1,4 @@
-"""What run.json says of a run: its inputs, its fits and what made it."""
+"""The content of run.json: inputs, fits, versions and machine of a run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas")
 def about_run(
     inputs: Inputs, folder: Path, fits: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the content of run.json, without the seconds that the run took.
+    """Return the content of run.json, without the run time.
 
     Args:
-        inputs: What the run reads.
-        folder: Its folder.
-        fits: What was chosen in each fold of each cell, and why folds were left out.
+        inputs: The inputs of the run.
+        folder: The folder of the run.
+        fits: Chosen settings of each fold of each cell, and reasons of folds that were left out.
     """
     protocol = inputs.protocol
     manifest = inputs.manifest
@@ -76,7 +76,7 @@ def about_run(
 
 
 def _with_places(origin: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return what is known of a store, or of each store of a join, with its place as stated."""
+    """Return the facts of a store, or of each store of a join, with its stored location."""
     if "parts" not in origin:
         return {**origin, "location": stored_location(origin["location"], folder)}
     parts = {}
@@ -86,9 +86,9 @@ def _with_places(origin: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _sizes_of_films(inputs: Inputs) -> dict[str, dict[str, list[int]]]:
-    """Return the clips and the positive clips of each film and task, where tests have only some.
+    """Return the clips and the positive clips of each film and task, for published folds.
 
-    Splits by the folds of a published file test few clips of a film.
+    With published folds, only some clips of a film are tested.
     """
     if not SPLIT_KINDS[inputs.protocol.splits.kind].by_task:
         return {}

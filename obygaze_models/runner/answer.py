@@ -1,7 +1,7 @@
-"""A run in sentences: the answer to what was asked. `limits` has what limits it.
+"""Describe the results of a run in sentences. `limits` has the limits of the results.
 
-Every function here reads the tables and run.json of a finished run, and nothing else. A terminal
-and a page show the same sentences.
+All functions read only the tables and run.json of a finished run. The terminal and the page show
+the same sentences.
 """
 
 import math
@@ -47,14 +47,14 @@ from obygaze_models.evaluation.results import (
 from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.runner.files import Run
 
-DIGITS = 12  # of values that are compared; further ones are the rounding of sums
+DIGITS = 12  # values are compared after rounding to this many decimals
 MOST_NAMES = 4  # of results that have no sentence
-MOST_ANSWERS = 6  # sentences; the tables have all
+MOST_ANSWERS = 6  # sentences; the tables have all results
 MOST_QUESTIONS = (
     2  # sentences on two models that come before those of further single models
 )
 NOT_ASKED = "models and stores of this run"
-# Whether the first of two is better, as far as a run can tell: a word for tables.
+# Words of tables for whether the first of two is better.
 BETTER = "yes"
 NOT_SHOWN = "not shown"
 WORSE = "no, worse"
@@ -75,12 +75,12 @@ def has_levels(run: Run) -> bool:
 
 
 def view_text(run: Run) -> str:
-    """Return the view of a run for a text, such as `visual view`; "" where views are the same."""
+    """Return the view of a run, such as `visual view`, or "" for clips without levels."""
     return view_words(run.about["manifest"]["view"]) if has_levels(run) else ""
 
 
 def clips_text(run: Run) -> str:
-    """Return how many clips and films a run has, in which view, and what chose them."""
+    """Return the numbers of clips and films of a run, the view, and data.where."""
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"]
     text = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
@@ -92,7 +92,7 @@ def clips_text(run: Run) -> str:
 
 
 def array_text(run: Run) -> str:
-    """Return the arrays that were read, such as `array clip`; "" where no store has several."""
+    """Return the arrays that were read, such as `array clip`, or "" if stores have one array."""
     stores = run.about["stores"]
     if all(len(facts.get("arrays", ())) < 2 for facts in stores.values()):
         return ""
@@ -105,12 +105,12 @@ def array_text(run: Run) -> str:
 
 
 def compared_metric(run: Run) -> str:
-    """Return the metric that cells of a run are compared by: AP, or AUC."""
+    """Return the metric by which models of a run are compared: AP or AUC."""
     return run.settings.metric
 
 
 def model_name(run: Run, cell: Cell) -> str:
-    """Return the name of a model, with its store where the run has several."""
+    """Return the name of a model, with its store if the run has several stores."""
     if cell.store == CHOSEN:
         return f"{cell.model} (store chosen on training {run.units})"
     if cell.store and len(run.about["stores"]) > 1:
@@ -119,7 +119,7 @@ def model_name(run: Run, cell: Cell) -> str:
 
 
 def short(value: float, digits: int = 2) -> str:
-    """Return a number without the 0 before its point: .71; a dash if it is missing."""
+    """Return a number without the 0 before its point, such as .71, or a dash if it is NaN."""
     if not math.isfinite(value):
         return MISSING
     text = signed(value, digits)
@@ -127,12 +127,12 @@ def short(value: float, digits: int = 2) -> str:
 
 
 def short_p(p: float) -> str:
-    """Return a p for a table: `.025`, `<.001`; a dash if it is missing."""
+    """Return a p such as `.025` or `<.001`, or a dash if it is NaN."""
     return "<.001" if p < 0.0005 else short(p, 3)
 
 
 def with_ends(value: float, low: float, high: float) -> str:
-    """Return a number with its interval, if it has one: .71 [.60, .80]."""
+    """Return a number, with its interval if there is one: .71 [.60, .80]."""
     if math.isnan(low + high):
         return short(value)
     digits = digits_of(low, high)
@@ -140,23 +140,23 @@ def with_ends(value: float, low: float, high: float) -> str:
 
 
 def value_text(cell: Cell, metric: str) -> str:
-    """Return the value of a metric, with its interval if it has one."""
+    """Return the value of a metric, with its interval if there is one."""
     return with_ends(cell.value(metric), *cell.ends(metric))
 
 
 def number_range(numbers: Sequence[int]) -> int | str:
-    """Return a number; where stores lack other clips, the least and the largest."""
+    """Return a number, or the smallest and the largest if the numbers differ."""
     least = min(numbers)
     most = max(numbers)
     return most if least == most else f"{least} to {most}"
 
 
 def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
-    """Return `3 of 12 films have a value`, or "" if all films that were tested have one.
+    """Return `3 of 12 films have a value`, or "" if all tested films have a value.
 
     Args:
-        counts: Of each value, the films behind it and those that were tested.
-        unit: What a film is called.
+        counts: For each result, the number of films with a value and of tested films.
+        unit: The word for a film.
     """
     if all(behind == tested for behind, tested in counts):
         return ""
@@ -182,9 +182,9 @@ def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
 
 
 def question_of(run: Run) -> AskedQuestion | None:
-    """Return the first question of the protocol that this run answers; None without one.
+    """Return the first question of the protocol that this run answers, or None.
 
-    One about a baseline without video is answered by any model beside the best guess, others by a
+    A question about guessing is answered by any model. A question about two models needs their
     difference.
     """
     for question in run.settings.questions:
@@ -196,12 +196,12 @@ def question_of(run: Run) -> AskedQuestion | None:
 
 
 def asked_cells(run: Run) -> list[Cell]:
-    """Return the models that a run asks about, each on each store, in the order typed."""
+    """Return the results that a run asks about: each model on each store, in the order typed."""
     return results.cells_asked_about(run.cells, run.settings)
 
 
 def chosen_cells(run: Run) -> list[Cell]:
-    """Return these models on the store that training films choose, where they do."""
+    """Return the results of these models on the store that training films choose, if any."""
     asked = {(cell.pair, cell.model) for cell in asked_cells(run)}
     chosen = []
     for cell in run.models:
@@ -211,10 +211,10 @@ def chosen_cells(run: Run) -> list[Cell]:
 
 
 def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
-    """Return the differences of two models that a run asks for, each below what asks for it.
+    """Return the differences of two models that a run asks for, with the text of the question.
 
-    Those of questions come first, with their sides in the order of the question. Joined features
-    are also compared with the store that training films choose.
+    Differences of questions come first, with their sides in the order of the question. Joined
+    features are also compared with the store that training films choose.
     """
     found: dict[frozenset[results.CellName], tuple[str, RunRow]] = {}
     for question in run.settings.questions:
@@ -236,16 +236,16 @@ def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
 
 
 def parts_of(run: Run, store: str) -> list[str]:
-    """Return the stores of a run whose features another one joins, in the order typed."""
+    """Return the parts of joined features, in the order typed."""
     stores = run.about["stores"]
     parts = stores.get(store, {}).get("parts", ())
     return [name for name in stores if name in parts]
 
 
 def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
-    """Return the best baseline that sees no video, on the tasks and clips of a cell.
+    """Return the best baseline without video, on the tasks and clips of a cell.
 
-    A baseline that did not test all of these clips is left out.
+    Baselines that were not tested on all of these clips are left out.
     """
     guesses = []
     for guess in _on_clips_of(cell, run):
@@ -255,7 +255,7 @@ def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
             guesses.append(guess)
 
     def rounded_goodness(guess: Cell) -> float:
-        # Of baselines that differ by the rounding of sums, the first is taken.
+        # Baselines that differ only by rounding are equal; the first is taken.
         return round(goodness(metric, guess.value(metric)), DIGITS)
 
     return max(guesses, key=rounded_goodness, default=None)
@@ -274,10 +274,7 @@ def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
 
 
 def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
-    """Return the difference of a model and the best guess.
-
-    Where other guesses stand beside it, it has the largest of their p.
-    """
+    """Return the difference of a model and the best guess, with the largest p of all guesses."""
     found = None
     p_values = []
     for row in run.differences:
@@ -319,16 +316,17 @@ def verdict(row: RunRow | None, n_films: int = 0) -> str:
 
 
 class FilmsAbove(NamedTuple):
-    """In how many films a value is higher than another, or equal, of those that have both."""
+    """Number of films in which one value is higher than a second one, or equal to it."""
 
     n_above: int
     n_equal: int
     n_films: int
 
     def text(self, of_films: str = "") -> str:
-        """Return `1 of 9 (equal in 3)`, with words in place of the number of films if wanted.
+        """Return `1 of 9 (equal in 3)`, or a dash without films.
 
-        Of no films it is a dash.
+        Args:
+            of_films: Words in place of the number of films.
         """
         if not self.n_films:
             return MISSING
@@ -337,7 +335,7 @@ class FilmsAbove(NamedTuple):
 
 
 def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
-    """Return in how many films the first is better on common clips, as p counts it."""
+    """Return in how many films the first is better on common clips, by the statistic of p."""
     shared = on_shared_clips([first, second])
     if shared.problem or not first.n_films or metric not in RANKING_METRICS:
         return FilmsAbove(0, 0, 0)
@@ -421,7 +419,7 @@ def _explained_once(sentences: Sequence[str]) -> list[str]:
 
 
 def sentence_of(run: Run, cell: Cell) -> str:
-    """Return how well a model ranks clips, beside the best guess without video."""
+    """Return how well a model ranks clips, compared with the best guess without video."""
     metric = compared_metric(run)
     model = model_name(run, cell)
     if not cell.is_ranked(metric):

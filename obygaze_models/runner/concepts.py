@@ -1,8 +1,8 @@
-"""The tables concepts.csv and trees.csv: what bottlenecks are made of.
+"""Compute the tables concepts.csv and trees.csv: concept vectors, weights and trees of bottlenecks.
 
-How well a vector ranks clips is evaluated on films that it was not found on: each film in turn is
-held out (of more than twelve films several together), and the vectors are found without it, with
-tolerances that are chosen without it. Weights and trees are those of a model of every clip.
+A concept vector is evaluated on films that it was not found on. Each film in turn is held out (or
+several together, with more than twelve films). Vectors and their tolerances are found without the
+held-out films. Weights and trees are from a model that is fitted on all clips.
 """
 
 import math
@@ -43,7 +43,7 @@ def concept_tables(
 
     Args:
         run: The store.
-        fits: What run.json says of the fits; the tables are of the settings that most folds chose.
+        fits: The entries of the fits in run.json. The settings are those that most folds chose.
     """
     concepts: list[RunRow] = []
     trees: list[RunRow] = []
@@ -61,14 +61,14 @@ def concept_tables(
         most = most_chosen(model, task, chosen)
         settings = for_task({**model.settings, **most}, task)
         settings["best_of_folds"] = False
-        # Here films are left out, not folds of a published file.
+        # Here films are held out, not folds of a published file.
         if settings["tolerance"] == "folds":
             settings["tolerance"] = "inner"
         of_vectors = {key: settings[key] for key in (*BANK, TEXTS) if key in settings}
         key = canonical_json(of_vectors)
         if key not in qualities:
             qualities[key] = _qualities(run, of_vectors)
-        # Weights and trees are those of a fit on every clip of the task.
+        # Weights and trees are from a fit on all clips of the task.
         clips = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
         data = run.fold_data(task, hold_out_nothing(run.table, clips))
         unfitted = build(model.kind, settings, seed=run.protocol.fit.seed)
@@ -92,7 +92,7 @@ def concept_tables(
 
 
 def _nodes(tree: Any, names: Sequence[str]) -> Iterator[RunRow]:
-    """Yield the nodes of a tree; a row goes left where its margin is at most the threshold."""
+    """Yield the nodes of a tree. Rows with a margin up to the threshold go left."""
     for node, left in enumerate(tree.left_.tolist()):
         row: RunRow = {"node": node}
         if left >= 0:
@@ -108,7 +108,7 @@ def _nodes(tree: Any, names: Sequence[str]) -> Iterator[RunRow]:
 def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     """Return how well each concept vector ranks clips of films that it was not found on.
 
-    A concept whose vector was not found without every film has its numbers of clips alone.
+    If a vector cannot be found without some film, its row has only the numbers of clips.
     """
     from obygaze_models.models.concept_report import concept_quality
 
@@ -121,7 +121,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
         return {}
     names = bank.concepts_.tolist()
     films = whole.films
-    # A part is one film, or several of many.
+    # A part is one film, or several films if there are many.
     film_names, film_numbers = np.unique(films, return_inverse=True)
     parts = film_numbers % min(len(film_names), MOST_PARTS)
     margins = _left_out_margins(run, settings, whole, names, parts)
@@ -129,7 +129,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     known = []
     qualities: dict[str, RunRow] = {}
     for column, name in enumerate(names):
-        # Sentences may be of what no clip is labelled with.
+        # A sentence may describe a concept that is not in the labels.
         if name in run.concepts.names:
             of_concept = run.concepts.only([name]).targets[settings["against"]]
             targets[:, column] = of_concept[:, 0]
@@ -179,16 +179,16 @@ def _left_out_margins(
     names: Sequence[str],
     parts: IntArray,
 ) -> FloatArray:
-    """Return the margin of each row to each concept, by vectors that were found without its part.
+    """Return the margin of each row to each concept, from vectors found without its part.
 
-    It is NaN where no such vector is found. Without films, nothing can be left out.
+    The margin is NaN if no such vector is found, and without films.
     """
     margins = np.full((len(parts), len(names)), np.nan)
     if not number_of_groups(whole.films):
         return margins
     for part in np.unique(parts):
         tested = np.flatnonzero(parts == part)
-        # Nothing is learned from a clip of the tested films.
+        # Clips of the tested films are excluded from learning.
         data = whole.inside(np.flatnonzero(parts != part), tested)
         try:
             found = _bank(run, settings, data)
@@ -203,7 +203,7 @@ def _left_out_margins(
 
 
 def _bank(run: StoreRun, settings: Mapping[str, Any], data: FoldData) -> Any:
-    """Return the concept vectors that are fitted on fold data, or the vectors of sentences."""
+    """Return concept vectors fitted on fold data, or the vectors of sentences."""
     if settings[TEXTS]:
         return bank_from_sentences(run.sentences[settings[TEXTS]])
     unfitted = build_bank(settings, seed=run.protocol.fit.seed)

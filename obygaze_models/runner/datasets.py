@@ -1,4 +1,4 @@
-"""The clips of one task as scikit-learn takes them: X, y, groups and ids."""
+"""The clips of one task as arrays for scikit-learn: X, y, groups and ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.protocols.tasks import one_task
 from obygaze_models.runner.inputs import gather
 
-# A protocol that reads one vector of each clip, and divides clips, so that it needs no films.
+# Changes of a protocol that reads one vector per clip, and needs no films for its splits.
 READS_VECTORS = (
     *('grid.models=["ridge"]', "splits.kind=kfold", "splits.folds=2"),
     *("grid.pairs=same", "report.questions=[]", "report.contrast=[]"),
@@ -33,7 +33,7 @@ READS_VECTORS = (
 
 
 class Dataset(NamedTuple):
-    """What scikit-learn takes: one row for each clip that has a label and features.
+    """Arrays for scikit-learn, with a row for each clip that has a label and features.
 
     `X` holds the feature vectors, `y` the classes 0 and 1, `groups` the film of each row ("" where
     the manifest has no films) and `ids` the clip of each row.
@@ -61,7 +61,7 @@ def dataset(
     array: str | None = None,
     workspace: PathLike | None = None,
 ) -> Dataset:
-    """Return X, y, groups and ids of one task, as scikit-learn takes them.
+    """Return X, y, groups and ids of one task, for scikit-learn.
 
     Clips without features are left out; `og.open_store(...).matrix(...)` gives the reasons.
 
@@ -70,12 +70,12 @@ def dataset(
         manifest: The clips and labels, as in `read_manifest`.
         task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or a label as in `run`
             (`"violent"`, `"rating>=2"`). Or classes by annotation level, such as
-            `{"EN": 0, "S": 1}`; or a task as protocols have it: expressions,
-            `{"positive": "Look in concept"}`, or the values of a column, `{"column": "decade",
+            `{"EN": 0, "S": 1}`; or a task as in protocols: expressions,
+            `{"positive": "Look in concept"}`, or values of a column, `{"column": "decade",
             "values": {"1990": 0, "2000": 1}}`.
-        view: The view of the annotations, "raw", "visual" or "as_published". The default is that
-            of protocols: "visual" where clips have visual concepts and the features are not those
-            of sound or words, else "raw".
+        view: The view of the annotations, "raw", "visual" or "as_published". The default is the
+            default of protocols: "visual" if clips have visual concepts and the features are not
+            of sound or words, otherwise "raw".
         array: The array of the store, if it is not its default array.
         workspace: The workspace, if it is not the current one.
 
@@ -113,11 +113,11 @@ def dataset(
 
 
 def _task_of(described: Mapping[str, Any]) -> Task:
-    """Return the task of a mapping: classes of levels, or the keys of a task in a protocol."""
+    """Return the task that a mapping describes: classes of levels, or keys of a protocol's task."""
     if not isinstance(described, Mapping):
         raise FixUsage(
             f"task must be a name or a mapping, got {described!r}",
-            hint='"EN_S", or {"EN": 0, "S": 1}',
+            hint='use "EN_S", or {"EN": 0, "S": 1}',
         )
     given = {str(key): _plain(value) for key, value in described.items()}
     if all(isinstance(value, int) for value in given.values()):
@@ -126,7 +126,7 @@ def _task_of(described: Mapping[str, Any]) -> Task:
 
 
 def _plain(value: Any) -> Any:
-    """Return a class as a number of Python, also that of numpy, or True and False."""
+    """Convert numbers of NumPy and truth values to Python integers, also inside mappings."""
     if isinstance(value, Mapping):
         return {str(name): _plain(of_name) for name, of_name in value.items()}
     return int(value) if isinstance(value, Integral | np.bool_) else value

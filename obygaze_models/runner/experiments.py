@@ -41,7 +41,7 @@ Stores: TypeAlias = OneStore | Sequence[OneStore] | Mapping[str, OneStore]
 
 
 class Trained(NamedTuple):
-    """What training one model gives: the run that evaluated it, and the saved model."""
+    """The result of training one model: the run that evaluated it, and the saved model."""
 
     run: Run
     model: SavedModel
@@ -59,7 +59,7 @@ class Trained(NamedTuple):
 
     @property
     def quiet_text(self) -> str:
-        """Return where the run and the model are."""
+        """Return the folders of the run and the model."""
         return f"{self.run.quiet_text}\n{self.model.folder}"
 
 
@@ -134,7 +134,7 @@ def run(
     named_stores = open_stores(stores, workspace)
     chosen = replace(chosen, data=with_view(chosen.data, clips, named_stores))
     chosen = with_tasks(chosen, asked, clips)
-    # Late: a wrong name is said before scikit-learn is imported.
+    # Imported late, so that a wrong name is reported before scikit-learn is imported.
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
 
@@ -194,7 +194,7 @@ def train(
     if not isinstance(model, str):
         raise FixUsage(
             f"model must be a name, got {model!r}",
-            hint=f"one of {', '.join(trainable())}",
+            hint=f"use one of {', '.join(trainable())}",
         )
     require_each_once(changes)
     if is_user_code(model) or is_of_sklearn(model):
@@ -210,13 +210,13 @@ def train(
         if output is not None:
             words += ["-o", str(output)]
         raise FixUsage(
-            f"{model} is not a kind of obygaze, and only these are saved: a run tests it",
+            f"expected a model type of obygaze, got {model}: a run tests it, but cannot save it",
             hint=shell_line(words),
         )
     trust_code(changes)
     clips, path = named_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)
-    # Late: a wrong name is said before scikit-learn is imported.
+    # Imported late, so that a wrong name is reported before scikit-learn is imported.
     from obygaze_models.runner.files import check_run_folder, is_same_run
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
@@ -234,7 +234,7 @@ def train(
             hint=f"-o {shell_word(folder.name)} for runs/{folder.name} and models/{folder.name}",
         )
     model_folder = here.folder("models") / folder.name
-    # The licences on its card, or the last bits of another processor, may have changed.
+    # The licences on the card may have changed, or the last bits on a different processor.
     replaces = force or is_same_run(folder, inputs.identity)
     check_target(model_folder, model_folder.name, force=replaces)
     check_run_folder(folder, inputs.identity, force=force)
@@ -253,9 +253,9 @@ def train(
 def named_manifest(
     manifest: PathLike | Manifest | None, workspace: PathLike | None
 ) -> tuple[Manifest, str]:
-    """Return a manifest and its path; without a name, the only manifest of the workspace.
+    """Return a manifest and its path. Without a name, use the only manifest of the workspace.
 
-    One in memory has a path if the workspace has a manifest with its name and its rows.
+    A manifest in memory has a path if the workspace has a manifest with the same name and rows.
     """
     from obygaze_features.manifest import Manifest, read_manifest
     from obygaze_features.manifest.io import manifest_path, manifest_sha256
@@ -272,7 +272,7 @@ def named_manifest(
         names = resolved_workspace.names("manifests")
         if len(names) != 1:
             raise FixUsage(
-                "no manifest is named, and the workspace has"
+                "expected the name of a manifest, because the workspace has"
                 f" {count(len(names), 'manifest')}",
                 hint=f"one of {few(names)}"
                 if names
@@ -284,7 +284,7 @@ def named_manifest(
 
 
 def require_each_once(changes: Sequence[str]) -> None:
-    """Raise an error for a key that is given two values, of which one would be lost."""
+    """Raise an error for a key with two values, because one of them would be ignored."""
     value_of: dict[str, str] = {}
     for change in changes:
         name, _, value = change.partition("=")
@@ -293,13 +293,13 @@ def require_each_once(changes: Sequence[str]) -> None:
         if first != value:
             raise FixUsage(
                 f"--set {key} is given twice, with {first} and with {value}",
-                hint=f"one --set {shell_word(key)}; of data.where, (A) and (B) is the clips for"
-                " which both hold",
+                hint=f"use one --set {shell_word(key)}; data.where takes (A) and (B) for clips that"
+                " fulfil both",
             )
 
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
-    """Open stores by the names that results give them; texts may be NAME=STORE."""
+    """Open stores, by their names in results. A text may be NAME=STORE."""
     from obygaze_features.store import Store
     from obygaze_features.store.joining import names_of_join, open_store
 
@@ -315,9 +315,9 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
                 raise FixUsage(f"--store names {name!r} twice")
             named[name] = place
     if "" in named:
-        raise FixUsage("a store has an empty name", hint='stores={"NAME": STORE}')
+        raise FixUsage("a store has an empty name", hint='use stores={"NAME": STORE}')
     opened: dict[str, Store] = {}
-    # A join may name other stores of the run.
+    # Open joins last, because they may name other stores of the run.
     for name in sorted(named, key=lambda name: bool(names_of_join(named[name]))):
         opened[name] = open_store(named[name], workspace=workspace, named=opened)
     return {name: opened[name] for name in named}
@@ -326,9 +326,9 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
 def named_store(
     store: OneStore, workspace: PathLike | None = None
 ) -> tuple[str, OneStore]:
-    """Return a store and its name: that of NAME=STORE, or the last part of its place.
+    """Return a store and its name: NAME of NAME=STORE, or the last part of its path.
 
-    A path may have a `=` in it, too.
+    A path may contain `=`, too.
     """
     from obygaze_features.store import Store
     from obygaze_features.store.joining import PLUS, names_of_join
@@ -349,7 +349,7 @@ def named_store(
 
 
 def _last_name(location: str) -> str:
-    """Return the last part of the place of a store."""
+    """Return the last part of the path or URL of a store."""
     path = location if is_url(location) else str(Path(location).resolve())
     return last_part(path)
 
@@ -365,12 +365,12 @@ def test_model(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> Run:
-    """Test a saved model on clips and labels of your own.
+    """Test a saved model on your own clips and labels.
 
     Nothing is fitted: scores, decisions and refusals are those of `models predict`. The result is a
-    run: `report` shows it, and `compare` sets it beside a run of your own model on these clips.
-    Clips that the model was trained on are left out and counted. Other clips of its films are
-    tested, and the run says that their films trained.
+    run: `report` shows it, and `compare` compares it with a run of your own model on these clips.
+    Clips that trained the model are left out and counted. Other clips of its training films are
+    tested, and the run reports them.
 
     Args:
         model: A saved model of two classes: its name in the workspace, or its folder.
@@ -391,7 +391,7 @@ def test_model(
     require_each_once(changes)
     clips = named_manifest(manifest, workspace)
     stores = open_stores(store, workspace)
-    # Late: a wrong name is said before NumPy is imported.
+    # Imported late, so that a wrong name is reported before NumPy is imported.
     from obygaze_models.runner.testing import inputs_of_test, run_test
     from obygaze_models.zoo.saving import load_model
 

@@ -1,4 +1,4 @@
-"""The rows of features of a store, for the clips of a run; why a clip has none; equal clips."""
+"""Read the features of a store for the clips of a run, with reasons for missing clips."""
 
 import hashlib
 from collections import Counter
@@ -31,7 +31,7 @@ from obygaze_models.protocols.schema import Data, Protocol
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 SHOWN_MISSING = 3  # of the clips without features, in one line
-# Frames and tokens above it are read from the store in each pass.
+# Larger frames and tokens are read from the store in each pass.
 LARGE_BYTES = 2_000_000_000
 
 
@@ -41,19 +41,19 @@ class Features:
 
     Attributes:
         name: The name that results give the store.
-        X: The features of the clips that have some: one vector for each clip, or frames or tokens,
-            of which padding is NaN. Large frames stay in the store (`StoreRows`).
-        row_of: The row of X of each clip of the table; -1 for a clip without features. Where
-            training films choose a store, also -1 for a clip that another store lacks.
-        missing: Why each clip without features in this store has none, by its id. Nothing is ever
+        X: The features of clips with features: one vector per clip, or frames or tokens with NaN
+            as padding. Large frames stay in the store (`StoreRows`).
+        row_of: For each clip of the table, its row of X, or -1 without features. If training films
+            choose a store, also -1 for clips without features in one of the stores.
+        missing: The reason for each clip without features, by id. Missing features are never
             filled in.
-        origin: What run.json says about the store.
-        copies: The number of its group for each clip of the table whose features another clip has
-            too; -1 for others. None if nobody looked.
-        equal: A number for each clip of the table; clips of one number have the same features.
-        hashes: The hash of the features of each clip, by its row of the table; clips without words,
-            which all have the same vector, have none.
-        parts: The parts of joined features; none of others.
+        origin: The facts of the store for run.json.
+        copies: For each clip of the table, the number of its group of clips with equal features,
+            or -1 if no other clip has the same features. None if this was not computed.
+        equal: A number for each clip of the table. Equal numbers mean equal features.
+        hashes: The hash of the features of each clip, by row of the table. Clips without words are
+            left out, because they all have the same vector.
+        parts: The parts of joined features.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Features:
         return self.X[self.row_of[clips]]
 
     def only(self, stays: BoolArray) -> "Features":
-        """Return the features of some clips of the table; an error where none of them has any."""
+        """Return the features of some clips of the table. No features at all are an error."""
         clips = np.flatnonzero(self.present & stays)
         if not len(clips):
             raise FixInput(
@@ -100,8 +100,8 @@ def read_stores(
     Args:
         stores: The stores by the names that results give them.
         table: The clips.
-        protocol: What to read, and how to scale it.
-        of_frames: Whether models read the frames of clips; None if there is no model.
+        protocol: Arrays to read, and their scaling.
+        of_frames: Whether models read frames of clips, or None without models.
     """
     for name in protocol.features.keys() - stores.keys():
         raise FixUsage(f"features.{name}: no store has the name {name!r} in this run")
@@ -114,7 +114,7 @@ def read_stores(
         features.append(read_store(name, store, table, data, of_frames))
     if not protocol.fit.choose_store:
         return features
-    # Stores are compared on the clips that all of them have.
+    # Stores are compared on clips with features in all of them.
     names = [store.name for store in features]
     if len(names) < 2:
         raise FixUsage(
@@ -211,7 +211,7 @@ def read_store(
 
 
 def _origin(store: Store, array: str, width: int) -> dict[str, Any]:
-    """Return what run.json and a saved model say of the array that is read of a store."""
+    """Return the facts of an array of a store, for run.json and saved models."""
     facts = store.recipe.facts.items()
     told = {fact: str(value) for fact, value in facts if fact != ORIGIN}
     known = {**store.terms._asdict(), "told": told, "grid": dict(store.recipe.grid)}
@@ -228,14 +228,14 @@ def _origin(store: Store, array: str, width: int) -> dict[str, Any]:
 
 
 def wanted_arrays(name: str, protocol: Protocol) -> tuple[str, ...]:
-    """Return the arrays that a run would read of a store, the preferred one first."""
+    """Return the names of arrays that a run may read from a store, in order of preference."""
     if name in protocol.features:
         return (protocol.features[name].array,)
     return protocol.data.array
 
 
 def choose_array(store: Store, wanted: Sequence[str]) -> str:
-    """Return the first wanted array that the store has; its default array if none is named."""
+    """Return the first wanted array of the store, or the default array if none is named."""
     names = wanted or (store.default_array,)
     for array in names:
         if array in store.feature_arrays:
@@ -244,15 +244,15 @@ def choose_array(store: Store, wanted: Sequence[str]) -> str:
     raise NotFound(
         f"this store has no array {' or '.join(filter(None, names)) or 'of features'}",
         where=store.location,
-        hint=f"--set data.array=[...] with one of its arrays: {known}",
+        hint=f"use --set data.array=[...] with one of its arrays: {known}",
     )
 
 
 def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -> None:
-    """Raise an error if an array has frames and models read one vector, or the reverse."""
+    """Raise an error if models read one vector and an array has frames, or the reverse."""
     n_dimensions = len(store.array(array).shape)
     has_frames = n_dimensions > 1
-    # Windows of a segment are reduced to one vector, which frames are not.
+    # Scaling, and reducing the windows of a segment, need one vector.
     is_changed = data.scale != "none" or bool(data.segments)
     if of_frames in (None, has_frames) and not (has_frames and is_changed):
         return
@@ -260,13 +260,13 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     raise FixInput(
         f"this protocol reads {wanted} of each clip, {array} has {n_dimensions} dimensions",
         where=store.location,
-        hint=f"another array of {', '.join(store.feature_arrays)}; store import --pool mean makes"
-        " one vector of frames, and honest-frames reads frames",
+        hint=f"use another array of {', '.join(store.feature_arrays)}; store import --pool mean"
+        " makes one vector of frames, and the protocol honest-frames reads frames",
     )
 
 
 def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Segments:
-    """Return the features of clips, or of segments from windows."""
+    """Return the features of clips, or of segments made from windows."""
     noun = "clips"
     if data.segments:
         noun = "segments"
@@ -276,7 +276,7 @@ def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Se
             table.clips, array, **cut, of_films=of_films
         )
     else:
-        # A clip of the manifest must be the one that has its id in the store.
+        # A clip of the manifest must be the clip with the same id in the store.
         store.match(table.clips)
         matrix = _matrix(store, array, table.ids)
     if len(matrix.values):
@@ -293,7 +293,7 @@ def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Se
 
 
 def _matrix(store: Store, array: str, ids: Sequence[str]) -> Matrix:
-    """Return the clips of an array; the frames of a large one stay in the store."""
+    """Return the clips of an array. Frames of a large array stay in the store."""
     stored = store.array(array)
     is_large = len(stored.shape) > 1 and len(ids) * stored.row_bytes > LARGE_BYTES
     if not is_large or is_url(store.location):
@@ -308,7 +308,7 @@ def _matrix(store: Store, array: str, ids: Sequence[str]) -> Matrix:
 def _values(
     store: Store, array: str, matrix: Matrix | Segments
 ) -> tuple[Any, BoolArray | None]:
-    """Return the features of clips, and which of their frames are real, where that is known."""
+    """Return the features of clips, and which frames are real (not padding), or None."""
     if np.ndim(matrix.values) == 2:
         return as_float32(matrix.values), None
     if not isinstance(matrix, Matrix):
@@ -322,7 +322,7 @@ def _values(
 def _unusable_rows(
     X: Any, is_real: BoolArray | None, scale: str
 ) -> Iterator[tuple[str, BoolArray]]:
-    """Yield why no model can read some rows, and for each row whether it is one of them."""
+    """Yield each reason why rows cannot be used, and whether each row is affected."""
     is_finite: BoolArray = np.ones(len(X), dtype=np.bool_)
     first = 0
     for block in blocks_of(X):

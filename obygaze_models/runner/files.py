@@ -1,9 +1,9 @@
-"""The files of a run, `runs/NAME/`: two tidy tables, run.json, and what a protocol asks for beside.
+"""Read and write the files of a run, `runs/NAME/`: tables as CSV, and run.json.
 
 predictions.csv has a row for each test of each clip, results.csv a row for each value of these
-tests. Everything that is shown of a run is a function of the tables and of run.json. The same
-inputs give the same bytes on one kernel of BLAS. run.json has the inputs and the only times; it is
-written last, so it marks a finished run.
+tests. A protocol may request further tables. Reports are computed from the tables and run.json
+only. Equal inputs give equal bytes with the same BLAS kernel, except for the times in run.json.
+run.json is written last, so it marks a finished run.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ RUN_KEYS = (
     *("files", "fits", "remarks", "solver"),
     *("versions", "machine"),
 )
-RUN_AGAIN = "the same obygaze run again, with --force"
+RUN_AGAIN = "repeat the same obygaze run with --force"
 
 
 def run_settings(about: Mapping[str, Any]) -> RunSettings:
-    """Return what the values of a run depend on beside its tests, from run.json."""
+    """Return the settings from run.json that the values of a run depend on."""
     protocol = about["protocol"]
     report = protocol["report"]
     starting_at_random = []
@@ -102,9 +102,9 @@ def run_settings(about: Mapping[str, Any]) -> RunSettings:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, the content of run.json, and its tables as they are asked for.
+    """A finished run: its folder, the content of run.json, and its tables, read on first use.
 
-    `known` has the tables that are not to be read from their files.
+    Tables in `known` are not read from their files.
     """
 
     folder: Path
@@ -119,7 +119,7 @@ class Run:
 
     @property
     def quiet_text(self) -> str:
-        """What -q prints: where the run is."""
+        """The output of -q: the folder of the run."""
         return str(self.folder)
 
     @property
@@ -128,7 +128,7 @@ class Run:
         return [f"next: obygaze report {shell_word(self.folder)}"]
 
     def to_json(self) -> dict[str, Any]:
-        """Return where the run is, and its values and differences over all films."""
+        """Return the folder of the run, and its values and differences over all films."""
         of_all = self.results[self.results["film"] == ""]
         return {
             "run": str(self.folder),
@@ -137,7 +137,7 @@ class Run:
         }
 
     def place(self, stated: str) -> str:
-        """Return where a manifest or store is that run.json names: see `stored_location`."""
+        """Return the path or URL of a manifest or store in run.json (see `stored_location`)."""
         return stated if is_url(stated) else str(_workspace_of(self.folder) / stated)
 
     @property
@@ -148,9 +148,9 @@ class Run:
 
     @property
     def unit(self) -> str:
-        """The word for what is held out and drawn as a whole: `film`, or such as `director`.
+        """The name of a resampling group: `film`, or a column such as `director`.
 
-        Without films it is `clip`, of which nothing is drawn.
+        Without films it is `clip`, and there is no resampling.
         """
         splits = self.protocol["splits"]
         unit = unit_of(splits["kind"], splits["column"])
@@ -163,17 +163,17 @@ class Run:
 
     @property
     def has_films(self) -> bool:
-        """Whether its manifest says the films of the clips."""
+        """Whether the manifest states the films of clips."""
         return bool(self.about["manifest"]["n_films"])
 
     @property
     def holds_out_groups(self) -> bool:
-        """Whether it holds out the groups of a column, and no films."""
+        """Whether the run holds out groups of a column instead of films."""
         return bool(self.about["manifest"]["group_column"] != FILM_COLUMN)
 
     @property
     def has_groups(self) -> bool:
-        """Whether intervals and p can be over films, or over the groups that are held out."""
+        """Whether there are films or groups for intervals and p."""
         return self.has_films or self.holds_out_groups
 
     @cached_property
@@ -188,13 +188,13 @@ class Run:
 
     @cached_property
     def film_of_clip(self) -> dict[str, str]:
-        """The film of each clip that was tested, "" without films."""
+        """The film of each tested clip, or "" without films."""
         clips = self.predictions.drop_duplicates("clip_id")
         return dict(zip(clips["clip_id"], clips["movie_id"], strict=True))
 
     @cached_property
     def settings(self) -> RunSettings:
-        """What its values depend on beside the tests."""
+        """The settings that values depend on, besides the tests."""
         return run_settings(self.about)
 
     @cached_property
@@ -225,12 +225,12 @@ class Run:
 
     @property
     def is_of_saved_model(self) -> bool:
-        """Whether a saved model was tested, and nothing trained."""
+        """Whether the run tested a saved model instead of training."""
         models = self.protocol["models"].values()
         return any("sha256" in model.get("settings", {}) for model in models)
 
     def folds_of(self, cell: Cell) -> Sequence[Mapping[str, Any]]:
-        """Return what run.json says of the fits of a cell."""
+        """Return the entries of the fits of a cell in run.json."""
         for facts in self.about["fits"]:
             if tuple(facts[name] for name in CELL) == cell.name:
                 folds: Sequence[Mapping[str, Any]] = facts["folds"]
@@ -238,7 +238,7 @@ class Run:
         return ()
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return a table of the run; without rows, if the protocol does not ask for it."""
+        """Return a table of the run, without rows if the protocol does not request it."""
         import pandas as pd
 
         if name not in RUN_TABLES:
@@ -252,7 +252,7 @@ class Run:
         path = self.folder / name
         again = {"where": str(path), "hint": RUN_AGAIN}
         if not path.is_file():
-            raise NotFound(f"this run has no {name}", **again)
+            raise NotFound(f"this run has no file {name}", **again)
         data = path.read_bytes()
         if sha256_bytes(data) != self.about["files"][name]:
             raise Corrupt(f"{name} is not the file that this run wrote", **again)
@@ -263,15 +263,15 @@ class Run:
 
 
 def _workspace_of(folder: Path) -> Path:
-    """Return the folder that paths in run.json are relative to: that with the folder `runs`."""
+    """Return the workspace of a run folder; paths in run.json are relative to it."""
     return Path(os.path.abspath(folder)).parent.parent  # noqa: PTH100 - links stay
 
 
 def stored_location(place: str, folder: Path) -> str:
-    """Return how run.json names a manifest or store: relative to the workspace of the run in it.
+    """Return the path of a manifest or store for run.json, relative to the workspace of the run.
 
-    So it is found from every current folder, and in a workspace that was moved. What is elsewhere
-    has its absolute path.
+    A relative path is valid in any current folder, and after the workspace was moved. Paths
+    outside the workspace are absolute.
     """
     if is_url(place):
         return place
@@ -283,16 +283,16 @@ def stored_location(place: str, folder: Path) -> str:
 
 
 def check_run_folder(folder: Path, identity: str, *, force: bool) -> None:
-    """Raise an error if the folder is another run or holds more; the same run may be repeated."""
+    """Raise an error if the folder has a different run or other files. A run may be repeated."""
     if is_same_run(folder, identity):
-        # What is added to it stays.
+        # Files that were added to the run stay.
         check_name(folder)
     else:
         check_folder(folder, RUN, force=force)
 
 
 def is_same_run(folder: Path, identity: str) -> bool:
-    """Return whether a folder has a run of these inputs."""
+    """Return whether a folder has a run with this identity."""
     if not made_by_obygaze(folder / RUN_FILE):
         return False
     about = parse_json((folder / RUN_FILE).read_bytes())
@@ -306,7 +306,7 @@ def write_run(
     *,
     force: bool = False,
 ) -> Run:
-    """Write the tables, then run.json. A report of the same experiment stays."""
+    """Write the tables, then run.json. Keep a report of the same experiment."""
     files = {}
 
     def check() -> None:
@@ -347,7 +347,7 @@ def read_folder(folder: Path) -> Run:
             hint=RUN_AGAIN,
         )
     if about.get("sha256") != document_sha256(about):
-        problem = "this is not the file that this run wrote: its sha256 is another one"
+        problem = "this is not the file that this run wrote: its sha256 is different"
         raise Corrupt(problem, where=str(path), hint=RUN_AGAIN)
     refuse_unknown(sorted(about.keys() - {*RUN_KEYS}), str(path))
     return Run(folder, about)

@@ -1,10 +1,10 @@
-"""What is held out in each fold: the clips that train, validate and are tested, and all others.
+"""The clips that each fold trains on, validates on, tests, and excludes from all learning.
 
 Everything that learns takes its rows from a `HeldOut`: scaling, concept vectors, choices of
-settings and stores, and the fits themselves. Two rules say what nothing may learn from:
+settings and stores, and the fits themselves. Nothing may learn from these clips:
 
-- In splits by film: every clip of a tested film, in every task, with or without concepts, also a
-  clip that is in no fold. Fixed splits are by film if no film is on both sides.
+- In splits by film: all clips of a tested film, in all tasks, with or without concepts, also
+  clips in no fold. Fixed splits are by film if no film is on both sides.
 - In splits by clip: the tested clips of the task. What the paper's own training sets let through
   stays, and is counted as leaked.
 """
@@ -28,21 +28,21 @@ from obygaze_models.protocols.splits import LazySequence, Split
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """One fold of a training and a test task. Rows are those of the clip table.
+    """One fold of a training task and a test task. Rows are rows of the clip table.
 
     Attributes:
         name: The name of the fold.
-        units: The number of what is held out as a whole: of each clip's film, or of the clip.
-        films: The film of each clip, "" in a manifest without films; where the splits are of
-            groups, the group.
+        units: For each clip, the number of its resampling group: its film, or the clip itself.
+        films: The film of each clip, "" in a manifest without films. If splits are by groups of
+            films: the group.
         is_by_film: Whether whole films are held out.
-        train: The rows that train.
-        validation: The rows that choose: when to stop, a setting, a store.
-        test: The rows that are tested.
-        hidden: The numbers of the films, or of the clips, that nothing may learn from.
+        train: Training rows.
+        validation: Validation rows. They choose the epoch, a setting or a store.
+        test: Test rows.
+        hidden: Values of `units` that nothing may learn from.
         excluded: Further rows that nothing may learn from.
-        file_folds: The folds of the published file, in whose training folds a scheme finds concept
-            vectors and chooses their tolerance; none in other splits.
+        file_folds: The fold of each clip in the published file, or None for other splits. Concept
+            vectors and their tolerance come from the training folds of this file.
     """
 
     name: str
@@ -58,7 +58,7 @@ class HeldOut:
 
     @property
     def may_learn(self) -> BoolArray:
-        """Whether anything may learn from each clip, in this task or in another."""
+        """Whether each clip may be used for learning, in any task."""
         is_hidden = np.zeros(len(self.units), dtype=np.bool_)
         is_hidden[self.hidden] = True
         may_learn = ~is_hidden[self.units]
@@ -67,9 +67,9 @@ class HeldOut:
 
     @property
     def hidden_films(self) -> list[str]:
-        """The films of the fold that are held out as a whole; none where films are divided.
+        """The films that the fold holds out as a whole, or no films if films are divided.
 
-        Nothing learns from a clip that is in no fold, either, but its film is none of these.
+        Clips in no fold are excluded from learning too, but their films are not listed.
         """
         if not self.is_by_film:
             return []
@@ -78,16 +78,16 @@ class HeldOut:
         return films
 
     def joined(self) -> "HeldOut":
-        """Return the fold in which the validation clips train, too."""
+        """Return this fold with its validation clips added to the training clips."""
         train = np.union1d(self.train, self.validation)
         return replace(self, train=train, validation=NO_ROWS)
 
     def untrained(self) -> "HeldOut":
-        """Return the fold as of what learns from no clip."""
+        """Return this fold for a model that is not trained: without training clips."""
         return replace(self, train=NO_ROWS, validation=NO_ROWS)
 
     def without_test(self, rows: IntArray) -> "HeldOut":
-        """Return a fold that trains on some rows, and may learn from every clip."""
+        """Return a fold without test clips: it trains on `rows` and may learn from all clips."""
         return replace(
             self,
             name="every clip",
@@ -100,12 +100,12 @@ class HeldOut:
         )
 
     def apart(self) -> "HeldOut":
-        """Return the fold in which validation clips choose, and nothing else learns from them."""
+        """Return this fold with its validation clips, or their films, excluded from learning."""
         hidden = np.union1d(self.hidden, self.units[self.validation])
         return replace(self, hidden=hidden)
 
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
-        """Return a hash of the rows of each field, as a key of what depends on them alone."""
+        """Return a key of the rows in these fields: the hash of each."""
         key = []
         for name in fields:
             rows: IntArray = getattr(self, name)
@@ -116,10 +116,10 @@ class HeldOut:
 def folds_of(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray
 ) -> dict[Pair, Sequence[HeldOut]]:
-    """Return the folds of each pair of a training and a test task.
+    """Return the folds of each pair of a training task and a test task.
 
-    Each fold is made when it is asked for. Of thousands of films, each is tested by a fold that
-    trains on nearly all rows: kept, the numbers of these rows would take gigabytes.
+    Folds are computed when they are read. With thousands of films, the row numbers of all folds
+    would take gigabytes.
 
     Args:
         protocol: The protocol.
@@ -149,7 +149,7 @@ def folds_of(
 
 
 def hold_out_nothing(table: ClipTable, rows: IntArray) -> HeldOut:
-    """Return a fold that trains on some rows and may learn from every clip."""
+    """Return a fold that trains on `rows` and may learn from all clips."""
     has_groups = bool(np.any(table.groups != ""))
     return HeldOut(
         "every clip",
@@ -174,13 +174,13 @@ def _held_out(
     file_folds: IntArray | None,
     number: int,
 ) -> HeldOut:
-    """Return what a split holds out.
+    """Return the fold of a split.
 
     Args:
         protocol: The protocol.
         table: Its clips.
         pair: The training and the test task.
-        splits: The splits of the training task, with every clip of their test folds.
+        splits: The splits of the training task, with all clips of their test folds.
         trains: Whether each clip can train.
         tests: Whether each clip can be tested.
         file_folds: As in `HeldOut`.
@@ -198,7 +198,7 @@ def _held_out(
     is_by_film = False
     if not SPLIT_KINDS[protocol.splits.kind].by_clip:
         others = np.concatenate([whole.train, whole.validation])
-        # A film with clips on both sides is not held out as a whole.
+        # If a film has clips on both sides, folds are not by film.
         is_divided = np.isin(table.groups[test_fold], table.groups[others]).any()
         is_by_film = not (protocol.splits.follow_scheme or is_divided)
     if is_by_film:
@@ -222,7 +222,7 @@ def _held_out(
             train=whole.train[trains[whole.train]],
             validation=whole.validation[trains[whole.validation]],
         )
-    # The training sets are those of the paper, whatever another file tests.
+    # The training sets are those of the paper, also if the test folds come from another file.
     if file_folds is None:
         return held
     is_outside = np.isin(file_folds, (OUTSIDE, whole.test_fold, whole.validation_fold))

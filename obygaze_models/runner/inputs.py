@@ -1,6 +1,6 @@
-"""The first steps of a run: the clips of the manifest, their classes in each task, their features.
+"""The inputs of a run: clips of the manifest, their classes in each task, their features.
 
-What cannot work is refused here, before anything is fitted.
+Inputs that cannot work are refused here, before anything is fitted.
 """
 
 from collections import Counter
@@ -64,18 +64,18 @@ from obygaze_models.text_vectors import (
     check_spaces,
 )
 
-# The name that protocols give a join.
+# The name of joined features in protocols.
 JOINED = "joined"
 HOW_TO_JOIN = "--store a=A --store b=B --store joined=a+b"
 
 
-# Of each class. Of fewer, a feature with two values may be equal to the classes by chance.
+# Clips of each class. With fewer, a feature of two values may equal the classes by chance.
 CLIPS_OF_A_LABEL = 10
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file of texts that models read: its hash, and what its sentences say."""
+    """A file of texts that models read: its hash and its sentences."""
 
     sha256: str
     sentences: Sentences
@@ -96,7 +96,7 @@ class Inputs:
     @cached_property
     def identity(self) -> str:
         """The hash of everything that the numbers depend on."""
-        # The answer is about the first store, and a join is scaled part by part.
+        # The order of stores decides the order of the answers; parts of joins are scaled apart.
         stores = []
         for store in self.stores:
             widths = [part.width for part in store.parts]
@@ -106,7 +106,7 @@ class Inputs:
             "manifest": manifest_sha256(self.manifest),
             # The view depends on the modalities in the header, too.
             "labels": labels_sha256(self.table, self.labels),
-            # Which of the concepts are visual says the header alone.
+            # Only the header states which concepts are visual.
             "concepts": self.table.concept_names,
             "stores": stores,
             "obygaze": __version__,
@@ -120,7 +120,7 @@ class Inputs:
         """The name of a run without a name: protocol, stores, and the start of the identity."""
         stores = "+".join(store.name for store in self.stores)
         about = "-".join(filter(None, (self.protocol.name, stores)))
-        # Where there are many stores, the hash stays.
+        # Cut long names, but keep the hash.
         return portable(f"{about[:111]}-{self.identity[:8]}")
 
 
@@ -138,7 +138,7 @@ def gather(
     protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
     protocol, left_out = _without_models_of_concepts(protocol, table)
-    # Of clips that are not in the store, it is said before anything of their labels.
+    # Report clips that are not in a store before problems of their labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     if protocol.splits.follow_scheme and table.has_video.any():
         # The paper leaves out clips without a video before anything else.
@@ -179,7 +179,7 @@ def gather(
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
-    """Check that the stores are those that a protocol asks for."""
+    """Raise an error unless the stores are those that a protocol requires."""
     if not stores and protocol.model_names:
         raise FixUsage(
             "models need features, but no store is given",
@@ -188,12 +188,13 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
         )
     if CHOSEN in stores:
         raise FixUsage(
-            f"no store can be called {CHOSEN!r}, the name of what training films choose",
+            f"a store cannot have the name {CHOSEN!r}: it is reserved for the store that training"
+            " films choose",
         )
     joined = stores.get(JOINED)
     if joined is not None and not isinstance(joined, JoinedStore):
         raise FixUsage(
-            f"the store {JOINED!r} is one store, and not several side by side",
+            f"expected joined features under the name {JOINED!r}, got one store",
             where=joined.location,
             hint=HOW_TO_JOIN,
         )
@@ -215,7 +216,7 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
 def _check_join(
     protocol: Protocol, name: str, join: JoinedStore, stores: Mapping[str, Store]
 ) -> None:
-    """Check what a run does with a join."""
+    """Raise an error for settings that joined features cannot have."""
     models = [protocol.models[model] for model in protocol.model_names]
     for key, is_set in (
         (f"features.{name}.array", name in protocol.features),
@@ -230,14 +231,14 @@ def _check_join(
             )
     if not protocol.fit.choose_store:
         return
-    # Training films choose among all parts, each read as it is in the join. Else a gain could be
-    # that of a part, and not of several together.
+    # Training films choose among all parts of the join, each with the array of the join. Otherwise
+    # the gain of the join could be the gain of a single part.
     for part in join.parts:
         store = stores.get(part.name)
         if store is None:
             raise FixUsage(
                 f"{name} has the part {part.name}, which is not among the stores to choose from",
-                hint=f"--store {shell_word(part.store.location)} beside it",
+                hint=f"add --store {shell_word(part.store.location)}",
             )
         array = choose_array(store, wanted_arrays(part.name, protocol))
         if part.named_array not in ("", array):
@@ -249,9 +250,9 @@ def _check_join(
 
 
 def _refuse_labels_as_features(store: Features, labels: Labels) -> None:
-    """Raise an error for a task of which one feature is the class itself.
+    """Raise an error if one feature equals the classes of a task.
 
-    Frames that stay in their store are not looked at: they would be read for it once more.
+    Large frames stay in their store and are not checked, because that would read them again.
     """
     if not isinstance(store.X, np.ndarray):
         return
@@ -267,8 +268,8 @@ def _refuse_labels_as_features(store: Features, labels: Labels) -> None:
         if is_label.any():
             raise FixInput(
                 f"feature {int(is_label.argmax())} of {store.name} is the label of {task}: it has"
-                f" one value in all {len(positive)} positive clips, and another in all"
-                f" {len(negative)} negative ones",
+                f" one value in all {len(positive)} positive clips, and a different one in all"
+                f" {len(negative)} negative clips",
                 where=store.origin["location"],
             )
 
@@ -276,7 +277,7 @@ def _refuse_labels_as_features(store: Features, labels: Labels) -> None:
 def _without_models_of_concepts(
     protocol: Protocol, table: ClipTable
 ) -> tuple[Protocol, str]:
-    """Leave out the models of concepts where no clip is an example of one, and say so."""
+    """Leave out models of concepts if no clip is an example of a concept; return a remark."""
     of_concepts = []
     for name in protocol.model_names:
         model = protocol.models[name]
@@ -291,7 +292,7 @@ def _without_models_of_concepts(
         why = f"no clip with a visual concept has the level {' or '.join(RATED)}"
     if not others:
         raise FixInput(
-            f"{why}, which {' and '.join(of_concepts)} would learn from",
+            f"{why}, and {' and '.join(of_concepts)} needs such clips to learn from",
             where=table.name,
         )
     protocol = protocol.with_models(others)
@@ -301,20 +302,22 @@ def _without_models_of_concepts(
 
 
 def _reads_frames(protocol: Protocol) -> bool | None:
-    """Return whether the models read frames; None if there is no model."""
+    """Return whether the models read frames, or None without models."""
     kinds = [protocol.models[name].kind for name in protocol.model_names]
     read = {find_kind(kind).reads for kind in kinds}
     if len(read) > 1:
-        raise FixUsage("models of frames and models of clips need a protocol each")
+        raise FixUsage(
+            "this protocol has models of frames and models of clips: use one protocol for each"
+        )
     return "frames" in read if read else None
 
 
 def _texts_of_models(
     protocol: Protocol, stores: Mapping[str, Store], features: Sequence[Features]
 ) -> dict[str, TextFile]:
-    """Return the files of texts that models read, by their paths.
+    """Return the files of texts that models read, by path.
 
-    Texts of another space than the features of a store are refused.
+    Texts and features of different embedding spaces are refused.
     """
     files: dict[str, TextFile] = {}
     for name, task in product(protocol.model_names, protocol.train_tasks):
@@ -351,13 +354,13 @@ def _texts_of_models(
     return files
 
 
-# ---- what a reader of the numbers should know ----
+# ---- remarks for readers of the numbers ----
 
 
 def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
-    """Return the shares of positives among the clips that lack a part of joined features.
+    """Return the shares of positive clips among clips without a part of joined features.
 
-    Absence that depends on the label would look like content.
+    Missing features that depend on the label would look like information.
     """
     sentences = []
     for store in features:
@@ -381,7 +384,7 @@ def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
 def _without_validation(
     protocol: Protocol, table: ClipTable, labels: Labels, features: Sequence[Features]
 ) -> str:
-    """Return which films validate no fit, so that other films are tested by fewer fits."""
+    """Return which films cannot validate a fit; other films are then tested by fewer fits."""
     units = plural(unit_of(protocol.splits.kind, protocol.splits.column))
     sentences = []
     for store, task in product(features, protocol.train_tasks):
@@ -398,7 +401,7 @@ def _without_validation(
 def _only_heard(
     table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
 ) -> str:
-    """Return which concepts of clips can only be heard, where features are made of pictures."""
+    """Return which concepts of the clips are only audible, if features are of pictures."""
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
     if table.view != "raw" or not of_pictures:
         return ""

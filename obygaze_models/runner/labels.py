@@ -1,7 +1,7 @@
-"""Whether the labels that a run was made with are still those of its manifest.
+"""Check whether the labels of a run are still those of its manifest.
 
-Everything that shows a run beside labels of today asks `current_labels`: the report, the page, and
-exports of predictions.
+Reports, film pages and exports of predictions call `current_labels` before they show a run next to
+labels.
 """
 
 import warnings
@@ -23,11 +23,11 @@ from obygaze_models.runner.files import Run
 
 
 class RunLabels(NamedTuple):
-    """The clips of a run with the labels of today.
+    """The clips of a run with their current labels.
 
     Attributes:
-        manifest: The clips in the view of the run; None if they cannot be read or seen so.
-        changed: A sentence if these are not the labels that the run was made with, else "".
+        manifest: The clips in the view of the run, or None if they cannot be read in this view.
+        changed: A sentence if the labels differ from those of the run, or "".
     """
 
     manifest: Manifest | None
@@ -35,20 +35,20 @@ class RunLabels(NamedTuple):
 
 
 def current_labels(run: Run, manifest: Manifest | None = None) -> RunLabels:
-    """Return the labels of a run's clips today, and whether the run was made with others.
+    """Return the current labels of a run's clips, and whether they differ from those of the run.
 
-    Links to videos and further columns that the run did not read do not matter.
+    Links to videos and columns that the run did not read do not matter.
 
     Args:
         run: The run.
-        manifest: The manifest of the run as it is today, if it was read already.
+        manifest: The current manifest of the run, if it was read already.
     """
     about = run.about["manifest"]
     name = about["name"]
     try:
         today = manifest
         if today is None:
-            # One that was in memory has its name in place of a path.
+            # A manifest that was in memory has its name in place of a path.
             today = read_manifest(Path(run.place(about["path"])))
         viewed = today.view(about["view"])
     except (ObygazeError, OSError):
@@ -69,7 +69,7 @@ def current_labels(run: Run, manifest: Manifest | None = None) -> RunLabels:
         if labels_sha256(table, labels) == recorded:
             return RunLabels(viewed, "")
     except ObygazeError:
-        # Labels that cannot be computed are others.
+        # Labels that cannot be computed count as changed.
         pass
     return RunLabels(
         viewed,

@@ -1,4 +1,4 @@
-"""What limits a run: facts with their numbers, for a terminal, a page and a comparison."""
+"""State the limits of a run as sentences, for the terminal, the page and comparisons."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -42,11 +42,10 @@ from obygaze_models.runner.answer import (
 from obygaze_models.runner.features import SHOWN_MISSING
 from obygaze_models.runner.files import Run
 
-MOST_NAMES = 3  # of reasons or folds in a text
-# Test clips are on the side of training too: values are too high.
+MOST_NAMES = 3  # reasons or folds in a text
+# Test clips, or clips like them, also train: values are too high.
 ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
-# What a reader must know of a number, on the first screen and in a terminal; the rest stands under
-# "How it was made".
+# Limits on the first screen and in the terminal. Other limits are under "How it was made".
 ON_FIRST_SCREEN = (
     *ON_BOTH_SIDES,
     "clips as films",  # films may be on both sides
@@ -57,7 +56,7 @@ ON_FIRST_SCREEN = (
     *("levels lost", "levels changed"),
     "guesses",
     "picked",
-    "heard",  # concepts that this sense cannot carry
+    "heard",  # concepts that these features cannot contain
 )
 
 
@@ -69,11 +68,11 @@ class Limit(NamedTuple):
 
 
 def limits_of(run: Run) -> list[Limit]:
-    """Return the limits of a run, the gravest first."""
+    """Return the limits of a run, the most serious first."""
     limits = []
     for name, sentences in SENTENCES.items():
         limits += [Limit(name, text) for text in sentences(run)]
-    # What is known of the inputs has its words already.
+    # Remarks on the inputs are sentences already.
     limits += [Limit(name, text) for name, text in run.about["remarks"].items()]
     return limits
 
@@ -103,9 +102,9 @@ def _copies(run: Run) -> Iterator[str]:
 
 
 def _films_on_both_sides(run: Run) -> Iterator[str]:
-    """Yield the test clips of films that trained, and what values and intervals are of.
+    """Yield the number of test clips from films that trained, and the scope of intervals.
 
-    A column of the manifest may divide films by mistake, so it is named.
+    Name the column of the splits, because it may divide films by mistake.
     """
     divided = [cell for cell in run.models if cell.basis == FILM_SEEN]
     found = _most_of_a_cell(divided, lambda cell: cell.same_film)
@@ -125,7 +124,7 @@ def _films_on_both_sides(run: Run) -> Iterator[str]:
 def _most_of_a_cell(
     models: Sequence[Cell], number: Callable[[Cell], int]
 ) -> tuple[str, str] | None:
-    """Return in how many cells there are such clips, and how many the worst one has."""
+    """Return the number of results with such clips, and their number in the worst result."""
     cells = [cell for cell in models if number(cell)]
     if not cells:
         return None
@@ -140,7 +139,7 @@ def _most_of_a_cell(
 
 
 def _clips_as_films(run: Run) -> Iterator[str]:
-    """Yield once where each clip is called a film: nobody knows which of them are of one."""
+    """Yield a sentence if each clip is a film of its own, so that true films are unknown."""
     manifest = run.about["manifest"]
     if 1 < manifest["n_clips"] == manifest["n_films"]:
         yield (
@@ -154,7 +153,7 @@ def _clips_as_films(run: Run) -> Iterator[str]:
 
 
 def _few_films(run: Run) -> Iterator[str]:
-    """Yield the numbers of films behind values, where these are so few that films may be alike."""
+    """Yield the number of films behind values if it is too small to represent other films."""
     counts = [cell.film_counts(compared_metric(run)) for cell in run.models]
     of_few = [(behind, tested) for behind, tested in counts if behind < FEW_GROUPS]
     if of_few and run.has_groups:
@@ -202,7 +201,7 @@ def _power(run: Run) -> Iterator[str]:
 
 
 def _no_interval(run: Run) -> Iterator[str]:
-    """Yield why models have no interval."""
+    """Yield the reasons of results without an interval."""
     reasons = []
     for cell in run.models:
         if not any(map(cell.has_interval, RANKING_METRICS)):
@@ -214,7 +213,7 @@ def _no_interval(run: Run) -> Iterator[str]:
 
 
 def why_no_interval(cell: Cell, run: Run) -> str:
-    """Return which condition of an interval a cell does not meet."""
+    """Return why a result has no interval."""
     of_basis = no_interval_because(cell.basis)
     if of_basis:
         return of_basis
@@ -263,7 +262,7 @@ def _picked(run: Run) -> Iterator[str]:
 
 
 def _skipped_folds(run: Run) -> Iterator[str]:
-    """Yield the folds that were left out with their films, by the reason."""
+    """Yield the folds that were left out, with their films, by reason."""
     folds_of: dict[str, dict[str, None]] = {}
     for facts in run.about["fits"]:
         for fold, reason in facts["skipped"].items():
@@ -276,9 +275,9 @@ def _skipped_folds(run: Run) -> Iterator[str]:
 
 
 def _folds_of_several_films(run: Run) -> Iterator[str]:
-    """Yield how many films a fold that a person made holds; intervals are over films all the same.
+    """Yield the largest number of films in a user-defined fold; intervals are over films.
 
-    Of a run with groups, the person has said over what intervals are.
+    In a run with groups, intervals are over the groups that the user named.
     """
     is_of_person = SPLIT_KINDS[run.protocol["splits"]["kind"]].by_task
     if not is_of_person or run.holds_out_groups:
@@ -288,8 +287,8 @@ def _folds_of_several_films(run: Run) -> Iterator[str]:
             films = run.predictions.groupby(["test", "fold"])["group"].nunique()
             if films.max() > 1:
                 yield (
-                    f"Folds hold up to {films.max()} films, and intervals and p are over films:"
-                    f" they say nothing of other groups; {LEAVES_OUT_GROUPS}."
+                    f"Folds hold up to {films.max()} films, but intervals and p are over films:"
+                    f" they do not hold for new groups of films; {LEAVES_OUT_GROUPS}."
                 )
             return
 
@@ -298,10 +297,10 @@ def _folds_of_several_films(run: Run) -> Iterator[str]:
 
 
 def _missing_features(run: Run) -> Iterator[str]:
-    """Yield how many clips have no features in each store, with the reasons."""
+    """Yield the number of clips without features in each store, with the reasons."""
     stores = run.about["stores"]
     named: set[str] = set()
-    # A join that lacks only what others lack is not named.
+    # Do not repeat clips that a part of a join lacks.
     for store in sorted(stores, key=lambda name: "parts" in stores[name]):
         missing = stores[store]["missing"]
         if not missing or ("parts" in stores[store] and named.issuperset(missing)):
@@ -318,7 +317,7 @@ def _missing_features(run: Run) -> Iterator[str]:
 
 
 def _without_words(run: Run) -> Iterator[str]:
-    """Yield how many clips have no words in each store of words."""
+    """Yield the number of clips without words in each store of words."""
     for store, facts in run.about["stores"].items():
         n_silent = facts.get("without_words", 0)
         if n_silent:
@@ -329,7 +328,7 @@ def _without_words(run: Run) -> Iterator[str]:
 
 
 def _chosen_stores(run: Run) -> Iterator[str]:
-    """Yield how often each store was chosen for a model of the answer."""
+    """Yield how often training films chose each store, for each model of the answer."""
     for cell in chosen_cells(run):
         n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
         stores = listed([f"{name} {n}" for name, n in n_of_store.most_common()])
@@ -339,7 +338,7 @@ def _chosen_stores(run: Run) -> Iterator[str]:
         )
 
 
-# What yields the sentences of each name, the gravest first.
+# The function that yields the sentences of each limit, the most serious first.
 SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "leaks": _leaks,
     "copies": _copies,

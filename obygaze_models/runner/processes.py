@@ -18,17 +18,17 @@ from obygaze_models.models.common import one_thread
 T = TypeVar("T")
 Task = Callable[[int], T]
 _WORK: dict[str, Task[Any]] = {}  # of a forked process; empty in the first one
-# How often libraries warned in this process, by the warning. Others are for those who write them.
-_HEARD: Counter[str] = Counter()
+# How often libraries gave each warning in this process.
+_WARNINGS: Counter[str] = Counter()
 COUNTED = (UserWarning, RuntimeWarning)
 
 
 @contextmanager
 def fitting() -> Generator[None, None, None]:
-    """Use one thread for linear algebra, and check nothing again that a run has checked.
+    """Use one thread for linear algebra, and skip checks that a run has done already.
 
-    Small products gain nothing from threads, and lose much where cores are shared. The features of
-    a run are finite, and its settings follow the rules of their kinds.
+    Threads do not speed up small products, and slow them down on shared cores. The features of a
+    run are finite, and its settings are valid.
     """
     from sklearn import config_context
 
@@ -42,9 +42,9 @@ def fitting() -> Generator[None, None, None]:
 
 @contextmanager
 def library_warnings_once() -> Generator[None, None, None]:
-    """Say each warning of a library once, with its count, where this block ends.
+    """Show each warning of a library once, with its count, at the end of this block.
 
-    Fits are many, and each of them may have the same warning. Those of obygaze are said at once.
+    Many fits may give the same warning. Warnings of obygaze are shown immediately.
     """
     show = warnings.showwarning
 
@@ -53,9 +53,9 @@ def library_warnings_once() -> Generator[None, None, None]:
             show(message, category, *place, **more)
         else:
             first_line = str(message).partition("\n")[0]
-            _HEARD[f"{category.__name__}: {first_line}"] += 1
+            _WARNINGS[f"{category.__name__}: {first_line}"] += 1
 
-    _HEARD.clear()
+    _WARNINGS.clear()
     try:
         with warnings.catch_warnings():
             for category in COUNTED:
@@ -64,19 +64,19 @@ def library_warnings_once() -> Generator[None, None, None]:
             warnings.showwarning = count
             yield
     finally:
-        for text, n in _HEARD.items():
+        for text, n in _WARNINGS.items():
             times = "once" if n == 1 else f"{n:,} times"
             warnings.warn(f"{text} ({times})", ObygazeWarning, stacklevel=4)
-        _HEARD.clear()
+        _WARNINGS.clear()
 
 
 @contextmanager
 def map_in_processes(
     work: Task[T], n_parts: int, n_jobs: int = 0
 ) -> Generator[Iterator[T], None, None]:
-    """Give `work(0), work(1), ...` in order, from `n_jobs` processes; for 0, one for each core.
+    """Yield `work(0), work(1), ...` in order, computed in `n_jobs` processes (0: one per core).
 
-    The processes end with the block, also where it stops before the last part.
+    The processes end with the block, even if it stops before the last part.
     """
     n_workers = min(n_jobs or usable_cores(), n_parts)
     if n_workers > 1 and system.CAN_FORK and not _WORK:
@@ -87,7 +87,7 @@ def map_in_processes(
 
 
 def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:
-    # A fork sees features and Gram matrices without copying them, and starts at once.
+    # A forked process shares features and Gram matrices without a copy, and starts fast.
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(n_workers, context, _start_worker, (work,))
     try:
@@ -96,8 +96,8 @@ def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None,
             # Not pool.map: the futures that it cancels make a killed pool print a traceback.
             parts = [pool.submit(_part, number) for number in range(n_parts)]
         for part in parts:
-            result, heard = part.result()
-            _HEARD.update(heard)
+            result, counted = part.result()
+            _WARNINGS.update(counted)
             yield result
     except BrokenProcessPool as error:
         raise FixInput(
@@ -115,8 +115,8 @@ def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None,
 
 def _start_worker(work: Task[Any]) -> None:
     _WORK["work"] = work
-    # Ctrl-C and a hangup reach every process of a terminal. The first one ends the others; if it is
-    # killed, the kernel does.
+    # Ctrl-C and hangups reach all processes of a terminal. The parent ends the workers; if it is
+    # killed, the kernel ends them.
     for name in ("SIGINT", *system.HANGUP_SIGNALS):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -125,7 +125,7 @@ def _start_worker(work: Task[Any]) -> None:
 
 
 def _part(number: int) -> tuple[Any, Counter[str]]:
-    """Return the result of a part, and the warnings of libraries in it."""
-    _HEARD.clear()
+    """Return the result of a part, and the library warnings that it gave."""
+    _WARNINGS.clear()
     result = _WORK["work"](number)
-    return result, _HEARD.copy()
+    return result, _WARNINGS.copy()

@@ -1,8 +1,7 @@
-"""Run a protocol, one step after the other: folds, fits and their tests, values, files.
+"""Run a protocol: make folds, fit and test the models, compute the values, write the files.
 
-There is one road to a finished run. `run_protocol` fits the models of a protocol and tests each
-fold; `runner.testing` has a saved model in place of fits. Both end in `finish`: the same baselines
-on the same clips, the same values, the same files.
+`run_protocol` fits the models of a protocol in each fold. `runner.testing` tests a saved model
+instead. Both end in `finish`, so they have the same baselines, values and files.
 """
 
 import time
@@ -79,19 +78,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
-# Why a fold has no test on the store that training films choose.
+# Why a fold is not tested on the store that training films choose.
 NOT_CHOSEN = "there are no scores of held-out training clips to compare the stores by"
-# What a baseline cannot do without.
+# What a baseline requires.
 NEEDS = {
     "concepts": "visual concepts",
     "scenes": "the scene or the times of each clip, and two films",
     "films": "films",
 }
-HANDFUL = 8  # of each class, on which a model of user code is tried
+HANDFUL = 8  # clips of each class, on which user code is tried first
 
 
 class TestKey(NamedTuple):
-    """A test: of a model or baseline, a pair of tasks, the numbers of a fold and of a repeat."""
+    """The model or baseline, the pair of tasks, the fold number and the repeat of a test."""
 
     model: str
     pair: Pair
@@ -101,7 +100,7 @@ class TestKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OneTest:
-    """The test of a fit: its rows of the table of tests, and what run.json says of the fit."""
+    """The test of a fit: its rows of predictions.csv, and the entry of the fit in run.json."""
 
     test: Test
     about: Mapping[str, Any]
@@ -113,18 +112,18 @@ class OneTest:
         return replace(self, test=self.test._replace(facts=facts))
 
 
-Outcomes = dict[TestKey, OneTest | str]  # the test, or why there is none
+Outcomes = dict[TestKey, OneTest | str]  # the test, or the reason why there is none
 
 
 @dataclass(frozen=True, eq=False)
 class CellTests:
-    """The tests of a cell, and the folds that it has none of.
+    """The tests of a cell, and the folds without a test.
 
     Attributes:
         name: Its training task, test task, store and model.
         tests: The tests.
-        skipped: The folds without a test, and why.
-        skipped_films: The films of these folds, where folds are of whole films.
+        skipped: The reason of each fold without a test.
+        skipped_films: The films of these folds, if folds hold out whole films.
     """
 
     name: Mapping[str, str]
@@ -138,7 +137,7 @@ class CellTests:
         return replace(self, name={**self.name, "store": store}, tests=tests)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what run.json says of the fits."""
+        """Return the entry of the fits in run.json."""
         return {
             **self.name,
             "skipped": self.skipped,
@@ -147,7 +146,7 @@ class CellTests:
         }
 
 
-# ---- the road ----
+# ---- the whole run ----
 
 
 def run_protocol(
@@ -158,7 +157,7 @@ def run_protocol(
     n_jobs: int = 0,
     watch: Watch | None = None,
 ) -> Run:
-    """Fit and test every cell, and write the run; equal inputs give equal tables.
+    """Fit and test every cell, and write the run. Equal inputs give equal tables.
 
     Args:
         inputs: Clips, tasks and features (`inputs.gather`).
@@ -172,7 +171,7 @@ def run_protocol(
     started = time.perf_counter()
     with fitting():
         stores = store_runs(inputs)
-        # What cannot work is refused before the fits, which take long.
+        # Refuse what cannot work before the fits, which take long.
         baselines = baselines_of(stores)
         for store in stores:
             try_models(store)
@@ -208,14 +207,14 @@ def finish(
     n_jobs: int = 1,
     watch: Watch | None = None,
 ) -> Run:
-    """Compute everything that is a function of the tests, and write the run.
+    """Compute all tables from the tests, and write the run.
 
     Args:
-        inputs: What the run reads.
+        inputs: The inputs of the run.
         folder: The folder of the run.
         stores: Its stores, with their folds.
         cells: The tests of its models and baselines.
-        started: When the run began.
+        started: Start time, of `time.perf_counter`.
         force: Replace another run that is there.
         n_jobs: Processes that compute.
         watch: Makes a progress bar.
@@ -250,7 +249,7 @@ def _table(rows: Sequence[RunRow], kinds: Mapping[str, type]) -> "pd.DataFrame":
 
 
 def _made(watch: Watch, n_jobs: int, label: str, jobs: Jobs) -> Iterator[Any]:
-    """Yield what jobs return, in their order."""
+    """Yield the results of jobs in their order."""
     with (
         watch(label, len(jobs)) as progress,
         map_in_processes(lambda number: jobs[number](), len(jobs), n_jobs) as made,
@@ -272,14 +271,14 @@ def without_progress_bar(label: str, total: int) -> Iterator[Progress]:
 def try_models(run: StoreRun) -> None:
     """Raise the error of a model that cannot work, before the first fit.
 
-    One of user code or of scikit-learn gets a handful of rows. Where it cannot work with so few, it
-    gets all rows of the fold.
+    User code and classes of scikit-learn are fitted on a few rows. If this fails, they are fitted
+    on all rows of the fold.
     """
     pair = run.protocol.pairs[0]
     for name, model in run.models.items():
         folds = run.folds[pair]
         held = run.for_model(model, folds[0])
-        # Scores that choose are of validation clips; other kinds fit again without films.
+        # These models choose by scores of validation clips; others fit again without films.
         needs_validation = has_epochs(model.kind) or held.file_folds is not None
         if run.protocol.fit.choose_store and needs_validation:
             n_validation = sum(len(one.validation) for one in folds)
@@ -306,14 +305,14 @@ def _try_model(run: StoreRun, model: Model, held: HeldOut) -> None:
 
 
 def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]:
-    """Return the tests of all models on one store.
+    """Test all models on one store.
 
-    Fits of one fold are made in one process, because they share concept vectors.
+    One process makes all fits of a fold, because they share concept vectors.
 
     Args:
         run: The store.
         n_jobs: Processes that fit; 0 for one a core.
-        watch: Makes a progress bar of the tests.
+        watch: Function that makes the progress bar of the tests.
     """
     parts = _fits_by_fold(run)
     n_tests = 0
@@ -336,7 +335,7 @@ def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]
         for of_fold in made:
             outcomes |= of_fold
             progress.advance(len(of_fold))
-    # The clips of concept vectors are known only now.
+    # Which clips the concept vectors are found on is known only after the fits.
     run.check_leaks([one.leak for one in outcomes.values() if isinstance(one, OneTest)])
     return group_into_cells(run, run.protocol.model_names, outcomes)
 
@@ -350,16 +349,16 @@ def prepare(run: StoreRun) -> None:
             run.rows.machines.prepare()
 
 
-# The seed of fits with the same training rows, which are made together, and their tests.
+# A seed and the tests of fits with the same training rows, which are made together.
 PlannedFits = tuple[int, list[TestKey]]
 
 
 def _fits_by_fold(run: StoreRun) -> list[list[PlannedFits]]:
-    """Return all distinct fits of each fold that is the first to need them."""
+    """Return the distinct fits, grouped by the first fold that needs them."""
     tests_of_fit: dict[Any, list[TestKey]] = {}
     by_fold: dict[str, list[PlannedFits]] = {}
-    # Each training set of a cell starts from weights of its own: with one start for all,
-    # the luck of that start would look like a property of the features.
+    # Each training set of a cell has its own initial weights. With the same initial weights for
+    # all, their luck would look like a property of the features.
     starts: dict[tuple[str, Pair], dict[Any, int]] = {}
     for pair, number, held in run.every_fold:
         for name, model in run.models.items():
@@ -385,16 +384,16 @@ def _fits_by_fold(run: StoreRun) -> list[list[PlannedFits]]:
 
 
 def _rows_of(model: Model, held: HeldOut) -> tuple[bytes, ...]:
-    """Return all rows that a fit depends on: two with the same rows are one fit."""
+    """Return a key of all rows that a fit depends on. Fits with equal keys are the same."""
     if finds_concepts(model.kind, model.settings):
         return held.key_of("train", "validation", "hidden", "excluded")
-    if has_epochs(model.kind):  # with other validation rows it stops at another epoch
+    if has_epochs(model.kind):  # validation rows decide only at which epoch it stops
         return held.key_of("train")
     return held.key_of("train", "validation")
 
 
 def _outcomes_of(run: StoreRun, seed: int, tests: Sequence[TestKey]) -> Outcomes:
-    """Fit a model for tests that need the same training rows, and return the tests."""
+    """Fit a model for tests that need the same training rows, and make the tests."""
     outcomes: Outcomes = {}
     model = run.models[tests[0].model]
     # Tests with the same validation rows share a fit.
@@ -434,7 +433,7 @@ def _test_of_fit(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     }
     if kind.has_epochs:
         facts["seed"] = run.protocol.fit.seed + key.repeat
-    # Only a choice of a store asks for it, and of thousands of films it takes long.
+    # Only the choice of a store needs it, and it takes long with thousands of films.
     if run.protocol.fit.choose_store and fitted.inner.precision is not None:
         facts["inner_ap"] = fitted.inner.precision
     learned_from = held if kind.is_trained else held.untrained()
@@ -452,16 +451,16 @@ def make_test(
     leak: Leak,
     chosen: Mapping[str, Any],
 ) -> OneTest:
-    """Return the rows of the clips that a fold tests.
+    """Return the test of a fit on the test clips of a fold.
 
     Args:
         run: The store.
         key: The model or baseline, its tasks and its fold.
-        facts: Columns that are the same for all clips.
+        facts: Columns with the same value for all clips.
         scores: The score of each clip.
-        decision: Its decision.
-        leak: What the fit had seen.
-        chosen: What run.json says of the fit: settings that were chosen, and facts.
+        decision: The decision for each clip.
+        leak: Which test clips the fit has seen.
+        chosen: Chosen settings and facts of the fit, for run.json.
     """
     held = run.folds[key.pair][key.number]
     table = run.table
@@ -498,7 +497,7 @@ def make_test(
 
 
 def _why_not_tested(run: StoreRun, pair: Pair, held: HeldOut) -> str:
-    """Return why a fold tests no clip: its films have labels, but no features, or neither."""
+    """Return why a fold tests no clip: its films have no features, or no labels."""
     if run.features is None:
         return NOT_TESTED
     is_labelled = run.labels[pair[1]] >= 0
@@ -510,7 +509,7 @@ def _why_not_tested(run: StoreRun, pair: Pair, held: HeldOut) -> str:
 def group_into_cells(
     run: StoreRun, names: Sequence[str], outcomes: Outcomes
 ) -> list[CellTests]:
-    """Return the tests of each cell; an error for a model without any."""
+    """Return the tests of each cell. A model without any test is an error."""
     cells = []
     for pair, name in product(run.protocol.pairs, names):
         tests: list[OneTest] = []
@@ -536,16 +535,16 @@ def group_into_cells(
 def _without_fit(
     run: StoreRun, pair: Pair, name: str, reasons: Iterable[str]
 ) -> FixInput:
-    """Return the error for a model that could be fitted in no fold."""
+    """Return the error for a model that no fold could fit and test."""
     where = f"model {name}"
     if run.features is not None:
         n_clips = int(run.features.present.sum())
         where += f" on {run.name}, with vectors of {n_clips} of {len(run.table)} clips"
     return FixInput(
         f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
-        f"{'; '.join(dict.fromkeys(reasons)) or 'there is none'}",
+        f"{'; '.join(dict.fromkeys(reasons)) or 'there are no folds'}",
         where=where,
-        hint="other splits, a task with more clips of both classes, or --set grid.models=[...]"
+        hint="use other splits, a task with more clips of both classes, or --set grid.models=[...]"
         f" without {name}",
     )
 
@@ -556,10 +555,10 @@ def _without_fit(
 def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
     """Return the tests on the store that training films choose for each fit.
 
-    To name the best of several stores after the test is to choose it on test films. So it is chosen
-    in each fold, as any setting is: fits without their film have scored training clips of every
-    store, and the store with the highest average precision there is taken, of equal ones the first.
-    A fold that only some stores lack is tested on the others.
+    To pick the best store after the test would be a choice on test films. So the store is chosen in
+    each fold, as settings are: for each store, training clips have scores by fits without their
+    film. The store with the highest average precision of these scores is taken, or the first of
+    equal ones. A fold that is missing on some stores is tested on the others.
     """
     found = []
     by_model = grouped_by(
@@ -590,7 +589,7 @@ def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
             of_best = of_stores[store].on_store(CHOSEN)
             choice = {"store": store, "inner_ap": inner_ap}
             about = {**of_best.about, "chosen": {**of_best.about["chosen"], **choice}}
-            # Training films choose the store, also for a model that is not trained.
+            # The choice of the store is training, also for a model that is not trained.
             facts = {**of_best.test.facts, "is_trained": True}
             test = of_best.test._replace(facts=facts)
             tests.append(replace(of_best, test=test, about=about))
@@ -604,7 +603,7 @@ def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
 def _without_choice(model: str) -> FixInput:
     return FixInput(
         f"training films cannot choose a store for {model} in any fold: {NOT_CHOSEN}",
-        hint=f"splits with validation clips, grid.models without {model}, or --set"
+        hint=f"use splits with validation clips, grid.models without {model}, or --set"
         " fit.choose_store=false",
     )
 
@@ -613,7 +612,7 @@ def _without_choice(model: str) -> FixInput:
 
 
 def baselines_of(stores: Sequence[StoreRun]) -> list[CellTests]:
-    """Return the tests of the baselines: they read no features, only which clips have some."""
+    """Test the baselines. They read no features, but test only clips with features."""
     by_clips: dict[bytes, list[CellTests]] = {}
     cells = []
     for store in stores:
@@ -629,7 +628,7 @@ def baselines_of(stores: Sequence[StoreRun]) -> list[CellTests]:
 
 
 def tests_of_baselines(run: StoreRun) -> list[CellTests]:
-    """Return the tests of all baselines, on the clips of the folds; they read no features."""
+    """Test all baselines of a store on the clips of its folds."""
     table = run.table
     is_possible = {
         "": True,
@@ -648,7 +647,7 @@ def tests_of_baselines(run: StoreRun) -> list[CellTests]:
     outcomes: Outcomes = {}
     known: set[Any] = set()
     for pair, number, held in run.every_fold:
-        # Folds that differ only in their validation clips are one fold to a baseline.
+        # A baseline trains on validation clips, too: folds that differ only in these are equal.
         fold = (pair, held.joined().key_of("train", "test"))
         if fold not in known:
             known.add(fold)
@@ -671,7 +670,7 @@ def _test_of_baseline(run: StoreRun, key: TestKey, held: HeldOut) -> OneTest | s
     decision = (scores > 0.5).astype(np.float64)
     kind = BASELINES[key.model]
     if kind.is_drawn:
-        # Half of each clip is called positive.
+        # Each clip counts as half positive.
         decision = np.full(len(held.test), 0.5)
     facts = {
         "is_model": False,

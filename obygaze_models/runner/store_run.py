@@ -1,4 +1,4 @@
-"""One store with the folds of its clips, and the fits on it."""
+"""One store with the folds of its clips, and fits of models on it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,14 +46,13 @@ from obygaze_models.text_vectors import (
 )
 
 Folds = Mapping[Pair, Sequence[HeldOut]]
-# The seed of a fit with epochs is that of the protocol times this number, and the number of its
-# training set.
+# Seed of a fit with epochs: seed of the protocol x SEEDS_APART + number of the training set.
 SEEDS_APART = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class StoreRun:
-    """One store (or none, for baselines alone) with the folds of its clips."""
+    """One store, or no store for baselines only, with the folds of its clips."""
 
     protocol: Protocol
     table: ClipTable
@@ -64,7 +63,7 @@ class StoreRun:
 
     @property
     def name(self) -> str:
-        """The name of the store; empty without one."""
+        """The name of the store, or "" without a store."""
         return self.features.name if self.features else ""
 
     @property
@@ -80,10 +79,10 @@ class StoreRun:
                 yield pair, number, held
 
     def for_model(self, model: Model, held: HeldOut) -> HeldOut:
-        """Return the fold as a model takes it: validation clips train too, or they choose.
+        """Return the fold for a model: validation clips train too, or are kept apart to choose.
 
-        They choose when a fit with epochs stops, and the settings of models where splits are by
-        clip; and whatever a scheme says.
+        They choose when a fit with epochs stops, and the settings of models if splits are by clip.
+        Schemes of published splits always keep them apart.
         """
         has_choice = len(candidates(model)) > 1
         has_epochs = find_kind(model.kind).has_epochs
@@ -94,14 +93,14 @@ class StoreRun:
 
     @property
     def of_store(self) -> Features:
-        """The features; an error without a store."""
+        """The features. A run without a store is an error."""
         if self.features is None:
             raise FixInput("a model needs a store", hint="--store NAME=STORE")
         return self.features
 
     @cached_property
     def rows(self) -> FeatureRows:
-        """The rows of features; the number of clips decides the solver of every fit."""
+        """The rows of features. The number of clips decides the solver of all fits."""
         features = self.of_store
         equal = None
         if features.equal is not None:
@@ -121,7 +120,7 @@ class StoreRun:
         )
 
     def fold_data(self, task: str, held: HeldOut) -> FoldData:
-        """Return the data from which models are fitted for a training task in a fold."""
+        """Return the data on which models of a training task are fitted in a fold."""
         row_of = self.of_store.row_of
         present = self.of_store.present
         file_folds = None
@@ -152,13 +151,13 @@ class StoreRun:
     def leak(
         self, pair: Pair, held: HeldOut, found_on: IntArray, *, with_copies: bool = True
     ) -> Leak:
-        """Return what a fit of a fold had seen of the clips that are tested.
+        """Return which test clips a fit of a fold has seen.
 
         Args:
             pair: The training and the test task.
-            held: The fold; of what learns nothing, without clips that train.
+            held: The fold. For a model that is not trained: the fold without training clips.
             found_on: The clips that concept vectors were found on.
-            with_copies: Whether the fit read features, which copies have in common.
+            with_copies: Whether the fit read features, so that copies of clips count as seen.
         """
         copies = self.features.copies if self.features and with_copies else None
         if copies is None:
@@ -175,16 +174,16 @@ class StoreRun:
 
     @cached_property
     def _films(self) -> IntArray:
-        """The number of the film, or group, of each clip; -1 where films are not known."""
+        """The number of the film, or group, of each clip, or -1 if it is not known."""
         return np.where(self.table.groups == "", NO_GROUP, self.table.group_numbers)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
-        """Raise an error where the protocol forbids leaks."""
+        """Raise an error for leaks if the protocol forbids them."""
         check_leaks(leaks, allowed=self.protocol.leakage == "warn")
 
 
 def store_runs(inputs: Inputs) -> list[StoreRun]:
-    """Return each store with its folds; without a store, the folds of all clips."""
+    """Return each store with its folds, or the folds of all clips without a store."""
     protocol = inputs.protocol
     table = inputs.table
     sentences = {path: file.sentences for path, file in inputs.texts.items()}
@@ -212,10 +211,10 @@ class Fitted:
     """A fit in a fold, and the data of the fit.
 
     Attributes:
-        estimator: What was fitted.
-        unfitted: The same before, with the settings that were chosen.
+        estimator: The fitted estimator.
+        unfitted: The unfitted estimator with the chosen settings.
         data: The data of the fold.
-        chosen: Settings that were chosen, and facts of the fit.
+        chosen: Chosen settings, and facts of the fit.
         clips: The number of the clip of each row of features.
     """
 
@@ -251,23 +250,23 @@ class Fitted:
         return inner_scores(self.unfitted, self.estimator, self.data)
 
     def scores(self, rows: IntArray) -> FloatArray:
-        """Return the scores of some rows of features; equal rows have the same one."""
+        """Return the scores of rows of features. Equal rows have equal scores."""
         return score_rows(self.estimator, self.data, rows)
 
 
 def fit_model(
     run: StoreRun, model: Model, task: str, folds: Sequence[HeldOut], seed: int
 ) -> list[Fitted]:
-    """Fit a model in some folds with the same training clips, with the best of its settings.
+    """Fit a model in folds with the same training clips, with the best of its settings.
 
-    A `FixTraining` says why that is not possible.
+    Raise `FixTraining` with the reason if that is not possible.
 
     Args:
         run: The store.
         model: The model.
         task: The training task.
-        folds: The folds, as the model takes them; they differ in their validation clips.
-        seed: The seed of whatever is drawn at random.
+        folds: The folds from `StoreRun.for_model`. They differ in their validation clips.
+        seed: Random seed.
     """
     offered = [for_task(settings, task) for settings in candidates(model)]
     options = build_estimators(run, model, task, seed)
@@ -285,7 +284,7 @@ def fit_model(
 
 
 def build_estimators(run: StoreRun, model: Model, task: str, seed: int) -> list[Any]:
-    """Return the unfitted estimator of each combination of settings that a model offers."""
+    """Build the unfitted estimator of each combination of settings in a model's grid."""
     estimators = []
     for settings in candidates(model):
         estimator = build(model.kind, for_task(settings, task), seed=seed)
@@ -294,24 +293,24 @@ def build_estimators(run: StoreRun, model: Model, task: str, seed: int) -> list[
 
 
 def fit_seed(kind: str, seed: int, start: int = 0) -> int:
-    """Return the seed of a fit; one with epochs has a start of its own in each training set."""
+    """Return the seed of a fit. With epochs, each training set has its own seed."""
     return seed * SEEDS_APART + start if has_epochs(kind) else seed
 
 
 def fit_baseline(
     name: str, held: HeldOut, labels: LabelArray, table: ClipTable
 ) -> Callable[[IntArray], FloatArray]:
-    """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
+    """Fit a baseline on film and scene, or on true concepts; return its scoring function."""
     from obygaze_models.models.baselines import BY_NAME
 
     y = labels[held.train].astype(np.int64)
     kind = BASELINES[name]
-    # A saved model may have been trained on clips of others: what learns nothing needs none.
+    # Baselines that are not trained need no training clips.
     if kind.is_trained or len(y):
         check_classes(y)
     X = table.film_and_scene
     if kind.needs == "concepts":
-        # A clip whose annotators differ on a concept is neither with it nor without it.
+        # A clip on whose concept annotators differ counts as half.
         X = np.where(table.is_open_concept, 0.5, table.has_concept)
     score = BY_NAME[name](X[held.train], y == 1)
     return lambda clips: score(X[clips])

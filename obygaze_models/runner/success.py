@@ -21,7 +21,7 @@ from obygaze_models.protocols.clips import ClipTable
 def success_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
     """Yield the rows of success.csv.
 
-    Clips whose annotators differ on a factor are neither with it nor without it.
+    Clips on whose level or concepts annotators differ are left out.
     """
     names = ("level", *table.concept_names)
     is_decided = np.array(

@@ -1,7 +1,7 @@
-"""Test a saved model on labels of one's own: a run with a fitted model in place of fits.
+"""Test a saved model on the user's own labels: a run with a fitted model instead of fits.
 
-Scores, decisions and refusals are those of `predict`. The clips that trained the model train the
-baselines, as in any other run, and are not tested.
+Scores, decisions and refusals are those of `predict`. Clips that trained the model are not tested.
+They train the baselines, as in other runs.
 """
 
 import time
@@ -68,12 +68,12 @@ from obygaze_models.zoo.saving import SavedModel, read_document
 from obygaze_models.zoo.training_overlap import COPY
 
 FOLD = "test"
-# The keys of `honest` that a test reads: which clips, in which view, and by which metrics.
+# The keys of `honest` that a test reads: clips, view and metrics.
 CHANGES = (
     *("data.where", "data.view"),
     *("report.primary", "report.metrics", "report.replicates"),
 )
-# The words of the table of tests for clips that did not train the model.
+# The values of the column `seen` for clips that did not train the model.
 SEEN = {
     UNSEEN: NOTHING_SEEN,
     FILM_SEEN: FILM_WAS_SEEN,
@@ -89,12 +89,12 @@ def inputs_of_test(
     clips: tuple[Manifest, str],
     stores: Mapping[str, Store],
 ) -> Inputs:
-    """Return the clips, the classes and the features that a saved model is tested on.
+    """Return the clips, classes and features for the test of a saved model.
 
     Args:
         model: The model, of two classes.
-        task: The task; "" for that of the model.
-        changes: Keys of the protocol `honest` to change, of `CHANGES`.
+        task: The task, or "" for the task of the model.
+        changes: Keys of the protocol `honest` to change, from `CHANGES`.
         clips: The manifest and its path.
         stores: The store, by its name in tables.
     """
@@ -108,15 +108,17 @@ def inputs_of_test(
         inputs = gather(protocol, manifest, path, {name: store})
     except ObygazeError as error:
         if not task and str(error.where).startswith("tasks."):
-            error.hint = f"--task for another task than {info.task}, of these labels"
+            error.hint = (
+                f"use --task for a task of these labels, instead of {info.task}"
+            )
         raise
     _refuse_exchanged(info, inputs)
-    # What the numbers depend on, with the model that gave the scores.
+    # The identity of the run includes the model.
     settings = {"task": info.task, "sha256": read_document(model.folder).sha256}
     models = {info.name: Model(info.kind, {**info.chosen, **settings})}
     baselines = UNTRAINED
     if model.clips is not None:
-        # All clips that trained the model teach the baselines, if they have both classes.
+        # Baselines that learn need all training clips of the model, in both classes.
         is_of_training = np.isin(inputs.table.id_array, model.clips.clip_ids)
         ((_, labels),) = inputs.labels.items()
         classes = labels[is_of_training & inputs.stores[0].present]
@@ -130,15 +132,15 @@ def inputs_of_test(
 def _check(
     info: ModelInfo, changes: Sequence[str], stores: Mapping[str, Store]
 ) -> None:
-    """Raise an error for a model, a store or a key that a test cannot have."""
+    """Raise an error for a model, a store or a key that cannot be used in a test."""
     if len(info.classes) != 2:
         raise FixUsage(
             f"a test needs a model of two classes, and {info.name} ({info.summary}) has"
-            f" {', '.join(info.classes) or 'none'}",
+            f" {', '.join(info.classes) or 'no classes'}",
         )
     if info.name in BASELINES:
         raise FixUsage(
-            f"a model that is tested cannot be called {info.name!r}, as a baseline",
+            f"a tested model cannot have the name {info.name!r}: a baseline has this name",
         )
     if len(stores) != 1:
         raise FixUsage(f"a saved model reads one store, got {', '.join(stores)}")
@@ -147,14 +149,14 @@ def _check(
         if key not in CHANGES:
             raise FixUsage(
                 f"--set {key} has no meaning where nothing is fitted",
-                hint=f"one of {', '.join(CHANGES)}",
+                hint=f"use one of {', '.join(CHANGES)}",
             )
 
 
 def _protocol(
     info: ModelInfo, task: str, changes: Sequence[str], manifest: Manifest, array: str
 ) -> Protocol:
-    """Return `honest` with one task, one fixed set of test clips, and nothing to fit."""
+    """Return `honest` with one task, one fixed test set, and no models to fit."""
     asked = task or info.task
     honest = load_protocol("honest", changes, [asked])
     data = replace(honest.data, array=(array,))
@@ -171,7 +173,7 @@ def _protocol(
         name, asked_task = one_task(asked, replace(honest, data=data), manifest)
     text = f"How well does {info.name} rank clips that it was not trained on?"
     question = Question(text, first=info.name, second="random", train=name, test=name)
-    # The terms of what trained a model: its numbers are made of it, too.
+    # Licences and citations of the training data belong to the numbers, too.
     notes = []
     for kind, source in (("annotations", info.training), ("features", info.features)):
         terms = []
@@ -200,10 +202,10 @@ def _protocol(
 
 
 def _refuse_exchanged(info: ModelInfo, inputs: Inputs) -> None:
-    """Raise an error if the positive clips of a task are what the model learned as negative.
+    """Raise an error if the positive class of a task is the negative class of the model.
 
-    Both tasks are asked of the clips. Where these lack what the model was asked for, the names of
-    the classes say it.
+    Compare the classes of the clips in both tasks. If the clips do not have the labels of the
+    model's task, compare the names of the classes.
     """
     ((task, labels),) = inputs.labels.items()
     names = class_names(task, inputs.protocol.tasks[task], labels, inputs.table)
@@ -220,7 +222,7 @@ def _refuse_exchanged(info: ModelInfo, inputs: Inputs) -> None:
 
 
 def _labels_of_model(info: ModelInfo, inputs: Inputs) -> LabelArray:
-    """Return the class of each clip in the task of a model; none where the clips lack it."""
+    """Return the class of each clip in the task of a model, or LEFT_OUT if it is unknown."""
     unknown = np.full(len(inputs.table), LEFT_OUT, dtype=np.int8)
     if info.asked is None:
         return unknown
@@ -242,15 +244,15 @@ def run_test(
 ) -> Run:
     """Test a saved model, and write the run.
 
-    Its one fold has the clips that trained the model, which teach the baselines, and all others,
-    which are tested.
+    The run has one fold. Clips that trained the model train the baselines; all other clips are
+    tested.
 
     Args:
         model: The model.
-        inputs: What it is tested on (`inputs_of_test`).
+        inputs: The inputs of the test (`inputs_of_test`).
         store: The store of the features.
         folder: The folder of the run.
-        force: Replace another run that is there.
+        force: Replace an existing run.
         workspace: The workspace, if it is not the current one.
     """
     check_run_folder(folder, inputs.identity, force=force)
@@ -292,11 +294,11 @@ def run_test(
         folds = {(task, task): [held]}
         (features,) = inputs.stores
         run = StoreRun(inputs.protocol, inputs.table, inputs.labels, features, folds)
-        # A model that does not say how many clips trained has seen one of each of its films.
+        # Without the number of training clips, count one clip of each film.
         n_seen = max(info.training.n_clips, len(info.training.films))
         has_all = inputs.protocol.grid.baselines != UNTRAINED
         if has_all and model.clips is not None and info.asked is not None:
-            # As in a run: those that only found concept vectors have no class in its task.
+            # As in a run, do not count clips that only found concept vectors.
             is_of_training = np.isin(table.id_array, model.clips.clip_ids)
             has_its_class = _labels_of_model(info, inputs) != LEFT_OUT
             n_seen = int((is_of_training & has_its_class).sum()) or n_seen
@@ -329,14 +331,14 @@ def _remarks(
     n_trained: int,
     films_seen: Sequence[str],
 ) -> dict[str, str]:
-    """Return what a reader should know of the clips, the films and the task of a test."""
+    """Return remarks on the clips, the films and the task of a test."""
     info = model.info
     protocol = inputs.protocol
     ((name, task),) = protocol.tasks.items()
     remarks = {}
     if n_trained:
         has = f"{count(n_trained, 'clip')} with a class in {name}"
-        # A model that does not list its clips may have learned from any of its films.
+        # A model without a list of clips may have learned from any clip of its films.
         is_sure = model.clips is not None and not predicted.n_by_id
         were = "were" if is_sure else "may have been"
         remarks["trained"] = (
@@ -344,9 +346,9 @@ def _remarks(
         )
     if protocol.grid.baselines == UNTRAINED:
         remarks["guesses"] = (
-            f"Only guesses that learn nothing stand beside {info.name}"
-            f" ({' and '.join(UNTRAINED)}): the clips that trained it are not all here, from which"
-            " a run learns film_prior and neighbour."
+            f"{info.name} is compared only with guesses that learn nothing"
+            f" ({' and '.join(UNTRAINED)}): film_prior and neighbour need all clips that trained"
+            " it, and some are not here."
         )
     is_other = name != info.task or info.where not in ("", protocol.data.where)
     if is_other or info.asked not in (None, Classes.of(task)):

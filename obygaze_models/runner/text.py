@@ -1,4 +1,4 @@
-"""The text of a run for the terminal: what was asked, the answer, a table, and what limits them."""
+"""The text of a run for the terminal: tasks, answers, a table, and limits."""
 
 from collections.abc import Sequence
 
@@ -27,11 +27,11 @@ from obygaze_models.runner.answer import (
 from obygaze_models.runner.files import Run, read_folder
 from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
 
-MOST_OTHERS = 3  # lines beside what protects a number; a report has all
+MOST_OTHERS = 3  # further limits; a report has all
 
 
 class PrintedRun(Run):
-    """A finished run that prints what the terminal says of it."""
+    """A finished run that prints the output of `obygaze run`."""
 
     def __str__(self) -> str:
         return result_text(self)
@@ -47,15 +47,15 @@ class PrintedRun(Run):
 
 
 def printable_run(run: Run) -> PrintedRun:
-    """Return a run that prints what the terminal says of it."""
+    """Return a run that prints the output of `obygaze run`."""
     return PrintedRun(run.folder, run.about, run.known)
 
 
 def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
-    """Read a finished run: its tables, and what run.json says of it.
+    """Read a finished run: its tables and run.json.
 
-    `results` has a row for each value and each difference, `predictions` one for each test of each
-    clip: both are pandas tables. Printed, it is what the terminal says of it.
+    `results` has a row for each value and each difference, and `predictions` a row for each test
+    of each clip. Both are pandas tables. `print(run)` gives the output of `obygaze run`.
 
     Args:
         run: The name of a run of the workspace, or its folder.
@@ -105,7 +105,7 @@ def result_text(run: Run) -> str:
 
 def _title(run: Run) -> str:
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
-    # The title of a shipped protocol is of unseen films, and intervals over them.
+    # Titles of shipped protocols describe unseen films, with intervals over films.
     if run.unit != "film" or any(cell.knows_films for cell in run.cells):
         title = str(run.protocol["name"])
     stores = ", ".join(run.about["stores"])
@@ -113,15 +113,12 @@ def _title(run: Run) -> str:
 
 
 def _clips(run: Run) -> str:
-    """Return the line on the clips and films of a run, and on its arrays."""
+    """Return the line about the clips, films and arrays of a run."""
     return ", ".join(filter(None, (clips_text(run), array_text(run))))
 
 
 def _table(run: Run, cells: Sequence[Cell], metrics: Sequence[str]) -> str:
-    """Return a row for each model, beside the best baseline that sees no video.
-
-    A run without models shows its baselines.
-    """
+    """Return a row for each model with the best guess. Without models, show the baselines."""
     rows = []
     for cell in cells:
         values = [value_text(cell, metric) for metric in metrics]
@@ -141,7 +138,7 @@ def _table(run: Run, cells: Sequence[Cell], metrics: Sequence[str]) -> str:
 
 
 def _about_values(run: Run, cells: Sequence[Cell]) -> str:
-    """Return the line on how the values of the table are computed, and on their intervals."""
+    """Return the line about how the values of the table and their intervals are computed."""
     metric = compared_metric(run)
     text = f"{metric_name(metric)} is computed over all folds together"
     if run.is_of_saved_model:
@@ -152,7 +149,7 @@ def _about_values(run: Run, cells: Sequence[Cell]) -> str:
         text = "Values are means over runs"
     with_interval = [cell for cell in cells if cell.has_interval(metric)]
     if with_interval:
-        # Tasks may have other films, and other films with positive clips.
+        # Tasks may differ in their films, and in the films with positive clips.
         films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
         text += (
             f"; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, which hold for"

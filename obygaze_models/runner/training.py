@@ -1,8 +1,8 @@
-"""Train one model to keep: its protocol, and after the run its fit on every clip.
+"""Train one model to save: make its protocol, and after the run fit it on all clips.
 
-The protocol is `honest` with one task, or each concept as a task. The functions that fit the model
-are those that fit the cells of a run. No clip is held out to test, but a perceptron still stops on
-the validation clips of the first split.
+The protocol is `honest` with one task, or with each concept as a task. The model is fitted by the
+same functions as in a run. No clips are held out for a test, but a perceptron still stops on the
+validation clips of the first split.
 """
 
 import warnings
@@ -63,7 +63,7 @@ from obygaze_models.zoo.info import (
 from obygaze_models.zoo.saving import save_model
 from obygaze_models.zoo.training_overlap import video_hashes
 
-# A fitted estimator, what it learned from, its column of scores for each task, facts for its card.
+# The fitted estimator, its fold data, the column of scores of each task, facts for the card.
 _Kept = tuple[Any, FoldData, dict[str, str], dict[str, Any]]
 CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
@@ -78,11 +78,11 @@ def training_protocol(
     """Return the protocol `honest` with one model and one task.
 
     Args:
-        name: A kind of model, or "cav" for concept vectors, which have a task for each concept.
-        task: What is asked for (`protocols.tasks`), such as EN_S or rating>=2.
-        manifest: The clips; a concept that too few of them or of their films have is no task.
-        changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
-        stores: The features, which decide on the view of the labels.
+        name: A model type, or "cav" for concept vectors, which have a task for each concept.
+        task: The task (`protocols.tasks`), such as EN_S or rating>=2.
+        manifest: The clips. Concepts of too few clips or films do not become tasks.
+        changes: Keys of the protocol to change, or `model.KEY=VALUE` for the model.
+        stores: The features. They decide the view of the labels.
     """
     if name not in trainable():
         raise FixUsage(
@@ -130,7 +130,7 @@ def training_protocol(
 
 
 def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
-    """Return the protocol with each visual concept as a task of a linear machine."""
+    """Return the protocol with each visual concept as a task of a linear SVM."""
     table = with_groups(clip_table(manifest, honest.data), honest.splits)
     unit = unit_of(honest.splits.kind, honest.splits.column)
     is_rated = np.isin(table.levels, RATED)
@@ -180,14 +180,14 @@ def fit_final(
     store: Store | None = None,
     force: bool = False,
 ) -> Path:
-    """Fit the model of a training protocol as in its run, but on every clip of its task; save it.
+    """Fit the model of a training protocol on all clips of its task, and save it.
 
     Args:
-        inputs: The inputs of the run, of one model and one task.
-        run: The finished run, which has the metrics and the chosen settings.
-        folder: The folder of the model, which is returned; its name is the name of the model.
-        store: The store of the features, which may know the hashes of the videos.
-        force: Replace a model that is there.
+        inputs: The inputs of the run: one model and one task.
+        run: The finished run with the metrics and the chosen settings.
+        folder: The folder of the model. The name of the folder is the name of the model.
+        store: The store of the features, for the hashes of the videos.
+        force: Replace an existing model.
     """
     (store_run,) = store_runs(inputs)
     is_of_vectors = inputs.protocol.model_names == [CAV]
@@ -215,12 +215,12 @@ def fit_final(
 
 
 def _vectors(run: StoreRun) -> _Kept:
-    """Return the vectors of the concepts that are tasks, found on every clip."""
+    """Return the vectors of the concepts that are tasks, found on all clips."""
     protocol = run.protocol
     settings = {**default_settings("pcbm-lr"), "tolerance": PUBLISHED_TOLERANCE}
     held = hold_out_nothing(run.table, NO_ROWS)
     data = run.fold_data(protocol.train_tasks[0], held)
-    # A concept that is no task has no metrics, and no vector.
+    # Concepts without a task have no metrics, and get no vector.
     of_tasks = data.concepts.only(list(protocol.tasks))
     data = replace(data, concepts=of_tasks)
     unfitted = run.preprocess(build_bank(settings, seed=protocol.fit.seed))
@@ -231,10 +231,10 @@ def _vectors(run: StoreRun) -> _Kept:
 
 
 def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
-    """Return the model of a run, with the settings that most folds chose, fitted on every clip.
+    """Return the model of a run, with the settings that most folds chose, fitted on all clips.
 
-    What is left out inside the fit is as in the folds: whole films, or clips. A model with epochs
-    stops on the validation clips of the first fold, and trains on all others.
+    Inner splits of the fit are by film or by clip, as in the folds. A model with epochs stops on
+    the validation clips of the first fold, and trains on all other clips.
     """
     protocol = run.protocol
     (model,) = run.models.values()
@@ -269,7 +269,7 @@ def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
 def _model_info(
     inputs: Inputs, run: Run, rows: IntArray, videos: Sequence[str], **facts: Any
 ) -> ModelInfo:
-    """Return the facts for the card of a model that was trained on these rows."""
+    """Return the facts for the card of a model trained on these rows."""
     protocol = inputs.protocol
     header = inputs.manifest.header
     origin = inputs.stores[0].origin
@@ -285,7 +285,7 @@ def _model_info(
     metrics = {}
     for cell, name in product(run.models, names):
         if name in cell.metrics:
-            # Of several tasks, with the name of the task.
+            # With several tasks, add the name of the task.
             prefix = f"{cell.test}: " if len(run.models) > 1 else ""
             value = CardMetric(value=cell.value(name), ci=cell.ends(name))
             metrics[prefix + name] = value
@@ -312,7 +312,7 @@ def _model_info(
 
 
 def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
-    """Yield what a card says of the numbers: who receives the model does not have the run."""
+    """Yield notes on the numbers for the card, because the card is sent without the run."""
     models = run.models
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
     note = f"The metrics and the out-of-fold scores are those of the same recipe on {held_out}"
@@ -336,7 +336,7 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
 
 
 def _features_of(origin: Mapping[str, Any]) -> FeatureSpec:
-    """Return what a model keeps of the features that it was trained on, or of one part of them."""
+    """Return the facts of the training features, or of a part of them, that a model keeps."""
     known = {key: origin[key] for key in FeatureSpec.__struct_fields__ if key in origin}
     parts = origin.get("parts", {}).values()
     known["parts"] = tuple(_features_of(of_part) for of_part in parts)
@@ -346,16 +346,16 @@ def _features_of(origin: Mapping[str, Any]) -> FeatureSpec:
 def out_of_fold_scores(
     run: Run, stated: ClipFacts, columns: Mapping[str, str], *, unit_norm: bool = False
 ) -> dict[str, Floats]:
-    """Return scores of training clips by the fits of the run without them.
+    """Return out-of-fold scores of training clips: by fits of the run without these clips.
 
-    A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
+    If several fits tested a clip (repeats, seeds, several splits), its score is their mean.
 
     Args:
         run: The run.
-        stated: What the manifest states of the clips.
-        columns: For each tested task, the column of the kept model that its score belongs to.
-        unit_norm: Whether margins of linear machines become distances, as those of a concept bank
-            are.
+        stated: The clips, with the facts in the manifest.
+        columns: For each tested task, the column of scores of the saved model.
+        unit_norm: Divide margins of linear SVMs by the norm of their coefficients, as in a concept
+            bank.
     """
     scores = {}
     for cell in run.models:

@@ -111,7 +111,7 @@ def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) ->
             moved[clip.clip_id] = "another"
     changed = manifest.with_column("director", moved)
     other = run_of(tmp_path / "other", changed, "splits.column=director")
-    with pytest.raises(FixInput, match="is of other groups in two runs"):
+    with pytest.raises(FixInput, match="has two groups in two runs"):
         compare_runs([runs["director"], other])
 
 

@@ -103,7 +103,7 @@ def test_stores_are_read_side_by_side(ws: Workspace) -> None:
     assert again.fingerprint == both.fingerprint
     assert again.matrix(clips=clips).values.tobytes() == matrix.values.tobytes()
     refused = ws(f"run honest --manifest films {TASK} --store joined=seen", code=2).text
-    assert "the store 'joined' is one store, and not several" in refused
+    assert "expected joined features under the name 'joined', got one store" in refused
 
 
 def gain_in(ws: Workspace, run: str) -> tuple[float, float, float]:

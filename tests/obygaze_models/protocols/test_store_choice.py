@@ -205,7 +205,7 @@ def test_what_cannot_be_chosen_is_refused(tmp_path: Path) -> None:
     stores = two_stores(tmp_path / "stores")
     with pytest.raises(FixUsage, match="needs two stores or more, got 1"):
         gather(choosing(), MANIFEST, "", {"a": stores["a"]})
-    with pytest.raises(FixUsage, match="no store can be called 'chosen'"):
+    with pytest.raises(FixUsage, match="a store cannot have the name 'chosen'"):
         gather(quick(), MANIFEST, "", {"chosen": stores["b"]})
     ids = MANIFEST.clip_ids
     X = planted(MANIFEST)

@@ -148,7 +148,7 @@ def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
     # Where the manifest is not there any more, nobody can say it.
     (tmp_path / "manifests" / "before.toml").unlink()
     (warning,) = compare_runs(runs).warnings
-    assert warning.startswith("after: clips with the id of a clip of before count as")
+    assert warning.startswith("after: clips with the same id as in before count as")
     assert "Their times are not compared" in warning
 
 
@@ -168,13 +168,13 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     compared = compare_runs(runs[:2])
     (warning,) = compared.warnings
     assert warning not in str(compared), "the command prints it by itself"
-    assert "b tests clips of a in other folds in 1 of 1 cell" in warning
+    assert "b tests clips of a in other folds in 1 of 1 result" in warning
     side = the_row(compared)
     assert side["difference"] is not None
     assert side["difference_low"] is None and side["difference_p"] is None
     clips, folds = compare_runs([runs[0], runs[2]]).warnings
     assert "c tests other clips than a" in clips
-    assert "c tests clips of a in other folds in 1 of 1 cell" in folds
+    assert "c tests clips of a in other folds in 1 of 1 result" in folds
 
 
 def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
         protocol = {**run.protocol, "tasks": {**run.protocol["tasks"], "EN_S": task}}
         runs.append(Run(run.folder, {**run.about, "protocol": protocol}))
     (warning,) = compare_runs(runs).warnings
-    assert warning == "b: its task EN_S has other classes than that of a."
+    assert warning == "b: its task EN_S has different classes than in a."
 
 
 def test_a_model_of_each_run_is_named_where_runs_have_several(tmp_path: Path) -> None:

@@ -430,7 +430,7 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
     protocol = {**run.protocol, "splits": {**run.protocol["splits"], "kind": kind}}
     run = Run(run.folder, {**run.about, "protocol": protocol}, run.known)
     found = limits(run).get("folds of several films", "")
-    assert found.startswith("Folds hold up to 3 films, and intervals") == is_said
+    assert found.startswith("Folds hold up to 3 films, but intervals") == is_said
 
 
 def test_the_best_of_several_stores_is_said_to_be_picked(tmp_path: Path) -> None:

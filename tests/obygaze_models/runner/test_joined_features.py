@@ -180,7 +180,7 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
         FixUsage, match="has the part read, which is not among"
     ) as error:
         gather(fusion(), MANIFEST, "made-up", without)
-    assert error.value.hint == f"--store {tmp_path / 'read'} beside it"
+    assert error.value.hint == f"add --store {tmp_path / 'read'}"
     rows = [Row(clip.clip_id, clip.movie_id) for clip in MANIFEST]
     X = values["read"].astype(np.float32)
     of_two = {"clip": X, "pooled": X}
@@ -192,7 +192,7 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match=read_so) as error:
         gather(fusion(), MANIFEST, "made-up", used)
     assert error.value.hint == "read without :pooled in the join"
-    with pytest.raises(FixUsage, match="the store 'joined' is one store, and not"):
+    with pytest.raises(FixUsage, match="under the name 'joined', got one store"):
         gather(quick(), MANIFEST, "made-up", {"joined": stores["read"]})
     with pytest.raises(FixUsage, match="names the unknown store 'joined'") as error:
         gather(fusion(), MANIFEST, "made-up", {"seen": stores["seen"]})
