@@ -94,6 +94,14 @@ def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
     assert not np.array_equal(banks[0].coef_, banks[2].coef_)
 
 
+def test_without_balance_it_is_the_machine_of_libsvm_without_weights() -> None:
+    X, Y, _ = clips()
+    bank = ConceptBank(C=0.05, balance=None, unit_norm=False).fit(X, Y[:, :1])
+    exact = SVC(C=0.05, kernel="linear", tol=1e-8).fit(X, Y[:, 0])
+    margins = bank.transform(X)[:, 0]
+    np.testing.assert_allclose(margins, exact.decision_function(X), atol=0.01)
+
+
 def test_targets_hold_no_other_number() -> None:
     X, Y, _ = clips()
     with pytest.raises(FixTraining, match="got 0, 1, 2"):

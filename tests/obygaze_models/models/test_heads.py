@@ -113,3 +113,9 @@ def test_probabilities_are_those_of_scipy_and_do_not_overflow() -> None:
         logits = head.decision_function(M * scale)
         both = np.stack([expit(-logits), expit(logits)], axis=1)
         np.testing.assert_array_max_ulp(head.predict_proba(M * scale), both, maxulp=1)
+
+
+def test_features_that_never_differ_add_nothing() -> None:
+    y = np.array([0, 1, 1, 1])
+    head = ResidualHead().fit(np.ones((4, 2)), y, np.array([0.5, -0.5, 0.5, -0.5]))
+    assert (head.coef_.tolist(), head.share_, head.C) == ([0.0, 0.0], 0.0, 0.01)

@@ -149,3 +149,30 @@ def test_a_machine_whose_rows_all_have_the_largest_weight_is_that_of_libsvm() ->
         reference.fit(X[rows], positive, sample_weight=own)
         normal, _ = Gram(X).svm(rows, positive, C, own, exact=True)
         assert np.allclose(normal, reference.coef_[0], atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("millimetres", "weights", "by_hand"),
+    [
+        # Two of three positive rows have weight 1: (-2, 5) + (2, 4) - (-7, -1) - (8, 15).
+        ([(-10, -2), (-2, 5), (2, 4), (-7, -1), (8, 15)], (1, 1), [-0.001, -0.005]),
+        # 4 (-5, 14) + 4 (2, -19) + (10, 9) - 3 (-24, 2); a bound is C times the weight.
+        (
+            [(-5, 14), (2, -19), (10, 9), (13, -13), (-17, 14), (-20, 1)],
+            (4, 3),
+            [0.07, -0.017],
+        ),
+    ],
+)
+def test_short_features_get_the_exact_machine_where_the_sides_are_unequal(
+    millimetres: list[tuple[int, int]], weights: tuple[int, int], by_hand: list[float]
+) -> None:
+    X = np.array(millimetres) / 1000
+    rows = np.arange(len(X))
+    positive = rows < 3
+    weight = np.where(positive, *np.array(weights, dtype=np.float64))
+    reference = SVC(kernel="linear", C=1.0, tol=1e-10)
+    reference.fit(X, positive, sample_weight=weight)
+    normal, _ = Gram(X).svm(rows, positive, 1.0, weight, exact=True)
+    np.testing.assert_allclose(normal, reference.coef_[0], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(normal, by_hand, rtol=0, atol=1e-9)

@@ -13,6 +13,7 @@ from support.stores import made_store
 from obygaze_features.store import Array, Row
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.frames import FrameProbe, pool
+from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
 from obygaze_models.runner import features
@@ -72,6 +73,20 @@ def test_what_is_no_padding_is_refused() -> None:
         )
     with pytest.raises(ValueError, match="NaN"):
         FrameProbe("mean").fit(np.where(FRAMES == 6, NAN, FRAMES), y)
+    with pytest.raises(FixTraining, match="clips, frames, width"):
+        FrameProbe().fit(FRAMES[:, None, None], y)
+    with pytest.raises(ValueError, match="2 features"):
+        FrameProbe().fit(FRAMES, y).predict_proba(FRAMES[:, :, :1])
+
+
+def test_frames_of_float16_are_pooled_and_fitted_in_float64() -> None:
+    rng = np.random.default_rng(3)
+    X = (rng.normal(size=(60, 6, 4)) + 1000).astype(np.float16)
+    y = np.arange(60) % 2
+    pooled = X.astype(np.float64).mean(axis=1)
+    expected = LogisticProbe(class_weight=None).fit(pooled, y).predict_proba(pooled)
+    found = FrameProbe("mean").fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("is_large", [False, True])

@@ -75,3 +75,17 @@ def test_a_machine_of_a_large_tolerance_ends_or_is_refused() -> None:
     with pytest.raises(FixInput, match="did not end after 500,000 steps") as refusal:
         SVMProbe(100.0).fit(X, y)
     assert str(refusal.value.hint).startswith(STANDARD)
+
+
+@pytest.mark.parametrize("solver", ["libsvm", "primal"])
+def test_a_clip_that_is_not_fitted_may_have_any_values(solver: str) -> None:
+    """A clip without a label may be broken; what others of the store give is not less right."""
+    X, y, _ = world(1.0)
+    rows = np.arange(1, N)
+    normal, bias = machines_on(X, solver).svm(rows, y[rows] == 1, 1.0)
+    for broken in (1e4, 1e20):
+        others = X.astype(np.float64)
+        others[0] *= broken
+        found = machines_on(others, solver).svm(rows, y[rows] == 1, 1.0)
+        np.testing.assert_allclose(found[0], normal, rtol=0, atol=1e-9)
+        assert found[1] == pytest.approx(bias, abs=1e-9)

@@ -15,7 +15,6 @@ from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
     RunSettings,
     add_p,
-    cells_asked_about,
     comparable,
     difference,
     film_differences,
@@ -97,37 +96,6 @@ def test_a_p_is_that_of_its_family_one_sided_beside_guesses() -> None:
         RunSettings(questions=[question(first="ridge", second="random")])
     )
     assert of_two["ridge", "a", "random", ""]["p"] > p
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (RunSettings(), [*MODELS]),
-        (RunSettings(questions=[question(first="mlp", second="random")]), ["mlp"]),
-        (
-            RunSettings(questions=[question(first="mlp", second="trees")]),
-            ["mlp", "trees"],
-        ),
-        # Models that a person lists are asked about in this order, whatever a question names.
-        (
-            RunSettings(
-                questions=[question(first="ridge", second="random")],
-                models=["trees", "mlp", "ridge"],
-            ),
-            ["trees", "mlp", "ridge"],
-        ),
-        # A question of a task that the run does not have.
-        (RunSettings(questions=[question(first="ridge", test="HN_S")]), [*MODELS]),
-    ],
-)
-def test_models_are_asked_about_in_the_order_typed(
-    settings: RunSettings, expected: list[str]
-) -> None:
-    asked = cells_asked_about(cells_of_three_models(), settings)
-    assert [*dict.fromkeys(cell.model for cell in asked)] == expected
-    for model in expected:
-        stores = [cell.store for cell in asked if cell.model == model]
-        assert stores == ["a", "b"]
 
 
 @pytest.mark.parametrize(

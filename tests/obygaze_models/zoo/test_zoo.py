@@ -11,6 +11,7 @@ import pickle
 import shutil
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -533,7 +534,7 @@ def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
 def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
     kept = load_model(saved)
     (saved / "thesis.txt").write_text("mine")
-    with pytest.raises(AlreadyThere, match="also holds 'thesis"):
+    with pytest.raises(AlreadyThere, match="also contains 'thesis"):
         save_model(kept.estimator, kept.info, saved, np.ones((2, D)), force=True)
     (saved / "model.json").unlink()
     with pytest.raises(AlreadyThere, match="not an obygaze model"):
@@ -559,3 +560,19 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     assert result.dataset_name == manifest
     # Another name than that of a data set makes the hub refuse the card.
     assert card.data.datasets == (["films"] if manifest == "films" else None)
+
+
+def test_the_hint_names_the_command_that_makes_the_features_of_a_model(
+    saved: Path, tmp_path: Path, data: tuple
+) -> None:
+    model = load_model(saved)
+    grid = {"seconds": 0.1, "every": 1 / 3}
+    features = structs.replace(model.info.features, grid=grid)
+    model = replace(model, info=structs.replace(model.info, features=features))
+    other = a_store(tmp_path / "other", data[0], weights={"model": "ef" * 32})
+    with pytest.raises(Mismatch, match="expects features of toy") as raised:
+        predict(model, open_store(other))
+    assert raised.value.hint == (
+        "obygaze extract run made-up -b toy, of windows: obygaze manifest windows FOLDER"
+        " -o NAME --seconds 0.1 --every 0.3333333333333333"
+    )
