@@ -209,7 +209,7 @@ class Bottleneck(Classifier):
         if not hasattr(self.head_, "decision_function"):
             raise FixTraining(
                 f"a residual requires a head with a logit, got {type(self.head_).__name__}",
-                hint="LogisticHead",
+                hint="use a LogisticHead",
             )
         return np.asarray(self.head_.decision_function(margins))
 

@@ -191,7 +191,7 @@ class ClipTable:
             raise FixInput(
                 f"the manifest has no published folds {name!r}",
                 where=self.name,
-                hint="obygaze manifest folds --help",
+                hint="import the folds: obygaze manifest folds --help",
             )
         folds = [clip.fold(name) for clip in self.clips]
         return np.array(
@@ -371,7 +371,7 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
             f"tasks.{name}.values has no class for {word!r} of the column {column}"
             f"{near(word, values)}: {count(cells.count(word), 'clip')}",
             where=table.name,
-            hint="add it to values, or write it in the table as a word of values",
+            hint="add it to values, or replace it in the table by a word of values",
         )
     return np.array([values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
 

@@ -84,9 +84,9 @@ def code_splits(
             sizes = _class_sizes(file, train, SHARE_THAT_THE_CODE_COUNTS)
             if not sizes or min(sizes.values()) == 0:
                 raise FixInput(
-                    f"run {run} has fewer than ten training rows of a class, which the released "
-                    "code needs",
-                    hint='scheme = "none", or text_splits in place of code_splits',
+                    f"run {run} has fewer than ten training rows of a class; the released code"
+                    " needs ten",
+                    hint='use scheme = "none", or text_splits instead of code_splits',
                 )
             train = _folds_in_turn(file, train, sizes, listed, run, at_least=0)
         splits.append(file.split(run, train, run))

@@ -145,7 +145,7 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
         raise FixInput(
             f"{n_splits:,} splits are more than {MOST_SPLITS:,}, and each model is fitted in each",
             where=clips.table.name,
-            hint="--set splits.folds=10 (ten groups of films), or fewer clips (data.where)",
+            hint="use --set splits.folds=10 (ten groups of films), or fewer clips (data.where)",
         )
 
 

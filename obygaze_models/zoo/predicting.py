@@ -317,7 +317,7 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
     if others and features.parts:
         each = " and ".join(backbones)
         return (
-            f"a store of these clips for each of {each}, then A+B in place of the store"
+            f"make a store of these clips for each of {each}, and pass A+B as the store"
         )
     if first.startswith(UNKNOWN_FACT):
         return (
@@ -337,7 +337,7 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
                 digits = str(features.grid[option]).removesuffix(".0")
                 command += f" --{option} {digits}"
     if features.parts:
-        command += ", then A+B in place of the store"
+        command += ", and pass A+B as the store"
     return command
 
 
@@ -486,12 +486,12 @@ def features_for_model(
             raise FixUsage(
                 "this model needs a manifest of segments: the features of a segment are those of"
                 f" its windows, by the rule {wanted.rule!r}",
-                hint="--manifest NAME (in Python, a manifest as `clips`)",
+                hint="pass --manifest NAME (in Python, a manifest as `clips`)",
             )
         cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
         return store.segments(segments, array, **cut)
     if clips is not None and not clips:
-        hint = "ids with commas between, or omit --clips"
+        hint = "pass ids separated by commas, or omit --clips"
         raise FixUsage("--clips lists no clip", hint=hint)
     if clips is None:
         return store.matrix(array, missing="drop")
@@ -510,7 +510,7 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
         is_same_command = store.recipe.title == wanted.backbone and not wanted.grid
         if is_same_command and not store.recipe.is_unknown:
             # This command made the given store, with different weights or code.
-            hint = f"a store of the recipe of {shell_word(wanted.store)}, on which it was trained"
+            hint = f"use a store with the recipe of {shell_word(wanted.store)}, the training store"
         raise Mismatch(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
             f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
@@ -561,8 +561,8 @@ def _refused(
         raise FixInput(
             f"no prediction for {few(ids, 1)}: {reason}",
             where=str(model.folder),
-            hint="--in-sample (in Python in_sample=True) for in-sample scores of all training"
-            " clips that are asked for, which are not predictions",
+            hint="pass --in-sample (in Python in_sample=True) for in-sample scores of these clips,"
+            " which are not predictions",
         )
     return dict.fromkeys(in_sample, reason)
 

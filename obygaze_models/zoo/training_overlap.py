@@ -72,10 +72,10 @@ def find_training_overlap(
     n_without = int((clips.movie_ids == "").sum())
     if n_without and training.films:
         raise Mismatch(
-            f"the films of {count(n_without, 'clip')} are not stated, and"
-            f" {model.info.name} may have been trained on other clips of these films",
+            f"the films of {count(n_without, 'clip')} are unknown, and {model.info.name} may have"
+            " been trained on other clips of these films",
             where=store.location,
-            hint="--manifest NAME, a manifest with these clips and their films",
+            hint="pass --manifest NAME, a manifest with these clips and their films",
         )
     rows = np.full(len(clips), -1, dtype=np.int64)
     n_by_ids = 0

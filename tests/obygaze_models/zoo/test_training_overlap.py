@@ -140,7 +140,7 @@ def test_features_without_films_need_a_manifest(
     with pytest.raises(Mismatch) as refused:
         predict(model, store)
     assert refused.value.message == (
-        "the films of 4 clips are not stated, and kept may have been trained on other clips of"
+        "the films of 4 clips are unknown, and kept may have been trained on other clips of"
         " these films"
     )
     film_of = {"1": "alba", "8": "brug", "new-1": "brug", "new-2": "cirk"}
