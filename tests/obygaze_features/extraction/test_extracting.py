@@ -21,6 +21,7 @@ from support.extraction import keep_manifest
 from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch, ObygazeError
+from obygaze_features.extraction import cases, extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -233,3 +234,32 @@ def test_invalid_clips_do_not_change_the_others(tmp_path: Path) -> None:
     assert store.rows[1].reason == "no such file"
     values = store.matrix("clip", missing="drop").values
     np.testing.assert_array_equal(values, np.repeat(values[:1], len(bad), axis=0))
+
+
+def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second worker compared its manifest before the first one had finished a block."""
+    film = tmp_path / "videos" / "a.mkv"
+    film.parent.mkdir()
+    write_video(film, numbers=range(40), size=(64, 48))
+    clips = []
+    for number in range(N_CLIPS):
+        start_s = number / 20
+        times = {"start_s": start_s, "end_s": start_s + 0.05}
+        clips.append(Clip(f"a-{number:02d}", "a", video=film.name, **times))
+    header = Header("Films", {}, video_root=str(film.parent))
+    manifest = Manifest("films", header, tuple(clips))
+    run(
+        manifest,
+        tmp_path,
+        watch=at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT)),
+    )
+    write_video(film, numbers=range(40, 80), size=(64, 48))
+    monkeypatch.setattr(cases, "other_video", lambda *_: "")
+    monkeypatch.setattr(extracting, "_files_read_before", lambda *_: {})
+    with pytest.raises(
+        Mismatch, match=r"videos were replaced while their clips were extracted"
+    ):
+        run(manifest, tmp_path)
+    assert not (tmp_path / "stores" / STORE).exists()

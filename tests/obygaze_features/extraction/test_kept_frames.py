@@ -160,6 +160,11 @@ def test_a_changed_film_is_refused(films: Manifest, tmp_path: Path) -> None:
     assert done.code == 5
     assert "1 clip changed since the frames were kept" in done.stderr
     assert "tt0-001: the video had" in done.stderr
+    clips = [replace(clip, start_s=0.2, end_s=0.6) for clip in films.clips]
+    keep_manifest(films.with_clips(clips), tmp_path)
+    done = extract(tmp_path, "run", "films", "-b", "descriptors")
+    assert done.code == 5
+    assert "tt0-000: start_s was not given, is 0.2" in done.stderr
     assert not (tmp_path / "stores" / "films.descriptors").exists()
 
 
@@ -188,3 +193,16 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
     assert "no clip of other has a video file" in done.stderr
     assert "kept frames" not in done.stderr
     assert not (stores / "other.descriptors").exists()
+
+
+def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(
+    films: Manifest, tmp_path: Path
+) -> None:
+    run(films, tmp_path, "frames:descriptors")
+    path = tmp_path / "stores" / KEPT / f"data.zarr/{CLEAN}/c.0"
+    path.chmod(0o644)
+    path.write_bytes(b"!" + path.read_bytes()[1:])
+    notes: list[str] = []
+    (state,) = run(films, tmp_path, note=notes.append)
+    assert state.ok == N_CLIPS - 1
+    assert any(note.startswith(f"{KEPT}: its frames are not used: ") for note in notes)

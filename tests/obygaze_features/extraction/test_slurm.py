@@ -10,6 +10,7 @@ import pytest
 from support.cli import call_obygaze
 from support.extraction import film_folder, keep_manifest
 
+from obygaze_features.backbones import weights
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.slurm import write_slurm_script
 
@@ -105,3 +106,17 @@ def test_what_tasks_would_refuse_is_refused_at_once(
     here: Path, words: list[str], expected: str
 ) -> None:
     assert expected in refused("--tasks", "2", *words)
+
+
+def test_a_plan_downloads_no_weights(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setenv("HF_HUB_CACHE", str(here / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(weights, "download_files", lambda card: asked.append(card.name))
+    done = call_obygaze("extract", "plan", "films", "-b", "clip-b16")
+    assert done.code == 1
+    assert "no weights for clip-b16" in done.stderr
+    assert "obygaze backbones fetch clip-b16" in done.stderr
+    assert asked == []

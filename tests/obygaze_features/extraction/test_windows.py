@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.cli import Result, call_obygaze
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+import obygaze as og
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
 from obygaze_features.extraction.clips import planned_clips
@@ -329,3 +331,15 @@ def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
             assert max(asked) <= 4
             assert sum(asked) <= n_taken + 8
     assert sum(asked) == 24
+
+
+def test_windows_of_an_unknown_folder_are_not_read_from_the_current_one(
+    films: Path, tmp_path: Path
+) -> None:
+    manifest = make_windows(films, APART, workspace=Workspace(tmp_path), name="w")
+    header = structs.replace(manifest.header, video_root="")
+    without_folder = replace(manifest, header=header)
+    assert {clip.video for clip in planned_clips(without_folder)} == {""}
+    with pytest.raises(NotFound, match="no clip of w has a video file") as error:
+        og.extract(without_folder, "descriptors", workspace=tmp_path)
+    assert "obygaze manifest windows" in str(error.value.hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -139,3 +140,21 @@ def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
     for ranks in ([-1], [3, -2], []):
         with pytest.raises(FixUsage, match="ranks must be numbers of pictures from 0"):
             decode_clip("film.mkv", PictureView(4), ranks=ranks)
+
+
+@given(
+    keys=st.sets(st.integers(1, 59), max_size=8),
+    positions=st.lists(st.integers(0, 59), min_size=1, max_size=20),
+    late=st.integers(0, 4),
+)
+def test_runs_hold_every_position_once(
+    keys: set[int], positions: list[int], late: int
+) -> None:
+    index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
+    runs = index.runs(positions, late)
+    assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))
+    for run in runs:
+        assert index.key[run.start] and min(max(run.wanted) + late, 59) == run.stop
+        assert all(run.start <= index.start_of(p) <= p <= run.stop for p in run.wanted)
+    for before, after in pairwise(runs):
+        assert before.stop + 1 < after.start
