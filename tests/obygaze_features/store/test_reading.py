@@ -195,7 +195,7 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
     assert open_store(stores / f"one.before-{'1' * 8}").seal == old
     with pytest.raises(NotFound, match=r"no store called 'one.before'") as caught:
         open_store("one.before", workspace=tmp_path)
-    assert caught.value.hint == "one of one"
+    assert caught.value.hint == "use one of one"
     with pytest.raises(NotFound, match=r"no store called 'on' \(did you mean 'one'"):
         open_store("on", workspace=tmp_path)
     with pytest.raises(NotFound, match="no such file or folder"):
