@@ -59,14 +59,14 @@ class Arrays:
         chunks = zip(numbers.tolist(), checks, firsts.tolist(), ends, strict=True)
         chunk_bytes = stored_chunk_bytes(array)
         result = out.reshape(-1).view(np.uint8)
-        memories: list[Bytes | None] = [None] * len(ends)
-        for place, first in enumerate(firsts.tolist()):
+        memories: list[Bytes | None] = []
+        for first, after in zip(firsts.tolist(), ends, strict=True):
             # A whole chunk is read to its place in the result. Its checksum lies in the place of
             # the next chunk, which is read later.
             memory = result[first * array.row_bytes :][:chunk_bytes]
-            is_whole = is_ascending and ends[place] - first == array.chunk_rows
-            if is_whole and len(memory) == chunk_bytes:
-                memories[place] = memory
+            is_whole = is_ascending and after - first == array.chunk_rows
+            has_place = is_whole and len(memory) == chunk_bytes
+            memories.append(memory if has_place else None)
         ranges = self._ranges(array, numbers.tolist(), memories)
         for wanted, data in zip(ranges, self.listed.parts(ranges), strict=True):
             for start in range(0, wanted.stop - wanted.start, chunk_bytes):

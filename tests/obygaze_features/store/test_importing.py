@@ -389,3 +389,20 @@ def test_numbers_of_words_beside_vectors_must_be_read_too(tmp_path: Path) -> Non
     store = imported(tmp_path / "f.h5", tmp_path / "s", arrays=each)
     rows = store.table.find(IDS)
     assert store.has_words("clip", rows).tolist() == [True, False, True]
+
+
+def test_of_one_vector_a_clip_nothing_is_pooled(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    plain = imported(file, tmp_path / "a", backbone="mine")
+    asked = imported(
+        file, tmp_path / "b", backbone="mine", pool="max", keep_frames=True
+    )
+    assert asked.recipe == plain.recipe
+
+
+def test_an_array_keeps_its_place_when_it_is_pooled(tmp_path: Path) -> None:
+    """An experiment reads the first array with one vector a clip."""
+    frames = np.ones((3, 2, 4), np.float32)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames)
+    store = imported(file, tmp_path / "s", pool="max")
+    assert [array.name for array in store.record.arrays] == ["clip", "pooled"]

@@ -413,3 +413,31 @@ def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
     parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
     with pytest.raises(FixInput, match="not of one table"):
         open_features(tmp_path / "f")
+
+
+def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "f.parquet"
+    columns = {"clip_id": ["garlic", "b", "c"], "clip": A.tolist()}
+    settings = {"compression": "none", "write_statistics": False}
+    parquet.write_table(pyarrow.table(columns), path, use_dictionary=False, **settings)
+    path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
+    with pytest.raises(Corrupt, match="Invalid UTF8"):
+        open_features(path)
+
+
+def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
+    npy(tmp_path / "f/m-1.npy", V)
+    np.save(tmp_path / "secret.npy", V)
+    (tmp_path / "f/m-2.npy").symlink_to(tmp_path / "secret.npy")
+    with pytest.raises(Corrupt, match="links in a folder of features"):
+        open_features(tmp_path / "f")
+
+
+def test_times_of_an_export_are_one_number_a_clip(tmp_path: Path) -> None:
+    path = tmp_path / "f.npz"
+    times = {"start_s": np.ones(3), "end_s": np.ones(2)}
+    np.savez(path, clip_id=["a", "b"], clip=np.ones((2, 4), np.float32), **times)
+    with pytest.raises(FixInput, match="start_s: expected a row for each of 2 ids"):
+        import_features(path, tmp_path / "s")

@@ -213,3 +213,13 @@ def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             found.values, vectors[first // 16 : first // 16 + 2]
         )
+
+
+def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(
+    tmp_path: Path,
+) -> None:
+    store, values = windows_store(tmp_path / "s", {"a": 4})
+    border = 16 / FPS
+    instant = Clip("i", "a", None, "", border + 0.001, border + 0.002)
+    found = store.segments([instant], "clip", rule="touch")
+    np.testing.assert_array_equal(found.values, values[[1]])
