@@ -53,7 +53,7 @@ def fill(target: Path, worker: int) -> None:
     filling = Filling.open(target)
     start = filling.needed[worker * len(filling.needed) // N_WORKERS]
     while True:
-        block = choose_block(filling.needed, *filling.listed(), start)
+        block = choose_block(filling.needed, *filling.list_blocks(), start)
         if block is None:
             return
         writer = filling.begin(block, MAKER)

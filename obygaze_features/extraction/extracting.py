@@ -204,7 +204,7 @@ def _extract(
         except Exception:
             for store, filling in begun:
                 # A plan that no run has begun must not hinder a different plan.
-                if store.filling is None and filling.listed() == (set(), {}):
+                if store.filling is None and filling.list_blocks() == (set(), {}):
                     remove_filling(filling)
             raise
         for one in [] if stop else gone:

@@ -128,7 +128,7 @@ def _next_span(
     missing: set[int] = set()
     for store in stores:
         blocks_of_span = span_rows // store.filling.plan.block_rows
-        done, begun = store.filling.listed()
+        done, begun = store.filling.list_blocks()
         for block in store.filling.needed:
             if block not in done:
                 missing.add(block // blocks_of_span)

@@ -117,7 +117,7 @@ def _state_of_filling(filling: Filling, seal: str) -> StoreState:
     rows = list(filling.rows)
     for number in np.flatnonzero(filling.computed).tolist():
         rows[number] = rows[number]._replace(status=NOT_EXTRACTED)
-    finished, _ = filling.listed()
+    finished, _ = filling.list_blocks()
     for block in sorted(finished & set(filling.needed)):
         record = filling.read_block(block)
         if record is not None:

@@ -106,13 +106,13 @@ def read_terms(card: bytes) -> Terms:
     head = _HEAD.match(card.decode("utf-8", "replace"))
     values = dict.fromkeys(("license", "license_name", "citation"), "")
     for key, value in _TERM.findall(head[1]) if head else ():
-        values[key] = _text_of(value)
+        values[key] = _parse_text(value)
     named = {"other": values["license_name"], "unknown": ""}
     licence = named.get(values["license"], values["license"])
     return Terms(_spdx_or_same(licence), values["citation"])
 
 
-def _text_of(value: str) -> str:
+def _parse_text(value: str) -> str:
     """Return the text of a YAML value, in the forms that the program writes and people type."""
     text = value.strip()
     if text.startswith('"'):

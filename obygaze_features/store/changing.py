@@ -331,12 +331,12 @@ def _write(
         manifest=ManifestMark(name, source.columns().clips_sha256),
         makers=all_makers(makers),
         terms=terms,
-        origins=origins_of(stores),
+        origins=list_origins(stores),
     )
     return Changed(written.path, written.seal, len(source.rows), remarks)
 
 
-def origins_of(stores: Sequence[Store]) -> list[Origin]:
+def list_origins(stores: Sequence[Store]) -> list[Origin]:
     """Return the stores from which rows are copied, with the origins of these stores."""
     origins: dict[Origin, None] = {}
     for store in stores:

@@ -240,17 +240,17 @@ class ListedFiles:
         parts = self.files.read_ranges(ranges)
         for wanted in ranges:
             try:
-                data = next(parts) if self._sends_parts else self._part_of(wanted)
+                data = next(parts) if self._sends_parts else self._read_part(wanted)
             except FileNotFoundError as error:
                 raise self._missing(wanted.name) from error
             except NoRanges:
                 self._sends_parts = False
-                data = self._part_of(wanted)
+                data = self._read_part(wanted)
             if len(data) != wanted.stop - wanted.start:
                 raise self.damaged(wanted.name, "it is shorter than store.json lists")
             yield data
 
-    def _part_of(self, wanted: Range) -> Bytes:
+    def _read_part(self, wanted: Range) -> Bytes:
         """Return a part of a file; fetch the whole file, and keep it for the next part."""
         if wanted.name not in self._kept:
             kept_bytes = sum(map(len, self._kept.values()))

@@ -214,7 +214,7 @@ def _just_finished_error(target: Path) -> AlreadyThere:
 def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
     """Make NAME.next; if it exists, it must have the same plan."""
     folder = filling_path(target)
-    hidden = make_hidden(target, _tag_of(_digest(plan_json, clips_json)))
+    hidden = make_hidden(target, _make_tag(_digest(plan_json, clips_json)))
     try:
         write_file(hidden / PLAN_JSON, plan_json)
         write_file(hidden / CLIPS_JSON, clips_json)
@@ -245,7 +245,7 @@ def _digest(plan_json: bytes, clips_json: bytes) -> str:
     return hashlib.sha256(plan_json + clips_json).hexdigest()
 
 
-def _tag_of(digest: str) -> str:
+def _make_tag(digest: str) -> str:
     return f"{digest[:8]}-"
 
 
@@ -295,11 +295,11 @@ class Filling:
     @property
     def tag(self) -> str:
         """The part of the names of hidden folders that identifies the plan."""
-        return _tag_of(self.digest)
+        return _make_tag(self.digest)
 
     def is_current(self) -> bool:
         """Return whether NAME.next still has this plan."""
-        return _digest_at(self.folder) == self.digest
+        return _read_digest(self.folder) == self.digest
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -318,32 +318,32 @@ class Filling:
         needed: list[int] = numbers.tolist()
         return needed
 
-    def range_of(self, block: int) -> tuple[int, int]:
+    def block_range(self, block: int) -> tuple[int, int]:
         """Return the first row of a block, and the row after its last row."""
         first = block * self.plan.block_rows
         return first, min(first + self.plan.block_rows, self.plan.rows)
 
     def rows_of(self, block: int) -> list[int]:
         """Return the numbers of the rows of a block that this filling computes."""
-        first, after = self.range_of(block)
+        first, after = self.block_range(block)
         places = np.flatnonzero(self.computed[first:after]) + first
         rows: list[int] = places.tolist()
         return rows
 
-    def folder_of(self, block: int) -> Path:
+    def block_folder(self, block: int) -> Path:
         """Return the folder of a finished block."""
         return self.folder / BLOCKS / f"{block:05d}"
 
     def missing(self) -> list[int]:
         """Return the numbers of the blocks that are not finished."""
-        done, _ = self.listed()
+        done, _ = self.list_blocks()
         return [block for block in self.needed if block not in done]
 
     def is_done(self, block: int) -> bool:
         """Return whether a block, or the whole store, is finished; cost: one or two stat calls."""
-        return self.folder_of(block).exists() or not self.folder.exists()
+        return self.block_folder(block).exists() or not self.folder.exists()
 
-    def listed(self) -> tuple[set[int], Counter[int]]:
+    def list_blocks(self) -> tuple[set[int], Counter[int]]:
         """Return the finished blocks, and how often each unfinished block was begun."""
         try:
             names = [path.name for path in (self.folder / BLOCKS).iterdir()]
@@ -367,7 +367,7 @@ class Filling:
             )
         if self.is_done(block):
             return None
-        hidden = hidden_name(self.folder_of(block))
+        hidden = hidden_name(self.block_folder(block))
         try:
             kept = self._kept_rows(block)
             make_folder(hidden)
@@ -386,7 +386,7 @@ class Filling:
 
         A block is whole files: rows that are not computed are copied from the store before.
         """
-        first, after = self.range_of(block)
+        first, after = self.block_range(block)
         if self.computed[first:after].all():
             return {
                 array.name: np.empty((after - first, *array.shape), stored_dtype(array))
@@ -405,11 +405,13 @@ class Filling:
 
         A damaged block is renamed, and counts as missing. With `hashes`, every byte is read.
         """
-        folder = self.folder_of(block)
+        folder = self.block_folder(block)
         try:
             path = folder / ROWS_JSON
             record = decode(read_finished(path), BlockRecord, str(path))
-            if self._is_of(block, record) and self._has_files(folder, record, hashes):
+            if self._matches_block(block, record) and self._has_files(
+                folder, record, hashes
+            ):
                 return record
         except (FileNotFoundError, Corrupt):
             # It is damaged or was removed.
@@ -417,9 +419,9 @@ class Filling:
         self.set_aside(block)
         return None
 
-    def _is_of(self, block: int, record: BlockRecord) -> bool:
+    def _matches_block(self, block: int, record: BlockRecord) -> bool:
         """Return whether a record belongs to this block of this plan."""
-        first, after = self.range_of(block)
+        first, after = self.block_range(block)
         ids = [self.rows[number].clip_id for number in self.rows_of(block)]
         n_chunks = {array.name: array.n_chunks(after - first) for array in self.arrays}
         return (
@@ -446,7 +448,7 @@ class Filling:
         name = f".damaged-{block:05d}-{secrets.token_hex(4)}"
         # It may be gone, also with NAME.next after the seal.
         with suppress(FileNotFoundError):
-            take_name(self.folder_of(block), self.folder / BLOCKS / name)
+            take_name(self.block_folder(block), self.folder / BLOCKS / name)
 
 
 def choose_block(
@@ -516,13 +518,13 @@ class BlockWriter:
             raise ValueError(f"expected the clip {expected!r}, got {row.clip_id!r}")
         if row.is_ok != (values is not None):
             raise ValueError("a row has values if it is ok, and only then")
-        place = number - self.filling.range_of(self.block)[0]
+        place = number - self.filling.block_range(self.block)[0]
         for array in self.filling.arrays:
             value = array.fill if values is None else values[array.name]
-            self._values[array.name][place] = self._checked(array, row, value)
+            self._values[array.name][place] = self._check_values(array, row, value)
         self._added.append(row)
 
-    def _checked(self, array: Array, row: Row, value: Any) -> Any:
+    def _check_values(self, array: Array, row: Row, value: Any) -> Any:
         """Return the values of one row, or the fill value; raise an error for a wrong type."""
         if not row.is_ok:
             return value
@@ -556,7 +558,7 @@ class BlockWriter:
             )
             write_file(self._folder / ROWS_JSON, encode(record))
             sync_dir(self._folder)
-            return take_name(self._folder, self.filling.folder_of(self.block))
+            return take_name(self._folder, self.filling.block_folder(self.block))
         except OSError as error:
             if is_listed(self._folder):
                 # Errors of open files have no file name.
@@ -638,19 +640,19 @@ def remove_leftover(target: Path) -> None:
         remove_filling(filling)
         return
     # Blocks that killed processes began.
-    for block in filling.listed()[1]:
-        remove_leftovers(filling.folder_of(block))
+    for block in filling.list_blocks()[1]:
+        remove_leftovers(filling.block_folder(block))
 
 
 def remove_filling(filling: Filling) -> None:
     """Remove NAME.next, and the hidden folders of all processes with this plan."""
     hidden = hidden_name(filling.target, filling.tag)
-    if _digest_at(filling.folder) == filling.digest:
+    if _read_digest(filling.folder) == filling.digest:
         try:
             take_name(filling.folder, hidden)
         except FileNotFoundError:
             return
-        if _digest_at(hidden) != filling.digest:
+        if _read_digest(hidden) != filling.digest:
             # Another process removed it meanwhile: this folder has a different plan, or a third
             # process has removed it.
             with suppress(FileNotFoundError):
@@ -661,7 +663,7 @@ def remove_filling(filling: Filling) -> None:
             remove_tree(other.path)
 
 
-def _digest_at(folder: Path) -> str:
+def _read_digest(folder: Path) -> str:
     """Return the digest of the plan in a folder, or "" without a plan."""
     try:
         plan_json = read_finished(folder / PLAN_JSON)

@@ -597,7 +597,7 @@ class Store:
         have the film and the times of the clip of its id in the store; a warning counts clips that
         only their ids match.
         """
-        rows = None if films is None else self.table.rows_of(self._checked_films(films))
+        rows = None if films is None else self.table.rows_of(self._check_films(films))
         if clips is None:
             return Selection(self.table.all_rows() if rows is None else rows, self)
         if isinstance(clips, str):
@@ -663,7 +663,7 @@ class Store:
         """Return the hashes of the videos of rows; "" if unknown."""
         return self.table.texts("video_hash", rows)
 
-    def _checked_films(self, films: Iterable[str]) -> list[str]:
+    def _check_films(self, films: Iterable[str]) -> list[str]:
         """Return the ids of films; raise an error for an unknown film."""
         names = list(map(str, each_name(films)))
         known = self.table.films

@@ -28,7 +28,7 @@ def replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[st
     n_bytes = store.table.numbers("video_bytes", store.table.all_rows())
     lengths_of_video: dict[str, set[int]] = defaultdict(set)
     for clip, row in zip(with_video, rows.tolist(), strict=True):
-        of_clip = np.array([row] if row >= 0 else _windows_of(clip, store), np.int64)
+        of_clip = np.array([row] if row >= 0 else _find_windows(clip, store), np.int64)
         known = of_clip[store.is_ok(of_clip) & (n_bytes[of_clip] >= 0)]
         lengths_of_video[clip.video].update(n_bytes[known].tolist())
     replaced = []
@@ -39,7 +39,7 @@ def replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[st
     return replaced
 
 
-def _windows_of(clip: Clip, store: Store) -> list[int]:
+def _find_windows(clip: Clip, store: Store) -> list[int]:
     """Return the rows of the windows of the film of a segment; none for other clips."""
     has_own_video = any(clip.extra.get(name) for name in FILM_TIMES)
     is_part = (clip.start_s, clip.end_s) != (None, None)

@@ -110,7 +110,7 @@ def _contents(source: "_Blocks", terms: Terms) -> Contents:
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
     """Return the records of the finished blocks; raise an error if blocks are missing."""
-    done, _ = filling.listed()
+    done, _ = filling.list_blocks()
     blocks: dict[int, BlockRecord] = {}
     for block in sorted(done.intersection(filling.needed)):
         record = filling.read_block(block, hashes=True)
@@ -168,7 +168,7 @@ class _Blocks:
         if record is None:
             return self._file_before(array, number)
         file = record.files[array.name]
-        path = self.filling.folder_of(number) / array.name
+        path = self.filling.block_folder(number) / array.name
         mark = FileMark(file.n_bytes, file.sha256)
         return FinishedFile(path, mark, file.crcs)
 

@@ -137,7 +137,7 @@ def read_segments(
     of_films: Iterable[Clip] = (),
 ) -> Segments:
     """Return the windows of each segment, as `Store.segments` does."""
-    grid = _grid_of(store)
+    grid = _find_grid(store)
     if rule not in NO_WINDOW:
         raise FixInput(f"rule must be one of {', '.join(NO_WINDOW)}, got {rule!r}")
     if reduce is not None and reduce not in REDUCERS:
@@ -166,7 +166,7 @@ def read_segments(
         ok = rows[store.is_ok(rows)]
         n_absent += len(rows) - len(ok)
         spans = np.array([span_of_clip[clips[place].clip_id] for place in places])
-        windows_of = _windows_of_film(
+        windows_of = _read_windows(
             store, array, ok, spans, rule, grid, is_reduced=reduce is not None
         )
         for place, windows in zip(places, windows_of, strict=True):
@@ -197,7 +197,7 @@ def read_segments(
     )
 
 
-def _windows_of_film(
+def _read_windows(
     store: StoreOfWindows,
     array: str,
     ok: Rows,
@@ -233,7 +233,7 @@ def _windows_of_film(
     return [values[of_segment] for of_segment in has_window[:, is_read]]
 
 
-def _grid_of(store: StoreOfWindows) -> Mapping[str, Any]:
+def _find_grid(store: StoreOfWindows) -> Mapping[str, Any]:
     """Return the grid of windows of a store; raise an error if it has no windows."""
     grid: Mapping[str, Any] | None = store.recipe.windows.get("grid")
     if grid is None:

@@ -155,7 +155,7 @@ class RowTable:
             is_here = files == number
             places = rows[is_here] % column.file_rows
             texts[is_here] = self._texts[name, number].some(places)
-        return self._checked(name, texts.tolist())
+        return self._check_texts(name, texts.tolist())
 
     def _read_texts(self, name: str, numbers: Sequence[int]) -> None:
         """Read files of a column of texts, and keep their texts."""
@@ -179,7 +179,7 @@ class RowTable:
             texts += part.texts
         return TextColumn(texts)
 
-    def _checked(self, name: str, texts: list[str]) -> list[str]:
+    def _check_texts(self, name: str, texts: list[str]) -> list[str]:
         """Return texts of a column; raise an error for invalid texts."""
         is_id = name in ("clip_id", "movie_id")
         n_empty = sum(not text.strip() for text in set(texts)) if is_id else 0
@@ -205,7 +205,7 @@ class RowTable:
     @cached_property
     def clip_ids(self) -> npt.NDArray[np.str_]:
         """The clip of each row."""
-        return self._text_array(self._checked("clip_id", list(self._clips.texts)))
+        return self._text_array(self._check_texts("clip_id", list(self._clips.texts)))
 
     def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the clips of rows."""
@@ -252,7 +252,7 @@ class RowTable:
         else:
             is_first[1:] = [film != before for before, film in pairwise(films.texts)]
         firsts = np.flatnonzero(is_first)
-        names = self._checked("movie_id", films.some(firsts))
+        names = self._check_texts("movie_id", films.some(firsts))
         ends = [*firsts[1:].tolist(), self.n_rows]
         runs_of_film: dict[str, list[Rows]] = {}
         for name, first, after in zip(names, firsts.tolist(), ends, strict=True):
@@ -276,7 +276,7 @@ class RowTable:
     def movie_ids(self) -> npt.NDArray[np.str_]:
         """The film of each row; "" in all rows if no film is stated."""
         texts = list(self._whole("movie_id").texts)
-        return self._text_array(self._checked("movie_id", texts))
+        return self._text_array(self._check_texts("movie_id", texts))
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the films of rows."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import write_new
 from obygaze_features.store.importing.arrays import read_arrays
-from obygaze_features.store.importing.files import texts_of
+from obygaze_features.store.importing.files import to_texts
 
 # The facts of each text, next to its embedding.
 WORDS = ("prompt", "template", "attribute")
@@ -68,6 +68,6 @@ def read_texts(path: str | Path) -> TextTable:
     for name in (*WORDS, "space_id"):
         words[name] = [""] * len(np.atleast_1d(embeddings))
         if name in arrays:
-            words[name] = texts_of(np.atleast_1d(arrays[name]), name, path)
+            words[name] = to_texts(np.atleast_1d(arrays[name]), name, path)
     words["space_id"] = words["space_id"][0]
     return TextTable(embeddings=embeddings, **words)

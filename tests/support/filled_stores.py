@@ -94,7 +94,7 @@ def next_block(filling: Filling, start: int) -> int | None:
     """The block that a worker computes next; None if none is left, or the store is sealed."""
     if not filling.folder.exists():
         return None
-    return choose_block(filling.needed, *filling.listed(), start)
+    return choose_block(filling.needed, *filling.list_blocks(), start)
 
 
 def fill(filling: Filling, values: dict, start: int = 0, fails=fails_at_first) -> int:

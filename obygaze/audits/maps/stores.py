@@ -20,7 +20,7 @@ from obygaze_features.store import (
     open_store,
     write_store,
 )
-from obygaze_features.store.changing import origins_of
+from obygaze_features.store.changing import list_origins
 from obygaze_features.store.layout import MASK, OF_FRAMES
 from obygaze_features.store.rows import STATUS_OF_WORD, RowColumns
 
@@ -142,7 +142,7 @@ def write_maps(
             arrays=arrays,
             recipe=recipe,
             manifest=record.manifest,
-            origins=origins_of([source]),
+            origins=list_origins([source]),
             terms=source.terms,
         )
     return WrittenMaps(path, open_store(path).status().counts, len(rows))

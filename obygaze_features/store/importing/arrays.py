@@ -80,14 +80,14 @@ def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
                     while stream.read(2**20):
                         pass
                     file = path.open("rb")
-                    file.seek(_start_of(member, file))
+                    file.seek(_find_start(member, file))
                 end = file.tell() + member.file_size
                 array = _array_in(file, f"{path}: {name}", end)
                 arrays[name.removesuffix(".npy")] = array
     return arrays
 
 
-def _start_of(member: zipfile.ZipInfo, file: BinaryIO) -> int:
+def _find_start(member: zipfile.ZipInfo, file: BinaryIO) -> int:
     """Return the offset of the bytes of a member: after its header, name and extra field."""
     file.seek(member.header_offset)
     n_name, n_extra = struct.unpack_from("<HH", file.read(LOCAL_HEADER), 26)
@@ -118,7 +118,7 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
     The folders are those of the released code, FEATURES/<film>/<video>.pth, or all files are in one
     folder.
     """
-    read = _mapped
+    read = _map_npy
     if kind == "pth":
         read = partial(_tensor, import_optional("torch", "mlp", "reading .pth files"))
     names = [file.stem for file in files]
@@ -138,7 +138,7 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
     return FeatureFiles(str(root), names, {name: array}, films)
 
 
-def _mapped(path: Path) -> Values:
+def _map_npy(path: Path) -> Values:
     """Return the array of a .npy file."""
     with path.open("rb") as file:
         return _array_in(file, str(path), path.stat().st_size)

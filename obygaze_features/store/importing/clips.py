@@ -51,7 +51,7 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     if manifest is None:
         ids_of_names(dict.fromkeys(filter(None, files.films)), "film", files.where)
         ids = _as_ids(files.names)
-        rows = _rows_of(files, ids, films)
+        rows = _make_rows(files, ids, films)
         places = np.arange(len(ids))
         notes = [] if ids == files.names else ["clips have ids as in a manifest"]
         mark = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
@@ -75,7 +75,7 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
             " text around an id: --array clip='clip_{id}'",
         )
     facts = ClipFacts.of(ids, films, *map(files.spans.get, TIME_KEYS))
-    facts.numbers[:, 2:] = _frames_of(files)
+    facts.numbers[:, 2:] = _frame_numbers(files)
     n_by_ids = require_same(
         facts.some(places[known]),
         ClipFacts.of_clips(list(manifest)).some(known),
@@ -113,7 +113,7 @@ def _as_ids(texts: Sequence[str]) -> Sequence[str]:
     return [id_of_text[text] for text in texts]
 
 
-def _frames_of(files: FeatureFiles) -> npt.NDArray[np.float64]:
+def _frame_numbers(files: FeatureFiles) -> npt.NDArray[np.float64]:
     """Return the first and last frame and the rate of each clip; NaN if not stated."""
     unknown = np.full(len(files.names), np.nan)
     columns = [files.spans.get(key, unknown) for key in FRAME_KEYS]
@@ -125,11 +125,11 @@ def _frames_of(files: FeatureFiles) -> npt.NDArray[np.float64]:
     return frames
 
 
-def _rows_of(
+def _make_rows(
     files: FeatureFiles, ids: Sequence[str], films: Sequence[str]
 ) -> RowColumns:
     """Return the facts of clips in the files as rows."""
-    first, last, rate = _frames_of(files).T
+    first, last, rate = _frame_numbers(files).T
     columns = {
         **{key: files.spans[key] for key in TIME_KEYS if key in files.spans},
         "start_frames": first,

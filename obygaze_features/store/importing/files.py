@@ -144,7 +144,7 @@ def features_of_rows(
         if key not in columns:
             there = f"{near(key, columns)}; the file has {few([*columns]) or 'none'}"
             raise FixInput(f"no array {key!r}{there}", where=str(where), hint=NAME_IT)
-    names = texts_of(columns[id_key], id_key, where)
+    names = to_texts(columns[id_key], id_key, where)
     others = {key: one for key, one in columns.items() if key not in asked.values()}
     others.pop(id_key, None)
     facts = {key: others.pop(key) for key in (FILM_KEY, *SPAN_KEYS) if key in others}
@@ -172,7 +172,7 @@ def features_of_rows(
             )
     films = [""] * len(names)
     if FILM_KEY in facts:
-        films = texts_of(facts.pop(FILM_KEY), FILM_KEY, where)
+        films = to_texts(facts.pop(FILM_KEY), FILM_KEY, where)
     spans = {key: np.asarray(one[:], np.float64) for key, one in facts.items()}
     return FeatureFiles(
         str(where), names, arrays, films, spans, unasked, asked, notes, is_export
@@ -211,7 +211,7 @@ def _arrays_of_floats(
     return {key: key for key in usable}
 
 
-def texts_of(column: Any, key: str, where: object) -> list[str]:
+def to_texts(column: Any, key: str, where: object) -> list[str]:
     """Return ids as texts, from the types of NumPy, HDF5 and Parquet."""
     place = str(where)
     if len(column.shape) != 1:

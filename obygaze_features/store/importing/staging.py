@@ -103,7 +103,7 @@ class ImportedRows:
         used = set()
         for name, key, how in sources:
             problems: dict[int, str] = {}
-            array = self._staged(name, key, how, problems)
+            array = self._stage(name, key, how, problems)
             is_needed = key not in files.unasked
             if array and not is_needed:
                 is_needed = any(belongs_to(array, one) for one in self.arrays)
@@ -142,7 +142,7 @@ class ImportedRows:
             values = values[places]
         return values.astype(array.dtype, copy=False)
 
-    def _staged(
+    def _stage(
         self, name: str, key: str, pool: str | None, problems: dict[int, str]
     ) -> Array | None:
         """Read an array of the files and add problems of clips; None if no clip has values."""
@@ -222,7 +222,7 @@ class ImportedRows:
         if pool and values.ndim > 2:
             vectors = "all tokens" if mask is None else "the real frames"
             self.pooling = f"{POOLINGS[pool]} over {vectors}, by the importer"
-            values = _pooled(values, mask, pool)
+            values = _pool(values, mask, pool)
         if name == MASK and values.ndim == 2:
             return values.astype(bool), wrong
         if name in TIMES:
@@ -273,7 +273,7 @@ class ImportedRows:
         )
 
 
-def _pooled(values: Values, mask: Values | None, pool: str) -> Values:
+def _pool(values: Values, mask: Values | None, pool: str) -> Values:
     """Return one vector per row, of only the real frames."""
     vectors = values.reshape(len(values), -1, values.shape[-1])
     if vectors.dtype.kind != "f":

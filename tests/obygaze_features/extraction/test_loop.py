@@ -106,7 +106,7 @@ def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path) -> Non
     world = World(tmp_path, most_waiting=0)
     with pytest.raises(ObygazeError, match="one clip of descriptors does not fit"):
         world.run(batch=2)
-    assert world.filling.listed() == (set(), {})
+    assert world.filling.list_blocks() == (set(), {})
 
 
 def test_the_memory_of_what_did_not_fit_is_free_before_the_next_try(

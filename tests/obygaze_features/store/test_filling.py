@@ -125,9 +125,9 @@ def test_a_block_is_written_once(tmp_path: Path) -> None:
             writer.add(row, {a.name: VALUES[a.name][number] for a in ARRAYS})
             second.add(row, {a.name: VALUES[a.name][number] * 2 for a in ARRAYS})
         assert not other.is_done(2) and writer.commit() is True
-        before = files_of(filling.folder_of(2))
+        before = files_of(filling.block_folder(2))
         assert other.is_done(2) and second.commit() is False
-    assert files_of(filling.folder_of(2)) == before
+    assert files_of(filling.block_folder(2)) == before
     assert names_in(filling.folder / "blocks") == {"00002"}
     assert filling.begin(2, MAKER) is None
 
@@ -195,7 +195,7 @@ def test_a_seal_waits_for_all_blocks_or_is_told_not_to(tmp_path: Path) -> None:
 def test_a_damaged_block_counts_as_not_done(tmp_path: Path, file: str) -> None:
     filling = plan(tmp_path / "s")
     fill(filling, VALUES)
-    path = filling.folder_of(4) / file
+    path = filling.block_folder(4) / file
     path.chmod(0o644)
     if file == "pooled":
         data = bytearray(path.read_bytes())
@@ -215,7 +215,7 @@ def test_a_damaged_block_counts_as_not_done(tmp_path: Path, file: str) -> None:
 def test_each_flipped_bit_of_the_record_of_a_block_is_found(tmp_path: Path) -> None:
     filling = plan(tmp_path / "s")
     fill(filling, VALUES)
-    data = (filling.folder_of(4) / ROWS_JSON).read_bytes()
+    data = (filling.block_folder(4) / ROWS_JSON).read_bytes()
     assert decode(data, BlockRecord, "here") == filling.read_block(4)
     for place in range(len(data)):
         changed = bytearray(data)
