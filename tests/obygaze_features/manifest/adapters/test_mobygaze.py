@@ -127,17 +127,15 @@ def test_everything_wrong_at_once(tmp_path: Path) -> None:
     )
     with pytest.raises(FixInput) as caught:
         read(path)
-    assert caught.value.details == (
-        f"{path}:2: column 'end_frame': the end 9 is before the start 10",
-        f"{path}:3: column 'start_frame': '1.5' is not a frame number (whole, from 0)",
-        f"{path}:4: column 'label': unknown level 'Maybe', expected EN, HN, NS, S",
-        f"{path}:4: column 'concepts': unknown concept 'Sound'",
-        f"{path}:5: column 'comment': expected a list of strings, got 'credits'",
-        f"{path}:5: column 'framerate': '0.0' is not a frame rate",
-        f"{path}:6: column 'annotator': 'a b' is not a word",
-        f"{path}:7: column 'clip_index': 'tt01-annotator1-0003' is already on line 5",
-        f"{path}:8: column 'clip_index': '4' is not of the form id_0",
-    )
+    found = []
+    for line in caught.value.details:
+        number, column = line.removeprefix(f"{path}:").split(": ")[:2]
+        found.append((int(number), column.removeprefix("column ")))
+    assert found == [
+        *[(2, "'end_frame'"), (3, "'start_frame'"), (4, "'label'"), (4, "'concepts'")],
+        *[(5, "'comment'"), (5, "'framerate'"), (6, "'annotator'")],
+        *[(7, "'clip_index'"), (8, "'clip_index'")],
+    ]
 
 
 def test_segments_are_clips_of_their_own_and_the_import_says_so(tmp_path: Path) -> None:
