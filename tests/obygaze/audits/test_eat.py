@@ -1,4 +1,4 @@
-"""Association audits: what is document of films, several tests at once, and the whole command."""
+"""Association audits: several tests at once, files of vectors, and stores with texts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
+from support.cli import Result, call_obygaze
+from support.stores import a_recipe, made_store, some_ids, some_rows
 
 from obygaze.audits.eat import compute, present
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.recipe import space_id_of
 from obygaze_models.text_vectors import VectorGroup
 
 A, B = [[1.0, 0.0]], [[0.0, 1.0]]
@@ -82,3 +86,92 @@ def test_files_of_vectors_that_cannot_be_tested(
 ) -> None:
     done = call_obygaze("audit", "eat", "--vectors", save(tmp_path / "v.npz", **arrays))
     assert (done.code, words in done.stderr) == (1, True), done.stderr
+
+
+# ---- stores ------------------------------------------------------------------------------------
+
+HASH = "ef" * 32
+SPACE = space_id_of("toy/clip", "main", HASH)
+N = 20
+
+
+def texts(path: Path, space_id: str | None = SPACE, width: int = 2) -> str:
+    """Write a file of three texts; None as the space: the file does not name it."""
+    vectors = np.eye(width, dtype=np.float32)[[0, 1, 0]]
+    vectors[2] += np.float32(0.1)
+    arrays = {"embeddings": vectors, "attribute": np.array(["up", "down", "up"])}
+    if space_id is not None:
+        arrays["space_id"] = np.array(space_id)
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return str(path)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A store, a file of texts, and the manifest: S leans to "up", EN to "down"."""
+    clips, films = some_ids(N)
+    levels = ["S" if i % 2 else "EN" for i in range(N)]
+    rows = []
+    for clip, film, level in zip(clips, films, levels, strict=True):
+        rows.append(Clip(clip, film, level=level))
+    path = tmp_path / "manifests" / "toy.toml"
+    write_manifest(Manifest("toy", Header("toy"), tuple(rows)), path)
+    lean = np.array([[1.0, 0.2] if level == "S" else [0.2, 1.0] for level in levels])
+    noise = np.random.default_rng(0).normal(size=lean.shape)
+    values = (lean + 0.05 * noise).astype(np.float32)
+    backbone = {"name": "toy", "family": "clip", "levels": {"clip": "frame-mean"}}
+    backbone |= {"checkpoint": "toy/clip", "revision": "main"}
+    weights = {"model.safetensors": "cd" * 32, "tensors": HASH}
+    recipe = a_recipe(backbone=backbone, weights=weights)
+    store = tmp_path / "stores" / "toy"
+    made_store(store, some_rows(N), {"clip": values}, recipe=recipe)
+    texts(tmp_path / "texts.npz")
+    return tmp_path
+
+
+def eat(
+    place: Path, *words: str, x: str = "level == S", y: str = "level == EN"
+) -> Result:
+    if "--text" not in words:
+        words = (*words, "--text", str(place / "texts.npz"))
+    return call_obygaze(
+        "-C", place, "audit", "eat", "toy", *words, "--x", x, "--y", y, "--json"
+    )
+
+
+def test_groups_by_expression_and_by_lists_are_tested_within_films(place: Path) -> None:
+    document = eat(place, "toy", "--attributes", "up", "down").ok().json()
+    assert (document["n_x"], document["n_y"]) == (10, 10)
+    # Four films of five clips, 2 or 3 of them S: 10 ** 4 splits within films, one as far up.
+    assert document["p_blocked"]["greater"] == 1 / 10**4
+    assert document["blocks"]["n_shared"] == 4
+    clips, _ = some_ids(N)
+    lists = []
+    for name, ids in (("x", clips[1::2]), ("y", clips[0::2])):
+        lists.append(str(place / f"{name}.csv"))
+        Path(lists[-1]).write_text("\n".join(["clip_id", *ids, ""]), "utf-8")
+    # The texts have two attributes: they need not be named.
+    listed = eat(place, x=lists[0], y=lists[1]).ok().json()
+    assert listed["effect_size"] == document["effect_size"]
+    done = eat(place, x=lists[0], y=lists[0])
+    assert (done.code, "10 clips are in both groups" in done.stderr) == (1, True)
+    done = eat(place, y=lists[0])
+    assert (done.code, "needs a manifest to select clips" in done.stderr) == (2, True)
+
+
+def test_texts_of_another_space_or_width_are_refused(place: Path) -> None:
+    pinned = texts(place / "p.npz", space_id_of("toy/clip", "0123abc", HASH))
+    assert eat(place, "toy", "--text", pinned).code == 0
+    other = texts(place / "o.npz", space_id_of("toy/clip", "main", "00" * 32))
+    silent = texts(place / "s.npz", None)
+    wide = texts(place / "w.npz", width=3)
+    for words, code, message in (
+        (("--text", other), 5, "different embedding spaces"),
+        (("--text", silent), 5, "does not name the embedding space"),
+        (("--text", wide), 5, "3 dimensions, the clips 2"),
+        (("--text", "none.npz"), 1, "no such file"),
+        (("--attributes", "up", "sideways"), 1, "no attribute 'sideways'"),
+        (("--vectors", "v.npz"), 2, "got both"),
+    ):
+        done = eat(place, "toy", *words)
+        assert (done.code, message in done.stderr) == (code, True), done.stderr

@@ -16,12 +16,12 @@ from support.elan_rules import problems_of
 from support.seeds import amount
 from support.videos import read_number, write_video
 
-from obygaze.films.elan import write_elan
+from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.exporting import ExportedFiles
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.importing import ImportedMarks
 from obygaze.films.marks import Mark, read_marks, written
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
@@ -160,6 +160,20 @@ def test_scores_that_come_back_are_no_marks(
     )
     words = kept.to_json()["columns"]["score"]
     assert words == {f"{shown} 0.25": 1, f"{shown} 0.5": 1}
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+def test_baselines_are_no_tiers_beside_models(tmp_path: Path, has_model: bool) -> None:
+    """A reader takes a tier called `oracle` for a model."""
+    rows = ["clip_id,model,is_model,score", "a-0,oracle,0,0.5", "a-1,oracle,0,0.25"]
+    if has_model:
+        rows += ["a-0,ridge,1,0.75", "a-1,ridge,1,0.125"]
+    (tmp_path / "p.csv").write_text("\n".join(rows), "utf-8")
+    with pytest.warns(ObygazeWarning) as warned:
+        export_manifest(clips(), tmp_path / "a.eaf", predictions=tmp_path / "p.csv")
+    tiers = [*ElanFile(tmp_path / "a.eaf").tiers()]
+    assert {tier.annotator for tier in tiers} == {"ridge" if has_model else "oracle"}
+    assert any("not models: oracle" in str(one.message) for one in warned) == has_model
 
 
 def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:

@@ -114,6 +114,8 @@ def test_in_a_column_without_an_order_the_longest_value_counts() -> None:
     """Marks of a value are taken together, `none` never competes, and `?` is not known."""
     for text, value in (
         ("0-29 Ort=Bad, 30-69 Ort=Flur", "Flur"),
+        # Of equal ones, the first.
+        ("0-39 Ort=Flur, 40-79 Ort=Bad", "Flur"),
         ("0-29 Ort=Bad, 30-59 Ort=Flur, 60-89 Ort=Bad", "Bad"),
         ("0-89 Ort=none, 90-99 Ort=Flur", "none"),
         ("0-69 Ort=none, 70-99 Ort=Flur", "Flur"),
