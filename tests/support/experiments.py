@@ -133,12 +133,6 @@ def run_one_pair(path: Path, manifest: Manifest, X: NDArray[Any], *changes: str)
     return run_on(path, protocol, manifest, {"x": store})
 
 
-def scores_of(run: Run) -> dict[str, float]:
-    """The score of each clip, of a run of one cell that tests each clip once."""
-    tests = run.predictions
-    return dict(zip(tests["clip_id"], tests["score"], strict=True))
-
-
 def without_models(protocol: Protocol, *baselines: str) -> Protocol:
     """A protocol of baselines alone, which needs no store."""
     grid = replace(

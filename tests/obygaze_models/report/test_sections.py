@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from support.run_tables import (
     FILMS,
@@ -28,6 +29,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 from obygaze_models.report.figures import (
     figure_of_pair,
+    figure_of_success,
     figures_of_tasks,
 )
 from obygaze_models.report.sections import (
@@ -212,6 +214,19 @@ def test_errors_are_of_each_store(tmp_path: Path) -> None:
     assert titles == [f"Surest errors of ridge ({store}), EN_S" for store in "ba"]
 
 
+@pytest.mark.parametrize("where", ["", 'light != "none" and level in {EN, S}'])
+def test_errors_have_the_own_columns_that_a_run_asks_for(
+    tmp_path: Path, where: str
+) -> None:
+    made = made_run(tmp_path / "run", [RIDGE], manifest=manifest_of(tmp_path))
+    made.protocol["data"]["where"] = where
+    (table,) = sections_by_key(made)["errors"].tables
+    own = {"light", "shot"}.intersection(table.headers)
+    assert own == ({"light"} if where else set())
+    for row in records_of(table) if where else ():
+        assert row["light"] == f"light {CLIPS.ids.index(row['clip_id'])}"
+
+
 def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
     def with_error(
         of_films: Mapping[str, float], of_others: float
@@ -263,6 +278,27 @@ def factor(film: str, name: str, odds: float, **values: Any) -> dict[str, Any]:
     row |= {"film": film, "factor": name, "log_odds": odds, "clips": 30, "note": ""}
     ends = {"low": math.nan, "high": math.nan, "p": math.nan}
     return {**row, **ends, "all_clips": 96, "successes": 60, **values}
+
+
+def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> None:
+    rows = [
+        factor("all films", "Look", -0.5, low=-1.0, high=0.1, p=0.06),
+        factor("all films", "Body", math.nan, note="left out: it never varies"),
+        factor(FILMS[0], "Look", 1.0),
+        factor(FILMS[1], "Look", 50.0),
+    ]
+    run = made_run(tmp_path / "run", [RIDGE])
+    figure = figure_of_success(run, "ridge", rows)
+    assert figure is not None
+    dots = figure.markup(1).count("<title>")
+    assert dots == 2, "a dot beyond the axis is in the table alone"
+    run = made_run(tmp_path / "run", [RIDGE], tables={"success.csv": rows})
+    (table,) = sections_by_key(run)["success"].tables
+    assert rows_of(table) == [
+        ["Look", "30", "-.50 [-1.00, .10]", ".060", ""],
+        ["Body", "30", "–", "–", "left out: it never varies"],
+    ]
+    assert "60 of 96 decisions are correct" in table.note
 
 
 def test_levels_are_compared_with_each_other_and_not_alone(tmp_path: Path) -> None:

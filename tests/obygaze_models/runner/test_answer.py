@@ -410,6 +410,32 @@ def test_few_films_are_those_of_the_metric_that_is_compared(
     assert bool(said) == is_warned
 
 
+def test_other_limits_are_said(tmp_path: Path) -> None:
+    missing = {"a-1": "decode_error", "a-2": "decode_error"}
+    run = run_of(
+        tmp_path,
+        cell("ridge", GOOD, seen="film"),
+        ends(),
+        *("splits.kind=fixed", "splits.column=part", 'splits.test=["x"]'),
+        stores={"s": {**STORE, "missing": missing}},
+        remarks={"annotators differ": "3 of {48} clips have no class in T."},
+        fits=[fit({"fold 3": "no clip is left to train on"})],
+    )
+    found = limits(run)
+    assert (
+        "All 48 test clips of EN_S (s) are from films that also train"
+        in found["films on both sides"]
+    )
+    assert "the column part divides films" in found["films on both sides"]
+    assert found["skipped folds"] == (
+        "1 fold left out: no clip is left to train on (fold 3)."
+    )
+    assert found["missing features"] == (
+        "2 of 48 clips have no features in s and are left out (2 decode_error): a-1, a-2."
+    )
+    assert found["annotators differ"] == "3 of {48} clips have no class in T."
+
+
 @pytest.mark.parametrize(
     ("kind", "seen", "is_said"),
     [
