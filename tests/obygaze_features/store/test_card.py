@@ -103,7 +103,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(licence=TEXTS, citation=TEXTS)
 def test_any_terms_there_and_back(licence: str, citation: str) -> None:
     yaml = pytest.importorskip("yaml")

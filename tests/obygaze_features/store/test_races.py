@@ -30,7 +30,7 @@ pytestmark = pytest.mark.check("pushes in processes of their own")
 
 pytest.importorskip("obstore")
 TESTS = Path(__file__).parents[2]
-N_RACES = amount(2, 40)
+N_RACES = amount(1, 40)
 
 
 @pytest.fixture(scope="module")
