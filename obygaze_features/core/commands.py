@@ -1,4 +1,4 @@
-"""What all click commands share: the session, groups of options, examples, --json."""
+"""The base of all click commands: the session, groups of options, examples, --json."""
 
 import inspect
 import textwrap
@@ -20,9 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Session:
-    """The workspace and the console that the global options chose.
+    """The workspace and the console of the global options.
 
-    `is_named` says whether -C named the workspace.
+    `is_named` is true if -C named the workspace.
     """
 
     workspace: Workspace
@@ -52,13 +52,13 @@ def _console_option(
 
 json_option = _console_option("--json", as_json=True, help="Print one JSON document.")
 _hidden_json_option = _console_option("--json", as_json=True, hidden=True)
-# They may stand after any word of the command line.
+# These options are allowed after any word of the command line.
 _quiet_option = _console_option("-q", "--quiet", louder=-1, hidden=True)
 _verbose_option = _console_option("-v", "--verbose", louder=1, hidden=True)
 
 
 def workspace_at(folder: Path) -> Workspace:
-    """Return the workspace in a folder; an error if the folder does not exist."""
+    """Return the workspace in a folder; raise an error if the folder is missing."""
     if not folder.is_dir():
         raise NotFound(
             "no such workspace: the folder of -C or OBYGAZE_WORKSPACE does not exist",
@@ -92,7 +92,7 @@ _workspace_option = click.option(
 
 
 def add_global_options(command: click.Command) -> None:
-    """Let a command or group take the options of the program behind its name, too."""
+    """Add the options of the program to a command or group."""
     if not any("--json" in param.opts for param in command.params):
         _hidden_json_option(command)
     _workspace_option(_verbose_option(_quiet_option(command)))
@@ -101,7 +101,7 @@ def add_global_options(command: click.Command) -> None:
 def refuse_repeated_options(
     command: click.Command, ctx: click.Context, args: list[str]
 ) -> None:
-    """Raise an error for an option of one value that is given twice: click takes the last."""
+    """Raise an error for a repeated option of one value: click would take the last value."""
     _, _, given = command.make_parser(ctx).parse_args(list(args))
     for param in given:
         if not isinstance(param, click.Option) or param.is_flag or param.multiple:
@@ -114,10 +114,9 @@ def refuse_repeated_options(
 class SessionCommand(click.Command):
     """A command whose function gets the session first; every command has --json, -q and -v.
 
-    Its help lists options by group. It ends with the lines of the docstring after `Examples:`.
+    The help lists options by group, and ends with the lines of the docstring after `Examples:`.
 
-    With `takes_any_option`, options that it does not know, and `--`, are words of its first
-    argument.
+    With `takes_any_option`, unknown options and `--` are words of the first argument.
     """
 
     def __init__(
@@ -135,16 +134,16 @@ class SessionCommand(click.Command):
         add_global_options(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words of the command line; an option of one value may stand there once."""
+        """Parse the words of the command line; an option of one value may occur once."""
         if self.ignore_unknown_options and "--" in args:
-            # Of a single `--`, click would tell nothing.
+            # click would drop a single `--`.
             place = args.index("--")
             args = [*args[:place], "--", *args[place:]]
         refuse_repeated_options(self, ctx, args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a usage error without a hint points to the command's help."""
+        """Run the command; a usage error without a hint gets the help of the command as hint."""
         try:
             return super().invoke(ctx)
         except FixUsage as error:
@@ -154,7 +153,7 @@ class SessionCommand(click.Command):
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """List the arguments, then the options by group, as the groups first appear."""
+        """List the arguments, then the options by group, in the order of the groups."""
         described = [
             (param.make_metavar(ctx), vars(param)["description"])
             for param in self.get_params(ctx)
@@ -173,7 +172,7 @@ class SessionCommand(click.Command):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples as they were typed, unwrapped."""
+        """Write the examples without wrapping lines."""
         super().format_epilog(ctx, formatter)
         if self.examples:
             formatter.write_paragraph()
@@ -187,8 +186,7 @@ def named_values(
 ) -> dict[str, str]:
     """Return the words NAME=VALUE of a repeatable option as a mapping.
 
-    Where one of them may be empty, they are an old word and a new one, and the old one may have any
-    sign.
+    If one side may be empty, the words are OLD=NEW, and OLD may contain "=".
     """
     values: dict[str, str] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""All printing of commands: results to stdout; notes, warnings and progress to stderr."""
+"""Output of commands: results to stdout; notes, warnings and progress to stderr."""
 
 import json
 import math
@@ -17,16 +17,16 @@ import click
 from obygaze_features.core.files import json_values
 from obygaze_features.core.untrusted_text import one_line
 
-# It changes when a key of a document that --json prints is removed or changes its meaning.
+# Increased when a key of the output of --json is removed or changes its meaning.
 JSON_VERSION = 1
 SECONDS_BETWEEN_LINES = 30.0
 MOST_DIGITS = 9  # of two numbers that are nearly equal
-MISSING = "–"  # in place of a number that there is not
+MISSING = "–"  # in place of a missing number
 
 
-# Colours are kept. Other control characters could rewrite what the terminal shows, or hide it.
+# Colours are kept. Other control characters could change or hide text on the terminal.
 _COLOR = re.compile(r"(\x1b\[(?:[0-4]|[39][0-7])?m)")
-# Half a pair of UTF-16, which UTF-8 cannot encode, is escaped as well.
+# Halves of surrogate pairs, which UTF-8 cannot encode, are escaped as well.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
     "\ufeff]"
@@ -54,23 +54,23 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 class Progress:
-    """Shows the progress of long work: the units that are done, and a short remark."""
+    """Display of the progress of long work: the number of finished units, and a short remark."""
 
     def expect(self, total: int, unit: str = "clips") -> None:
-        """Set how many units there are in all; "B" stands for bytes."""
+        """Set the total number of units; the unit "B" means bytes."""
 
     def advance(self, amount: int = 1) -> None:
         """Count `amount` more units as done."""
 
     def remark(self, text: str) -> None:
-        """Show a short remark beside the count."""
+        """Show a short remark next to the count."""
 
 
 class Quiet(Progress):
     """A progress that shows nothing."""
 
 
-# What makes a progress bar of its label and the number of its units.
+# Returns a progress bar for a label and a number of units.
 ProgressBars: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]
 
 
@@ -131,7 +131,7 @@ class _Bar(Progress):
 
 @contextmanager
 def _beside_bars() -> Iterator[None]:
-    """Clear the progress bars of a terminal while something else is printed."""
+    """Clear the progress bars of a terminal while other text is printed."""
     if "tqdm" not in sys.modules or not sys.stderr.isatty():
         yield
         return
@@ -168,7 +168,7 @@ class Console:
     def json(self, value: Mapping[str, Any], *, one_line: bool = False) -> None:
         """Print a result as JSON to stdout; NaN becomes null, arrays become lists.
 
-        The document begins with the version of the shapes of all commands.
+        The document begins with the version of the documents of all commands.
 
         Args:
             value: The result.
@@ -197,7 +197,7 @@ class Console:
             self.note(text)
 
     def warn(self, text: str, hint: str = "") -> None:
-        """Print a warning to stderr, also with -q; what to do is on a line of its own."""
+        """Print a warning to stderr, also with -q; the hint is a second line."""
         label = click.style("Warning: ", fg="yellow")
         click.echo(label + printable(one_line(text)), err=True)
         if hint:
@@ -209,7 +209,7 @@ class Console:
     ) -> Iterator[Progress]:
         """Show a bar on a terminal, a line every half minute elsewhere, nothing with -q.
 
-        Work that finds out only later how much it is calls `expect`.
+        Work that does not know its total at first calls `expect` later.
         """
         if self.verbosity < 0:
             yield Quiet()
@@ -224,7 +224,7 @@ class Console:
 
 
 def silent(text: str) -> None:
-    """Print nothing: notes of a function are for people who watch it."""
+    """Print nothing; the default for notes of functions in Python."""
 
 
 def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:
@@ -254,18 +254,18 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _is_numeric(column: Sequence[str]) -> bool:
-    """Return whether all cells of a column look like numbers, below its header."""
+    """Return whether all cells of a column below its header look like numbers."""
     cells = column[1:]
     return bool(cells) and all(_looks_numeric(cell) for cell in cells)
 
 
 def _visible_length(text: str) -> int:
-    """Return the number of letters without the codes of colours."""
+    """Return the number of characters without colour codes."""
     return len(click.unstyle(text))
 
 
 def digits_of(low: float, high: float) -> int:
-    """Return the decimals, at least two, with which two ends do not look equal."""
+    """Return the number of decimals, at least two, with which two ends look different."""
     digits = 2
     while digits < MOST_DIGITS and f"{low:.{digits}f}" == f"{high:.{digits}f}":
         digits += 1
@@ -273,7 +273,7 @@ def digits_of(low: float, high: float) -> int:
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return a number with its interval, if it has one: `0.79 [0.68, 0.90]`."""
+    """Return a number with its interval, if there is one: `0.79 [0.68, 0.90]`."""
     if value is None or not math.isfinite(value):
         return MISSING
     text = f"{value:z.2f}"
@@ -283,8 +283,8 @@ def with_interval(value: float | None, low: float | None, high: float | None) ->
 
 
 def signed(end: float, digits: int) -> str:
-    """Return the end of an interval: -0.00 where it is below 0, and rounds to it."""
-    # The sum has no sign where the end is the 0 with a sign.
+    """Return the end of an interval; a negative end that rounds to 0 is -0.00."""
+    # Adding 0.0 removes the sign of -0.0.
     return f"{end + 0.0:.{digits}f}"
 
 
@@ -294,9 +294,9 @@ def count(n: int, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a noun, which may be the name of a column: `series` stays.
+    """Return the plural of a noun, which may be the name of a column: `series` is unchanged.
 
-    That of `group of x` is `groups of x`.
+    The plural of `group of x` is `groups of x`.
     """
     head, of, rest = noun.partition(" of ")
     if of:
@@ -307,13 +307,13 @@ def plural(noun: str) -> str:
 
 
 def few(names: Sequence[str], most: int = 8) -> str:
-    """Return the first names and the number of the others, for one line of text."""
+    """Return the first names and the number of other names, on one line."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return all names for a sentence: `a, b and c`."""
+    """Return all names as part of a sentence: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 

@@ -1,4 +1,4 @@
-"""Signatures and docstrings of functions, read from the source: no module is imported for them."""
+"""Read signatures and docstrings of functions from the source, without importing modules."""
 
 import __future__
 
@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from obygaze_features.core.workspace import PathLike
 
-# A function as the formatter leaves it: the signature, and the docstring up to its closing quotes.
+# A formatted function: the signature, and the docstring up to its closing quotes.
 HEAD = r'^{indent}def {name}\(.*?\n{indent}    """.*?"""$'
-# The names that types in a signature may have, so that a command understands them.
+# Names of types that commands support in signatures.
 KNOWN_TYPES: Mapping[str, Any] = {
     "Callable": Callable,
     "Iterable": Iterable,
@@ -30,7 +30,7 @@ KNOWN_TYPES: Mapping[str, Any] = {
 
 
 class NamesOfTypes(dict[str, Any]):
-    """The names of a module; one that only type checkers know is a class of its own."""
+    """The names of a module; a name for type checkers only becomes a new class."""
 
     def __missing__(self, name: str) -> Any:
         if hasattr(builtins, name):
@@ -39,7 +39,7 @@ class NamesOfTypes(dict[str, Any]):
 
 
 class _Head(NamedTuple):
-    """A function up to the end of its docstring, and the source of its module."""
+    """The start of a function, up to the end of its docstring, and the source of its module."""
 
     function: ast.FunctionDef
     file: str
@@ -50,8 +50,8 @@ class _Head(NamedTuple):
 def declared(target: str) -> Callable[..., Any]:
     """Return the function `module:name`, or `module:Class.name`, with signature and docstring.
 
-    Its module is imported when it is called. A default is a literal, or a constant that its module
-    assigns.
+    The module is imported when the function is called. Defaults must be literals, or constants of
+    the module.
     """
     function, file, source = _head_of(target)
     names = NamesOfTypes()
@@ -77,7 +77,7 @@ def docstring_of(target: str) -> str:
 
 
 def imported(target: str) -> Any:
-    """Import a module, and return what `module:name` or `module:Class.name` names in it."""
+    """Import a module, and return its object `module:name` or `module:Class.name`."""
     module, _, path = target.partition(":")
     found: Any = import_module(module)
     for name in path.split("."):

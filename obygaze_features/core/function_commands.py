@@ -1,8 +1,8 @@
 """Click commands made from functions.
 
-The signature of a function, its types and its docstring describe its parameters: `command_of`
-makes the arguments, the options and the help of the command from them. What only the command line
-needs stands in the table of commands (`core/options.py`)::
+`command_of` makes the arguments, the options and the help of a command from the signature, the
+types and the docstring of its function. Facts of the command line only are in the table of commands
+(`core/options.py`)::
 
     def audit_mediaeval(
         runs: Sequence[str],
@@ -23,20 +23,20 @@ needs stands in the table of commands (`core/options.py`)::
         "mediaeval": Command("obygaze.audits:audit_mediaeval", {"runs": Option("--run")})
     }
 
-A parameter without a default, and every positional one, is an argument; all others are options. A
-sequence may be typed several times, a mapping as `NAME=VALUE`. `workspace`, `progress` and
-`note`, which prints a note while the function works, come from the session: they are no options.
+Positional parameters and parameters without a default are arguments; all others are options. A
+sequence may be repeated, a mapping is typed as `NAME=VALUE`. `workspace`, `progress` and `note`,
+which prints a note while the function works, are not options: the session passes them.
 
-What the function returns has `to_json()` and a text, one of which is printed to stdout; None prints
-nothing. It may also have
+The result of the function has `to_json()` and a text, one of which is printed to stdout; None
+prints nothing. The result may also have
 
-- `warnings` and `notes`, sentences for stderr; notes and `details` (for -v) only beside the text;
-  a warning may be a pair with what to do,
+- `warnings` and `notes`, sentences for stderr; notes and `details` (for -v) only with the text;
+  a warning may be a pair of a sentence and a hint,
 - `require_ok()`, which raises an error after all is printed,
-- `without_details`, the note in place of `details` where they are not shown,
-- `quiet_text`, what -q prints in place of the text,
+- `without_details`, the note in place of `details` that are not shown,
+- `quiet_text`, the text with -q,
 - `parts`, results that are printed in its place, each with its text and its notes,
-- `exit_code`, the exit code where it is not 0,
+- `exit_code`, the exit code if it is not 0,
 - `json_in_one_line`, for scripts that read the last line of the output.
 """
 
@@ -79,9 +79,9 @@ FROM_SESSION = ("workspace", "progress", "note")
 
 
 def command_of(entry: Command, name: str) -> SessionCommand:
-    """Return the command of an entry of a table, with its name.
+    """Return the command of an entry of a table.
 
-    The result of the function is printed: as JSON with its `to_json()`, else as its text.
+    The command prints the result of the function: as JSON of `to_json()`, or as text.
     """
     function = declared(entry.target)
     then = declared(entry.then) if entry.then else None
@@ -127,7 +127,7 @@ def command_of(entry: Command, name: str) -> SessionCommand:
 def typed_values(
     values: Mapping[str, Any], params: Iterable[click.Parameter]
 ) -> dict[str, Any]:
-    """Return the values of parameters without those of repeatable ones that were not typed."""
+    """Return the values of parameters, without repeatable parameters that were not typed."""
     repeatable = {param.name for param in params if param.multiple or param.nargs == -1}
     return {
         name: value
@@ -137,9 +137,9 @@ def typed_values(
 
 
 def show_result(console: Console, result: Any) -> None:
-    """Print a result and what it has for stderr, and end as it says.
+    """Print a result, its warnings and its notes, and exit with its exit code.
 
-    Of None nothing is printed; as JSON, a document without a result.
+    None prints nothing, or as JSON a document without a result.
     """
     if result is None:
         if console.as_json:
@@ -171,13 +171,13 @@ def show_result(console: Console, result: Any) -> None:
 
 
 def _part_of(result: Any, name: str, missing: Any) -> Any:
-    """Return what a result may have; an AttributeError within it is not its absence."""
+    """Return an optional attribute of a result; an AttributeError inside it is not hidden."""
     is_there = inspect.getattr_static(result, name, None) is not None
     return getattr(result, name) if is_there else missing
 
 
 def _show_notes(console: Console, result: Any) -> None:
-    """Print what a result has for stderr beside its text."""
+    """Print the notes and details of a result to stderr."""
     for note in _part_of(result, "notes", ()):
         console.note(note)
     details = _part_of(result, "details", ())
@@ -213,9 +213,9 @@ def parameters_of(
 
 
 def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of parameters, without that of the result.
+    """Return the types of parameters, without the type of the result.
 
-    A module may import a type for type checkers only, so that its commands start fast.
+    Modules may import types for type checkers only, so that commands start fast.
     """
     annotations = dict(inspect.get_annotations(function))
     annotations.pop("return", None)
@@ -259,7 +259,7 @@ def _param_of(
 
 
 def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
-    """Return what click must know about values of a type."""
+    """Return the settings of click for values of a type."""
     choices = [inner for inner in _members(hint) if inner is not type(None)]
     if choices == [bool]:
         return {"is_flag": True}
@@ -293,7 +293,7 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
 
 
 def _settings_of_items(hint: Any, option: Option) -> dict[str, Any]:
-    """Return what click must know about a sequence or a mapping."""
+    """Return the settings of click for a sequence or a mapping."""
     item = get_args(hint)[0]
     if issubclass(get_origin(hint), Mapping):
         value_type = get_args(hint)[1]
@@ -346,22 +346,22 @@ def _existing_path(kind: str) -> click.ParamType[Any]:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """Return the types of a union, or the type alone."""
+    """Return the types of a union, or a single type."""
     if get_origin(hint) in {Union, types.UnionType}:
         return get_args(hint)
     return (hint,)
 
 
 class _FunctionOption(click.Option):
-    """An option whose default in the help may be another than the value of the function.
+    """An option whose default in the help may differ from the default of the function.
 
-    The help has the range of a number in words.
+    The help states the range of a number in words.
     """
 
     shown_default = ""
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Return what the help says in brackets behind an option."""
+        """Return the text in brackets after an option in the help."""
         extra = super().get_help_extra(ctx)
         if isinstance(self.type, Number) and self.type.range:
             extra["range"] = self.type.range
@@ -378,7 +378,7 @@ def call_function(
     *args: Any,
     **values: Any,
 ) -> Any:
-    """Call a function, with the workspace and a progress bar if it takes them."""
+    """Call a function, with the workspace, a progress bar and notes if it takes them."""
     hints = _hints_of_parameters(function)
     with ExitStack() as stack:
         if "note" in hints:
@@ -396,7 +396,7 @@ def call_function(
 
 
 def _take_listed(function: Callable[..., Any], values: dict[str, Any]) -> list[Any]:
-    """Remove and return what a function takes as `*names`, and all values before these."""
+    """Remove and return the values of a parameter `*names`, and all values before it."""
     parameters = list(inspect.signature(function).parameters.values())
     kinds = [parameter.kind for parameter in parameters]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
@@ -416,13 +416,13 @@ class Docstring:
 
     @property
     def help(self) -> str:
-        """The help of a command: the text, and the commands as its examples."""
+        """The help of a command: the text, and the commands as examples."""
         examples = f"\n\nExamples:\n{self.commands}" if self.commands else ""
         return f"{self.about}{examples}"
 
 
 def parse_docstring(function: Callable[..., Any]) -> Docstring:
-    """Return the parts of a docstring in the form that all public functions have."""
+    """Return the parts of a docstring in the form of public functions."""
     sections = _sections(function)
     commands = inspect.cleandoc("\n".join(["", *sections.get("Commands", [])]))
     return Docstring(
@@ -433,7 +433,7 @@ def parse_docstring(function: Callable[..., Any]) -> Docstring:
 
 
 def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:
-    """Return the lines of each section of a docstring; those before the first have no title."""
+    """Return the lines of each section of a docstring; the title before the first is ""."""
     lines = inspect.cleandoc(function.__doc__ or "").splitlines()
     sections: dict[str, list[str]] = {"": []}
     current = ""

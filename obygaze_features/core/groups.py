@@ -1,4 +1,4 @@
-"""Groups of commands, whose commands are made when they are asked for."""
+"""Groups of commands, which are created when they are used."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from obygaze_features.core.declared import docstring_of, imported
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Command
 
-# The commands of a group by name. A text `module:attribute` is a click command, or another group.
+# Commands of a group by name; a text `module:attribute` is a click command or a group.
 Table: TypeAlias = Mapping[str, Command | str]
 
 
 class LazyGroup(click.Group):
     """A group of the commands of a table.
 
-    A key of several words, such as "manifest join", is a command of the group that its first words
-    name. The help of the program itself lists the commands of each heading.
+    A key of several words, such as "manifest join", is a command of the group of its first word.
+    The help of the program lists commands under headings.
 
-    Listing the commands imports none of them: their lines of help are read from the source. Only
-    the command that runs is imported.
+    Listing commands does not import them: their lines of help are read from the source. Only the
+    command that runs is imported.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class LazyGroup(click.Group):
         self.tables_of_groups: dict[str, dict[str, Command | str]] = {}
         self.headings = headings or {}
         self.add_entries(table)
-        # The root group has options of its own, which make the session.
+        # The root group has its own options, which create the session.
         if not self.params:
             add_global_options(self)
 
     def add_entries(self, entries: Table) -> None:
-        """Add commands of this group, and commands of the groups in it."""
+        """Add commands of this group and of its groups."""
         for words, entry in entries.items():
             name, _, rest = words.partition(" ")
             if rest:
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
                 self.table[name] = entry
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words of the command line; an option of one value may stand there once."""
+        """Parse the words of the command line; an option of one value may occur once."""
         refuse_repeated_options(self, ctx, args)
         return super().parse_args(ctx, args)
 
@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
         return [*self.table]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Make the command that was asked for, or import it."""
+        """Create or import the command."""
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names; an error suggests a similar one."""
+        """Return the command of the first word; an error suggests a similar command."""
         name = args[0]
         names = self.list_commands(ctx)
         is_option = name.startswith("-")
@@ -89,13 +89,13 @@ class LazyGroup(click.Group):
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """List the commands with their one line; the program lists them under its headings."""
+        """List the commands with one line each, under headings if there are any."""
         for heading, names in (self.headings or {"Commands": self.table}).items():
             with formatter.section(heading):
                 formatter.write_dl([(name, self.summary(name)) for name in names])
 
     def summary(self, name: str) -> str:
-        """Return the line of help of a command, which is not imported."""
+        """Return the line of help of a command without importing it."""
         entry = self.table[name]
         target = entry.target if isinstance(entry, Command) else entry
         line, _, _ = docstring_of(target).partition("\n")

@@ -1,4 +1,4 @@
-"""How objects appear in a notebook: a repr of one line, a table of facts, a data frame."""
+"""Views of objects in a notebook: a repr of one line, a table of facts, a data frame."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,8 +23,8 @@ def short_repr(kind: str, *facts: object) -> str:
 def html_repr(
     title: str, facts: Mapping[str, object], sentences: Sequence[str] = ()
 ) -> str:
-    """Return what a notebook shows of an object: its title, sentences, and facts that are known."""
-    # Late: no --help needs it.
+    """Return the HTML of an object in a notebook: its title, sentences, and facts with a value."""
+    # Imported late: no --help needs it.
     from obygaze_features.core.rendering import render
 
     known = {name: value for name, value in facts.items() if value}
@@ -32,8 +32,8 @@ def html_repr(
 
 
 def data_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
-    """Return a pandas data frame, of which the ids of clips are the index."""
-    # Late: no --help needs it.
+    """Return a pandas data frame with the clip ids as index."""
+    # Imported late: no --help needs it.
     import pandas as pd
 
     return pd.DataFrame(dict(columns)).set_index("clip_id")
@@ -42,7 +42,7 @@ def data_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
 def unknown_name(
     noun: str, name: object, names: Sequence[str], where: str
 ) -> UnknownName:
-    """Return the error that an object has no `noun` of a name; it suggests the most similar one."""
+    """Return the error for a missing `noun` of an object, with the most similar name."""
     shown = f"one of {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
     hint = shown if names else f"it has no {noun}"
     return UnknownName(

@@ -1,7 +1,7 @@
-"""Cards, pages and other documents that are made from templates.
+"""Cards, pages and other documents from templates.
 
-What a template prints is made safe for its kind of file, except what it marks with `safe` and what
-passes through a filter of this module. No text is run as a template.
+Values in a template are made safe for its file type, except values marked with `safe` and results
+of the filters of this module. No text is run as a template.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jinja2.runtime import Context
 
 CORE = "obygaze_features.core"
-MEDIUM = "shown_in"  # the value of a template that says where its text is shown
+MEDIUM = "shown_in"  # the value of a template that states the medium of its text
 
 
 def render(
@@ -29,9 +29,9 @@ def render(
     """Return the text of a template in the folder `templates` of a package.
 
     Args:
-        template: The name of the file, whose suffix says what its values are made safe for.
+        template: The name of the file; its extension selects the medium of its values.
         package: The package.
-        medium: What they are made safe for, if the text is shown elsewhere.
+        medium: The medium of the values, if it differs from that of the extension.
         facts: The values.
     """
     made = environment(package).get_template(template)
@@ -68,8 +68,8 @@ def environment(package: str) -> Environment:
     return templates
 
 
-# How values are made safe in the templates of each extension. Those of other formats (JSON, YAML,
-# LaTeX, shell) name the filter themselves; values in HTML are escaped by Jinja after this.
+# The medium of values by extension. Templates of other formats (JSON, YAML, LaTeX, shell) name a
+# filter; values in HTML are escaped by Jinja afterwards.
 _MEDIA: Mapping[str, Medium] = {
     ".txt": "terminal",
     ".md": "markdown",
@@ -78,7 +78,7 @@ _MEDIA: Mapping[str, Medium] = {
 
 
 def _printed(context: Context, value: Any) -> Any:
-    """Return what a template prints for a value."""
+    """Return the text of a value in a template."""
     medium = context.get(MEDIUM) or _MEDIA.get(PurePath(context.name or "").suffix)
     is_safe = isinstance(value, SafeText | int | float) or hasattr(value, "__html__")
     if medium is None or is_safe:
@@ -87,14 +87,14 @@ def _printed(context: Context, value: Any) -> Any:
     safe = safe_text(text, medium)
     if not safe:
         return text[:1].replace("\n", " ")
-    # The words of a template keep the blanks around them.
+    # Keep the blanks around words of a template.
     before = " " if text.startswith(" ") else ""
     after = " " if text.endswith(" ") else ""
     return f"{before}{safe}{after}"
 
 
 class SafeText(str):
-    """What a filter returns: text that is safe where the template puts it."""
+    """The result of a filter: text that is safe in the template."""
 
     __slots__ = ()
 
@@ -104,13 +104,13 @@ def _markdown(value: Any) -> str:
 
 
 def _number(value: Any) -> str:
-    # A whole number of 400 digits is no float, and cannot be written as one.
+    # A whole number of 400 digits cannot be converted to a float.
     is_float = isinstance(value, int | float) and abs(value) < 1e300
     return SafeText(f"{value:.3f}" if is_float else "-")
 
 
 def _json(value: Any) -> str:
-    """Return a text, or a list of texts, as JSON; it is YAML too."""
+    """Return a text, or a list of texts, as JSON, which is also valid YAML."""
     shown = (
         visible(value)
         if isinstance(value, str)

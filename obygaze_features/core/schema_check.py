@@ -1,4 +1,4 @@
-"""Read TOML and JSON files into records of msgspec, and say which keys are wrong, in plain words.
+"""Read TOML and JSON files into records of msgspec, with errors that name the invalid keys.
 
     class Source(Record, frozen=True):
         file: str
@@ -13,10 +13,9 @@
     document.require_schema("obygaze-film/1", "film")
     film = record_of(document, Film, "the film is not valid")
 
-The error lists one line a violation, such as `film.toml: year: must be int >= 1888, got 3` or
-`film.toml: titel: unknown key 'titel' (did you mean 'title'?)`. A description in
-`Meta(description=...)` says what a value must be; without one, msgspec does. Checks that need
-several keys come between:
+The error lists each violation on one line, such as `film.toml: year: must be int >= 1888, got 3` or
+`film.toml: titel: unknown key 'titel' (did you mean 'title'?)`. `Meta(description=...)` describes
+valid values; the default is the text of msgspec. Checks of several keys come in between:
 
     film = document.check(Film)
     if film and film.year > 2100:
@@ -53,7 +52,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, ObygazeErr
 from obygaze_features.core.files import parse_json
 
 MAX_LISTED = 1000
-# A value may be as long as a file; the message keeps its start and its end.
+# A message contains the start and the end of a longer value.
 MAX_MESSAGE = 300
 T = TypeVar("T")
 Sha256 = Annotated[
@@ -74,13 +73,13 @@ Name = Annotated[
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a table of a file: a value of the annotated type for each key."""
+    """The content of a table in a file, with a typed value for each key."""
 
 
 class Violations:
-    """The violations of one file by column, each with the first line that has it.
+    """The violations of one file by column, each with its first line.
 
-    `names` maps the columns that a reader uses to the columns of the file, where they differ.
+    `names` maps columns of the reader to columns of the file, if they differ.
     """
 
     def __init__(
@@ -88,8 +87,8 @@ class Violations:
     ) -> None:
         self.path = str(path)
         self.names = names or {}
-        # By column, and by what takes the place of values: the first and the last place where a
-        # message is true, and the number of places.
+        # By column or source, and by message: the first place, the last place and the number of
+        # places of the violation.
         self._by_column: dict[str | None, dict[str, tuple[str, str, int]]] = {}
 
     def __len__(self) -> int:
@@ -107,7 +106,7 @@ class Violations:
             line: Its line, if it has one.
             column: Its column, if it has one.
             message: What is wrong.
-            source: What takes the place of the values of the file, such as an option.
+            source: The origin of a value that is not from the file, such as an option.
         """
         where = source or (self.path if line is None else f"{self.path}:{line}")
         if len(message) > MAX_MESSAGE:
@@ -116,13 +115,13 @@ class Violations:
             message = f"column {self.names.get(column, column)!r}: {message}"
         messages = self._by_column.setdefault(source or column, {})
         first, last, n_places = messages.get(message, (where, "", 0))
-        # People who have columns in one row share its other cells.
+        # Several people may share the cells of one row.
         if where != last:
             messages[message] = (first, where, n_places + 1)
 
     @property
     def lines(self) -> list[str]:
-        """A sentence on each violation, column after column; equal ones are one with its number."""
+        """One line for each violation, by column; equal violations are one line with a count."""
         lines = []
         for messages in self._by_column.values():
             for message, (where, _, n_lines) in messages.items():
@@ -157,10 +156,10 @@ def raise_together(summary: str, *files: Violations, hint: str | None = None) ->
 
 
 class Document:
-    """One TOML or JSON file while it is checked: its tree and the violations found in it.
+    """A TOML or JSON file while it is checked: its tree and its violations.
 
-    A key path is a key with the tables it is in: `splits.folds`, `sources[1].sha256`. `overrides`
-    maps key paths whose value is not from the file to where it is from, such as an option.
+    A key path is a key with its tables: `splits.folds`, `sources[1].sha256`. `overrides` maps key
+    paths whose value is not from the file to the origin of the value, such as an option.
     """
 
     def __init__(self, tree: Mapping[str, Any], where: str) -> None:
@@ -174,7 +173,7 @@ class Document:
     def require_schema(
         self, schema: str, noun: str, *, error: type[ObygazeError] = FixInput
     ) -> None:
-        """Raise an error unless the file has `schema`, such as "obygaze-film/1", as that key."""
+        """Raise an error unless the key `schema` is this one, such as "obygaze-film/1"."""
         got = self.tree.pop("schema", None)
         if got == schema:
             return
@@ -187,7 +186,7 @@ class Document:
         raise error(
             f"not a {noun}: schema must be {schema!r}, got {got!r}",
             where=self.where,
-            hint=f'schema = "{schema}" as the first line, if the file is a {noun}',
+            hint=f'if the file is a {noun}, write schema = "{schema}" in the first line',
         )
 
     def add(self, key_path: str, message: str) -> None:
@@ -199,7 +198,7 @@ class Document:
         self.violations.add(None, None, f"{key_path}: {message}")
 
     def check(self, kind: type[T]) -> T | None:
-        """Return the record of the file; None if it has violations, which are added."""
+        """Return the record of the file, or add its violations and return None."""
         n_before = len(self.violations)
         self._compare_keys(self.tree, kind, "")
         if len(self.violations) > n_before:
@@ -211,7 +210,7 @@ class Document:
     ) -> None:
         """Add the violation that `name` is not one of the `names`.
 
-        Keys are many, and a likely one is enough; what else is meant would be another choice.
+        For keys, a similar key is suggested; otherwise all names are listed.
         """
         names = list(names)
         meant = near(name, names)
@@ -222,7 +221,7 @@ class Document:
     def _compare_keys(
         self, table: Mapping[str, Any], kind: type, key_path: str
     ) -> None:
-        """Add a violation for each unknown or missing key, and each wrong value of the others."""
+        """Add a violation for each unknown or missing key, and for each invalid value."""
         hints, required = _keys_of(kind)
         prefix = f"{key_path}." if key_path else ""
         for key, value in table.items():
@@ -236,12 +235,12 @@ class Document:
                 self.add(f"{prefix}{key}", "required key is missing")
 
     def _compare(self, value: Any, hint: Any, key_path: str) -> None:
-        """Add a violation for each place where a value is not of a type."""
+        """Add a violation for each value, also inside lists and tables, of a wrong type."""
         origin = get_origin(hint)
         inner = get_args(hint)
         is_table = isinstance(value, Mapping)
         if is_table and origin in (Union, UnionType):
-            # A table that may be missing.
+            # An optional table.
             records = [k for k in inner if isinstance(k, type) and _is_record(k)]
             hint = records[0] if len(records) == 1 else hint
         if is_table and isinstance(hint, type) and _is_record(hint):
@@ -260,9 +259,9 @@ class Document:
 
 
 def refuse_newer(tree: Any, kind: type, where: str) -> None:
-    """Raise an error for a document that obygaze made if it has a field that `kind` lacks.
+    """Raise an error if unknown fields are the only violations of a document of obygaze.
 
-    A document that is wrong otherwise, too, is damaged, and says so elsewhere.
+    A document with other violations is damaged, which raises an error elsewhere.
     """
     if isinstance(tree, Mapping):
         document = Document(tree, where)
@@ -272,7 +271,7 @@ def refuse_newer(tree: Any, kind: type, where: str) -> None:
 
 
 def refuse_unknown(fields: Sequence[str], where: str) -> None:
-    """Raise an error (exit code 5) if a document that obygaze made has fields of these names."""
+    """Raise an error (exit code 5) for unknown fields of a document of obygaze."""
     if fields:
         raise Mismatch(
             f"a newer obygaze made this: obygaze {__version__} does not know its field"
@@ -297,7 +296,7 @@ def read_toml(
         line = data[: error.start].count(b"\n") + 1
         raise FixInput("not UTF-8", where=f"{where}:{line}") from error
     except tomllib.TOMLDecodeError as error:
-        hint = 'correct this line; text is in quotes: name = "value"'
+        hint = 'correct this line; put text in quotes: name = "value"'
         raise FixInput(f"not valid TOML: {error}", where=where, hint=hint) from error
     except RecursionError as error:
         raise FixInput("not valid TOML: nested too deeply", where=where) from error
@@ -318,7 +317,7 @@ def read_json(data: bytes, where: str) -> Document:
 
 
 def one_of(words: Iterable[str]) -> Meta:
-    """Return what a string must be: one of some words, of which "" is not named in errors."""
+    """Return the constraint that a string is one of some words; errors do not list ""."""
     known = list(words)
     pattern = "|".join(map(re.escape, known))
     named = [word for word in known if word]
@@ -337,7 +336,7 @@ def record_of(document: Document, kind: type[T], summary: str) -> T:
 
 
 def problem_with(value: Any, hint: Any) -> str | None:
-    """Return what a value must be; None if it is of a type.
+    """Return a description of the expected value, or None if the value is valid.
 
     >>> problem_with(3, str), problem_with("rd", Literal["red", "blue"])
     ('must be str', "must be one of red, blue (did you mean 'red'?)")
@@ -350,7 +349,7 @@ def problem_with(value: Any, hint: Any) -> str | None:
 
 
 def _in_words(message: str, hint: Any, value: Any) -> str:
-    """Return what a value must be, from a message of msgspec or the description of a type."""
+    """Return a description of the expected value, from the type or a message of msgspec."""
     described = ""
     words: Iterable[str] = ()
     is_union = get_origin(hint) in (Union, UnionType)
@@ -374,7 +373,7 @@ def _is_record(kind: type) -> bool:
 
 @cache
 def _keys_of(kind: type) -> tuple[dict[str, Any], list[str]]:
-    """Return the type of each key of a record or dataclass, and the keys that are required."""
+    """Return the type of each key of a record or dataclass, and the required keys."""
     hints = get_type_hints(kind, include_extras=True)
     info: Any = inspect.type_info(kind)
     required = [one.name for one in info.fields if one.required]

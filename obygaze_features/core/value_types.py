@@ -1,7 +1,7 @@
-"""The types of values on the command line: numbers, words from a list, several items in one word.
+"""Types of values on the command line: numbers, words of a list, several items in one word.
 
-An error says what the value must be: `must be a whole number, at least 1, got 0`.
-`usage_errors` puts the name of the option before it.
+An error states the expected value: `must be a whole number, at least 1, got 0`. The option is added
+before it.
 """
 
 import math
@@ -17,7 +17,7 @@ from obygaze_features.core.errors import near
 
 
 class Number(click.ParamType[float]):
-    """A finite number within a range, whole if its kind is `int`."""
+    """A finite number within a range; `int` as kind means a whole number."""
 
     name = "number"
 
@@ -48,7 +48,7 @@ class Number(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; the error says which numbers are allowed."""
+        """Return the number; an error states the allowed numbers."""
         try:
             number = self.kind(value)
         except ValueError:
@@ -67,7 +67,7 @@ class OneOf(click.Choice[Any]):
     """One of several words."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        """Return what the value must be, with the word that was perhaps meant."""
+        """Return the expected words, with a suggestion."""
         words = [str(choice) for choice in self.choices]
         *others, last = words
         listed = f"{', '.join(others)} or {last}" if others else last
@@ -75,7 +75,7 @@ class OneOf(click.Choice[Any]):
 
 
 class Items(click.ParamType[Sequence[str]]):
-    """Items in one word; the function gets a tuple of those that are not empty."""
+    """Items in one word; empty items are dropped."""
 
     name = "text"
 
@@ -92,7 +92,7 @@ class Items(click.ParamType[Sequence[str]]):
 
 
 class ClipWords(Items):
-    """Ids of clips with commas between them, or files that list them."""
+    """Clip ids separated by commas, or files that list clip ids."""
 
     name = "clips"
 
@@ -110,7 +110,7 @@ class ClipWords(Items):
         for word in words:
             ids += ids_of_word(word)
         if not ids:
-            self.fail("must be ids with commas between, or a file", param, ctx)
+            self.fail("must be ids separated by commas, or a file", param, ctx)
         return tuple(ids)
 
 
@@ -127,7 +127,7 @@ class NameOrPath(click.types.StringParamType):
 
 
 class TypedPath(click.Path):
-    """A path that a person typed, with `/` between folders on every system."""
+    """A typed path, with `/` between folders on every system."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

@@ -1,10 +1,9 @@
-"""What differs between operating systems: locks, renames, syncs, signals, limits, users.
+"""Differences between operating systems: locks, renames, syncs, signals, limits, users.
 
-Nothing else imports a module that only some systems have, or asks which system runs. `posix` is for
-Linux and macOS, `windows` for Windows. What decode workers and forks need is in `posix` alone:
-Windows has neither (HAS_DECODE_WORKERS, CAN_FORK): nothing is extracted there, and one process does
-all else. A system is known by what it has and not by its name, so that a test can take `fcntl`
-away.
+No other code imports a module that only some systems have, or tests which system runs. `posix` is
+for Linux and macOS, `windows` for Windows. Functions for decode workers and forks are in `posix`
+only: Windows has neither (HAS_DECODE_WORKERS, CAN_FORK), so it extracts nothing and uses one
+process. The system is detected by `fcntl`, not by name, so that a test can hide `fcntl`.
 """
 
 from importlib.util import find_spec

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import socket
 
-# A fork of a process with threads is safe enough on Linux only.
+# Forks of processes with threads are safe enough on Linux only.
 CAN_FORK: bool = sys.platform.startswith("linux")
-# Workers get open files from the pool.
+# The pool sends open files to its workers.
 HAS_DECODE_WORKERS: bool = True
 # Errors of file systems without hard links: USB sticks, memory cards, some network folders.
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
-# What a terminal that is closed, or a connection that ends, sends to all of its processes.
+# Signals to all processes of a terminal or connection that closes.
 HANGUP_SIGNALS: tuple[str, ...] = ("SIGHUP",)
-# Clusters send the first three before they take the machine away.
+# Clusters send the first three before they end a job.
 STOP_SIGNALS: tuple[str, ...] = (
     *("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT"),
     *HANGUP_SIGNALS,
@@ -44,19 +44,19 @@ def open_lock(folder: Path) -> int:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Return False where another process has the lock; True too where there are no locks."""
+    """Return False if another process has the lock; True also without support for locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        pass  # some network file systems have none
+        pass  # some network file systems have no locks
     return True
 
 
 def sync_file(descriptor: int) -> None:
     """Write an open file to the disk."""
-    # On macOS fsync() leaves the bytes in the memory of the disk.
+    # On macOS fsync() may leave the bytes in the cache of the disk.
     if hasattr(fcntl, "F_FULLFSYNC"):
         try:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
@@ -104,7 +104,7 @@ def rename_folder(source: Path, target: Path) -> None:
 
 
 def exchange_names(first: Path, second: Path) -> bool:
-    """Exchange two names in one step; False where the system or the file system cannot."""
+    """Exchange two names in one step; return False if it is not supported."""
     import ctypes
 
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
@@ -115,8 +115,8 @@ def exchange_names(first: Path, second: Path) -> bool:
 
 
 def open_without_links(path: str, flags: int) -> int:
-    """Open a file as `os.open` does; an error (ELOOP) for a link."""
-    # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+    """Open a file like `os.open`; raise an error (ELOOP) for a link."""
+    # O_NONBLOCK, because opening a pipe without a writer would block.
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
@@ -137,15 +137,15 @@ def usable_cores() -> int:
 
 
 def cpu_quota() -> float | None:
-    """Return how many cores this process may use in the mean; None for all of them.
+    """Return the quota of cores of this process, or None for all cores.
 
-    A container that may use 4 of 64 cores (`docker run --cpus 4`) still sees all of them.
+    In a container with 4 of 64 cores (`docker run --cpus 4`), all cores are visible.
     """
     return _quota_of_groups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
 
 
 def _quota_of_groups(root: Path, groups: Path) -> float | None:
-    """Return the cores that the control groups of a process may use; None for all.
+    """Return the quota of cores of the control groups of a process, or None for all cores.
 
     Args:
         root: Where the control groups are mounted.
@@ -160,7 +160,7 @@ def _quota_of_groups(root: Path, groups: Path) -> float | None:
         _, _, named = line.partition(":")
         controllers, _, group = named.partition(":")
         path = PurePosixPath(group.lstrip("/"))
-        # A quota of a group above holds too. Inside a container, its own group is the root.
+        # Quotas of parent groups apply too. Inside a container, its own group is the root.
         for part in (path, *path.parents):
             if not controllers:  # version 2
                 quotas.append(_quota_of(root / part / "cpu.max"))
@@ -174,7 +174,7 @@ def _quota_of_groups(root: Path, groups: Path) -> float | None:
 
 
 def _quota_of(*paths: Path) -> float | None:
-    """Return the cores of files with a quota and its period; None where there is no limit."""
+    """Return the cores of files with a quota and its period, or None without a limit."""
     try:
         words = " ".join(path.read_text(encoding="ascii") for path in paths).split()
         quota, period = map(int, words)
@@ -189,12 +189,12 @@ def memory_bytes() -> int:
 
 
 def most_open_files() -> int:
-    """Return how many files this process may open."""
+    """Return the number of files that this process may open."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def allow_open_files(n_files: int) -> None:
-    """Let this process open more files, if the system allows it."""
+    """Raise the limit of open files of this process, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = n_files if hard == resource.RLIM_INFINITY else min(n_files, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -227,25 +227,25 @@ def signals_blocked() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Have the kernel end this process when its parent ends; Linux only."""
+    """Make the kernel end this process when its parent ends; Linux only."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def was_killed(exit_code: int | None) -> bool:
-    """Return whether a process was killed, by another one or by the system for its memory."""
+    """Return whether a process was killed, by another process or for lack of memory."""
     return exit_code == -signal.SIGKILL
 
 
 def process_start(process: int) -> str:
-    """Return when a process began, as a number; "0" if that is not known, "" if it has ended."""
+    """Return the start time of a process as a number, "0" if unknown, "" if it has ended."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return ""
     except PermissionError:
-        pass  # it runs for another user
+        pass  # the process belongs to another user
     try:
         text = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
     except OSError:
@@ -256,10 +256,10 @@ def process_start(process: int) -> str:
 
 
 def machine_start() -> str:
-    """Return what no other machine, start of it or container has."""
+    """Return an identifier of this machine, its start and its container."""
     try:
         start = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        # Each container has numbers of processes of its own.
+        # Each container has its own process numbers.
         start += os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - the link leads to no path
     except OSError:
         import uuid
@@ -269,7 +269,7 @@ def machine_start() -> str:
 
 
 def open_memory() -> int:
-    """Return an open file that has no name, in memory where the system can."""
+    """Return an open file without a name, in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("obygaze-frames")
     import tempfile
@@ -279,14 +279,14 @@ def open_memory() -> int:
 
 
 def send_with_file(channel: socket.socket, data: bytes, descriptor: int) -> int:
-    """Send bytes and an open file to another process; return how many bytes were sent."""
+    """Send bytes and an open file to another process; return the number of bytes sent."""
     import socket
 
     return socket.send_fds(channel, [data], [descriptor])
 
 
 def receive_with_files(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """Return bytes, and open files, that another process sent; no bytes where it has ended."""
+    """Return bytes and open files from another process; no bytes if it has ended."""
     import socket
 
     data, descriptors, _, _ = socket.recv_fds(channel, 65536, 1)
@@ -294,8 +294,8 @@ def receive_with_files(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def is_readable(channel: socket.socket, timeout_s: float) -> bool:
-    """Return whether something can be read from a socket, at most after some seconds."""
-    # Not select(): it does not know open files above 1023.
+    """Return whether a socket is readable within a time limit."""
+    # Not select(), which does not support descriptors above 1023.
     polled = select.poll()
     polled.register(channel, select.POLLIN)
     return bool(polled.poll(1000 * timeout_s))

@@ -1,10 +1,9 @@
 """Windows.
 
-A folder cannot be opened, so the lock of a folder is that of an empty file, which is named after
-the identity of the folder and is in a folder of the user: `obygaze\\locks` in `%LOCALAPPDATA%`. It
-decides for the processes of one user on one machine. A file that a program has open cannot be
-replaced, renamed or removed, so a rename is tried for some time: virus scanners and indexers have
-new files open.
+A folder cannot be opened, so a folder is locked by an empty file in `obygaze\\locks` in
+`%LOCALAPPDATA%`, whose name is the identity of the folder. The lock holds for the processes of one
+user on one machine. A file that a program has open cannot be replaced, renamed or removed, so
+renames are retried for some time: virus scanners and indexers open new files.
 """
 
 import ctypes
@@ -24,9 +23,9 @@ from typing import TypeVar
 from obygaze_features.core.errors import InUse
 
 CAN_FORK: bool = False
-# A process cannot send an open file to another one here.
+# A process cannot send an open file to another process.
 HAS_DECODE_WORKERS: bool = False
-# A disk in the format FAT or exFAT answers "incorrect function", which Python makes EINVAL.
+# On FAT and exFAT the error is "incorrect function", which Python maps to EINVAL.
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 HANGUP_SIGNALS: tuple[str, ...] = ()
 STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT")
@@ -35,9 +34,9 @@ Result = TypeVar("Result")
 
 RETRY_S = 3.0
 PAUSE_S = 0.05
-# What msvcrt.locking answers where another process has the lock.
+# Errors of msvcrt.locking if another process has the lock.
 _LOCKED = (errno.EACCES, errno.EDEADLK)
-# Of the Windows API.
+# Constants of the Windows API.
 _SYNCHRONIZE = 0x100000
 _ACCESS_DENIED = 5
 _WAIT_TIMEOUT = 258
@@ -54,7 +53,7 @@ def open_lock(folder: Path) -> int:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Return False where another process has the lock; True too where there are no locks."""
+    """Return False if another process has the lock; True also without support for locks."""
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -70,7 +69,7 @@ def sync_file(descriptor: int) -> None:
 
 def sync_path(path: Path) -> None:
     """Write a file to the disk."""
-    # A file that is open for reading cannot be synced, and one that is read-only not opened.
+    # A file opened for reading cannot be synced, and a read-only file cannot be opened for writing.
     with suppress(PermissionError):
         descriptor = os.open(path, os.O_RDWR)
         try:
@@ -102,14 +101,14 @@ def rename_folder(source: Path, target: Path) -> None:
         except FileExistsError:
             if target.is_symlink() or not target.is_dir():
                 raise
-            target.rmdir()  # an error where it is not empty
+            target.rmdir()  # raises an error if it is not empty
             source.rename(target)
 
     _again_while_open(rename, target)
 
 
 def _again_while_open(change: Callable[[], Result], target: Path) -> Result:
-    """Try a rename or another change until no other program has the file open, or for `RETRY_S`."""
+    """Retry a change for `RETRY_S` seconds while another program has the file open."""
     give_up = time.monotonic() + RETRY_S
     while True:
         try:
@@ -117,7 +116,7 @@ def _again_while_open(change: Callable[[], Result], target: Path) -> Result:
         except PermissionError as error:
             if time.monotonic() >= give_up:
                 raise InUse(
-                    "this cannot be replaced, renamed or removed while another program has it open",
+                    "another program has this file open, so it cannot be changed",
                     where=str(target),
                     hint="close it in programs such as Excel, a video player or obygaze,"
                     " or pause OneDrive, Dropbox or the virus scanner for this folder",
@@ -131,7 +130,7 @@ def exchange_names(first: Path, second: Path) -> bool:
 
 
 def open_without_links(path: str, flags: int) -> int:
-    """Open a file as `os.open` does; an error (ELOOP) for a link."""
+    """Open a file like `os.open`; raise an error (ELOOP) for a link."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
@@ -141,7 +140,7 @@ def open_without_links(path: str, flags: int) -> int:
 
 
 def use_utf8_streams() -> None:
-    """Make output that goes to a file or a pipe the same as elsewhere: UTF-8, line feeds."""
+    """Write UTF-8 with line feeds to files and pipes, as on other systems."""
     if os.environ.get("PYTHONIOENCODING"):
         return  # the user chose one
     for stream in (sys.stdout, sys.stderr):
@@ -160,7 +159,7 @@ def usable_cores() -> int:
 
 
 def process_start(process: int) -> str:
-    """Return "" for a process that has ended, "0" for another one: when it began is not asked."""
+    """Return "" for a process that has ended, else "0": the start time is not read."""
     kernel = ctypes.windll.kernel32
     handle = kernel.OpenProcess(_SYNCHRONIZE, False, process)
     if not handle:
@@ -171,14 +170,14 @@ def process_start(process: int) -> str:
 
 
 def machine_start() -> str:
-    """Return what no other machine has."""
+    """Return an identifier of this machine."""
     import uuid
 
     return f"{os.environ.get('COMPUTERNAME', '')} {uuid.getnode():x}"
 
 
 def allow_open_files(n_files: int) -> None:
-    """Do nothing: Windows has no limit that a process could raise."""
+    """Do nothing: Windows has no such limit."""
 
 
 def block_signals() -> None:
@@ -202,7 +201,7 @@ class _MemoryStatus(ctypes.Structure):
 
 
 def cpu_quota() -> float | None:
-    """Return how many cores this process may use in the mean; None for all of them."""
+    """Return None: Windows has no quota of cores."""
     return None
 
 

@@ -143,7 +143,7 @@ def test_a_file_that_is_open_elsewhere_is_tried_again_then_named(
     on_windows: Printed, root: Path
 ) -> None:
     assert on_windows["open files"] == [
-        "this cannot be replaced, renamed or removed while another program has it open",
+        "another program has this file open, so it cannot be changed",
         f"  in: {root / 'open files' / 'old'}",
         "  Try: close it in programs such as Excel, a video player or obygaze, or"
         " pause OneDrive, Dropbox or the virus scanner for this folder",
