@@ -120,6 +120,39 @@ def test_rows_of_two_people_whose_numbers_restart(tmp_path: Path) -> None:
     ]
 
 
+def test_people_in_a_column_of_any_name_below_titles_with_commas(
+    tmp_path: Path,
+) -> None:
+    """Each row was a clip of its own, and the title was the header."""
+    text = (
+        "Coding sheet, group 2, spring\n\n"
+        "Titel,scene,Wer sah es,Konzepte,Wort\n"
+        'Lac,1,ana,"Look, Body",ja\nLac,1,bo,Look,ja\n'
+        "Lac,2,ana,Body,nein\nLac,2,bo,,ja\n"
+    )
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert "likely --map 'annotator=Wer sah es'" in said
+    assert "likely --map concepts=Konzepte" in said
+    assert rows_of(tmp_path, "Wort", "differs") == [
+        ("Lac-1", None, None, "", "Look", "ja", "Body"),
+        ("Lac-2", None, None, "", "Body", "", "Wort"),
+    ]
+
+
+def test_frames_are_no_seconds_and_titles_of_clips_no_films(tmp_path: Path) -> None:
+    lines = ["Titel;Film;Start Frame;End Frame;FPS", "Kuss;Alba;0;24;25"]
+    lines += ["Flucht;Alba;25;74;25", "Ende;Brug;0;49;25"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert "look like the frames of the clips" in said
+    assert rows_of(tmp_path, "end_frame") == [
+        ("Alba-001", 0.0, 1.0, "", "", "24"),
+        ("Alba-002", 1.0, 3.0, "", "", "74"),
+        ("Brug-001", 0.0, 2.0, "", "", "49"),
+    ]
+
+
 def test_two_people_with_a_file_each(tmp_path: Path) -> None:
     header = "film,from,to,verdict\n"
     (tmp_path / "Ada.csv").write_text(

@@ -265,6 +265,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("film_start_s,film_end_s\nsoon,70", {}, "'soon' is not a time in seconds"),
     ("film_start_s,film_end_s\n70,", {}, "must both be given or both be empty"),
     ("film_start_s,film_end_s\n70,60", {}, "expected an end after the start 70.0"),
+    (
+        "start_s,end_s,start,end\n10,12,0:00:11,0:00:12",
+        {},
+        "differs from start_s, 10 s",
+    ),
     ("framerate\nfast", {}, "'fast' is not a frame rate"),
     ("framerate\n25\na-2,lake,24", {}, "and other rows of the film lake state"),
     ("start_s,end_s\n10.03.2024,9", {}, "'10.03.2024' is not a time in seconds"),

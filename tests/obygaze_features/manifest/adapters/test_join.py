@@ -127,6 +127,13 @@ def test_a_row_without_an_id_is_a_row_of_no_clip(tmp_path: Path, blank: str) -> 
         join(MANIFEST, table(tmp_path, f"clip_id,mood\n{blank},TOTAL\n"))
 
 
+def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
+    """Each annotator's clip got the values of all, and with --force all annotators."""
+    path = table(tmp_path, "clip_id,annotator,mood\ntt1-001,A1,calm\ntt1-001,A2,wild\n")
+    with pytest.raises(FixInput, match="several annotators for one clip: A1, A2"):
+        join(MANIFEST, path, force=True)
+
+
 def test_a_sheet_of_a_workbook_is_joined_and_the_likely_one_is_said(
     tmp_path: Path,
 ) -> None:

@@ -137,3 +137,10 @@ def test_descriptions_are_read_with_care(tmp_path: Path, text: str, told: str) -
     with pytest.raises(FixInput) as caught:
         read([path])
     assert [f"{path}{told}"] == list(caught.value.details)
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    write(write(tmp_path) / "copy")
+    with pytest.raises(FixInput, match=r"two files have the name ACCEDEaffect\.txt"):
+        read([tmp_path])

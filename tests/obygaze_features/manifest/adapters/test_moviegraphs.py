@@ -88,3 +88,11 @@ def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
         f"{frames}:1: expected frame 0 and its time, in ascending order, got '1 0.04'; the rest is"
         " not read"
     )
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    missing = write_film(tmp_path) / "video_boundaries" / "tt01.matidx"
+    missing.unlink()
+    with pytest.raises(FixInput) as caught:
+        read(tmp_path)
+    assert caught.value.details == (f"{missing}: no such file",)

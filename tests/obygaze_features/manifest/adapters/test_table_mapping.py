@@ -8,6 +8,7 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
     read_mapping,
@@ -103,6 +104,17 @@ def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(path, mapping=wrong)
     assert "concepts.mise: unknown concept 'Cloth', " in caught.value.details[0]
+
+
+def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:
+    """They were left out, so that another clip was joined by its id."""
+    clips = table_of(tmp_path, "clip_id,movie_id,start_s,end_s\na-1,a,65,70\n")
+    moods = table_of(
+        tmp_path, "clip_id,start_s,end_s,mood\na-1,0:05,0:10,joy\n", "m.csv"
+    )
+    with pytest.raises(FixInput) as caught:
+        join(read(clips).manifest, moods)
+    assert "'0:05' may be minutes or hours" in caught.value.details[0]
 
 
 def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(
