@@ -110,11 +110,10 @@ def test_the_outputs_of_the_tutorial_are_those_of_today(tmp_path):
     stored = printed_by(notebook)
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, resources=resources).execute()
-    # Last digits differ among processors.
+    # Words may change, and last digits differ among processors.
     number = re.compile(r"\d*\.\d+")
-    assert number.sub("N", stored) == number.sub("N", printed_by(notebook))
-    found = [float(text) for text in number.findall(printed_by(notebook))]
-    wanted = [float(text) for text in number.findall(stored)]
+    wanted = sorted(float(text) for text in number.findall(stored))
+    found = sorted(float(text) for text in number.findall(printed_by(notebook)))
     assert len(wanted) > 20
     assert found == pytest.approx(wanted, abs=0.011)
 
