@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.checkpoints import save_lsmdc, write_lsmdc_card
 from support.cli import Result, call_obygaze
@@ -34,7 +35,8 @@ from obygaze_features.extraction.kept import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store
 from obygaze_features.store.layout import CLEAN, PICTURES
-from obygaze_features.video import DecodePool, PictureView
+from obygaze_features.video import DecodePool, PictureView, decode_clip
+from obygaze_features.video.decoded_clip import pictures_of_view
 
 N_CLIPS = 4
 BROKEN = 2
@@ -206,3 +208,18 @@ def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(
     (state,) = run(films, tmp_path, note=notes.append)
     assert state.ok == N_CLIPS - 1
     assert any(note.startswith(f"{KEPT}: its frames are not used: ") for note in notes)
+
+
+def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
+    run(films, tmp_path, "frames:descriptors")
+    views = [view_of_descriptors(n) for n in (16, 8, 4, 5, 32)]
+    kept = kept_of(films, tmp_path, "films", [*views, PictureView(16)])
+    assert list(kept) == views[:3]
+    for view, frames in kept.items():
+        clip = frames.clip(films.clips[3].clip_id, view)
+        decoded = decode_clip(video_of(films, 3), view)
+        pictures = pictures_of_view(clip.pictures, clip.rows, clip.mask)
+        assert pictures.tobytes() == decoded.pictures.tobytes()
+        for name in ("time_s", "asked_s", "mask"):
+            np.testing.assert_array_equal(clip.arrays[name], getattr(decoded, name))
+        assert clip.total == decoded.total
