@@ -56,5 +56,5 @@ def test_models_of_frames_and_of_clips_are_not_mixed(tmp_path: Path) -> None:
     manifest = films(3, 20)
     store = store_of(tmp_path / "s", manifest, marked(manifest), array="frames")
     protocol = quick("honest-frames", "models.ridge.kind=ridge")
-    with pytest.raises(FixUsage, match="a protocol each"):
+    with pytest.raises(FixUsage, match="use one protocol for each"):
         run_on(tmp_path, protocol, manifest, {"x": store})
