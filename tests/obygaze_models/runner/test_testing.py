@@ -19,6 +19,7 @@ from obygaze_features.core.errors import (
     AlreadyThere,
     FixUsage,
     Mismatch,
+    ObygazeError,
 )
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
@@ -369,7 +370,7 @@ def test_clips_whose_films_are_not_stated(here: Path) -> None:
     manifest = Manifest("bare", Header("Bare", films="none"), tuple(clips))
     rows = [Row(clip.clip_id, "") for clip in CLIPS]
     store = made_store(here / "bare", rows, {"clip": X}, recipe=a_recipe())
-    with pytest.raises(Mismatch, match="the films of 72 clips are not stated"):
+    with pytest.raises(Mismatch, match="the films of 72 clips are unknown"):
         og.models.test("theirs", store, manifest=manifest, workspace=here)
 
 
@@ -398,6 +399,19 @@ def test_words_that_have_no_meaning_here(here: Path) -> None:
     keep(here)
     with pytest.raises(FixUsage, match="where nothing is fitted"):
         run_on(here, changes=["models.ridge.class_weight=balanced"])
+    with pytest.raises(FixUsage, match="a saved model reads one store"):
+        og.models.test("theirs", ["seen", "b=seen"], manifest="mine", workspace=here)
+    keep(here, name="random")
+    with pytest.raises(FixUsage, match="a baseline has this name"):
+        og.models.test("random", "seen", manifest="mine", workspace=here)
+
+
+def test_a_task_that_the_manifest_does_not_have(here: Path) -> None:
+    keep(here, task="violent", asked=Classes(positive="violent == yes"))
+    with pytest.raises(ObygazeError, match="no column 'violent'") as refused:
+        run_on(here)
+    assert "use --task" in str(refused.value.hint)
+    assert len(rows_of(run_on(here, task="EN_S")))
 
 
 def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(
