@@ -14,7 +14,7 @@ from support.tables import models, rows_of
 
 import obygaze as og
 from obygaze_features.core import user_code
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_models.runner import run as runner
 from obygaze_models.runner.files import Run
 
@@ -54,6 +54,24 @@ class Probable(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
+class Reversed(NearestMean):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.classes_ = self.classes_[::-1]
+        return self
+
+    def decision_function(self, X):
+        return -super().decision_function(X)
+
+
+class Plain(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        raise AssertionError("it trained")
+
+    def predict(self, X):
+        return [0] * len(X)
+
+
 class Doubled(NearestMean):
     def fit(self, X, y):
         super().fit(X, y)
@@ -89,6 +107,8 @@ def test_classes_of_an_own_model_may_have_any_order(here: Path) -> None:
     (theirs,) = models(plain)
     assert theirs.value("ap") > 0.5
     expected = rows_of(plain.predictions, model="mine")
+    found = rows_of(own_run("Reversed").predictions, model="mine")
+    assert [row["score"] for row in found] == [row["score"] for row in expected]
     run = own_run("Probable")
     (ours,) = models(run)
     assert ours.value("ap") == pytest.approx(theirs.value("ap"))
@@ -105,6 +125,19 @@ def test_classes_of_an_own_model_that_are_not_those_of_the_task_are_refused(
 ) -> None:
     with pytest.raises(FixInput, match="must have each class once in classes_"):
         own_run("Doubled")
+
+
+def test_a_class_without_scores_is_refused_before_it_trains(here: Path) -> None:
+    with pytest.raises(FixInput, match="neither predict_proba"):
+        own_run("Plain")
+
+
+def test_a_warning_of_a_library_is_given_once_with_its_count(here: Path) -> None:
+    kind = "models.mine.kind=sklearn.linear_model.LogisticRegression"
+    changes = [*ONE_TASK, kind, "models.mine.max_iter=1", 'grid.models=["mine"]']
+    # A fit on a handful, and one for each of the four films, in two processes.
+    with pytest.warns(ObygazeWarning, match=r"^ConvergenceWarning: .*\(5 times\)$"):
+        og.run("honest", "sig", "films", changes=changes, output="w", n_jobs=2)
 
 
 def test_a_model_that_cannot_work_is_refused_before_the_first_fit(
