@@ -65,6 +65,9 @@ def test_a_combination_that_diverges_is_not_chosen(
         (own.folder / "predictions.csv").read_bytes() for own in (run, alone)
     ]
     assert predictions[0] == predictions[1]
+    protocol = choosing("mlp", "learning_rate.grid=[1e38, 1e37]")
+    with pytest.raises(FixInput, match="training diverged"):
+        run_on(tmp_path, protocol, MANIFEST, {"x": store})
 
 
 def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:
