@@ -16,6 +16,7 @@ from support.run_tables import (
     FILMS,
     MANIFEST,
     STORE,
+    Clips,
     MadeCell,
     clips_of,
     difference_row,
@@ -370,3 +371,19 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
         ["Pulp Fiction", films[1], f"{second:.2f} (.25)"[1:], ".29 (.09)"],
         ["mean of these films", "", f"{(first + second) / 2:.2f}"[1:], ".42"],
     ]
+
+
+def test_the_table_of_films_has_values_on_the_clips_that_all_were_tested_on(
+    tmp_path: Path,
+) -> None:
+    kept = np.arange(len(CLIPS.ids)) != np.flatnonzero(CLIPS.y)[0]
+    ids, films = (np.array(part)[kept].tolist() for part in (CLIPS.ids, CLIPS.films))
+    part = Clips(tuple(ids), tuple(films), CLIPS.y[kept])
+    other = MadeCell("mlp", part, scores_for(CLIPS, 0.5, 9)[kept])
+    run = made_run(tmp_path / "run", [RIDGE, other, GUESS])
+    (table,) = sections_by_key(run)["films"].tables
+    assert f"on the {len(ids)} clips that all of them were tested on" in table.note
+    ridge = replace(RIDGE, clips=part, scores=RIDGE.scores[kept])
+    at = table.headers.index("ridge")
+    values = {row[1]: row[at].value for row in table.rows if not isinstance(row, str)}
+    assert values == pytest.approx({film: ridge.ap_of(film) for film in ridge.films})

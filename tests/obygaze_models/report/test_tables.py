@@ -12,6 +12,7 @@ from obygaze_models.report.tables import (
     ResultTable,
     latex_text,
     render_template,
+    slug,
 )
 
 TABLE = ResultTable(
@@ -74,6 +75,13 @@ def test_latex_is_a_booktabs_table() -> None:
     assert r"ridge & .12 {[}.10, .20] & 12 & \textless{}.001 \\" in text
     assert r"{[}x] & .50 (.25) & 3 & -- \\" in text
     assert r"A note\_with marks." in text
+
+
+def test_names_of_files_are_plain() -> None:
+    """They are made of names that a person typed, and must not leave the folder."""
+    assert slug("a/b", "..", "c d") == "a-b-c-d"
+    assert slug("/..") == "none"
+    assert slug("réponse=oui", "Sœur") == "reponse-oui-Soeur"
 
 
 def test_quotes_in_latex_are_text_in_every_language() -> None:
