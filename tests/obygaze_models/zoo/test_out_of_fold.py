@@ -199,6 +199,9 @@ def test_a_model_without_a_list_counts_every_clip_of_its_films(
 @pytest.mark.parametrize(
     "data",
     [
+        b"clip_id,score:positive\na,1\n",
+        b"\xff\xfe",
+        b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,much\n",
         b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,1\na,f,0,1,2\n",
         b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,nan\n",
         b"clip_id,movie_id,start_s,end_s,score:positive,score:positive\na,f,0,1,1,1\n",

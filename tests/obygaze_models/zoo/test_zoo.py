@@ -145,13 +145,14 @@ def test_an_invalid_model_json_is_refused_with_the_key(
         load_model(saved)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "README.md"])
 def test_a_model_that_does_not_list_a_file_is_refused(
-    saved: Path, tmp_path: Path
+    saved: Path, tmp_path: Path, name: str
 ) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
-    del document["files"]["model.safetensors"]
+    del document["files"][name]
     write_model_json(saved, document)
-    with pytest.raises((Corrupt, NotFound), match=r"model\.safetensors"):
+    with pytest.raises((Corrupt, NotFound), match=name):
         pull_model(str(saved), tmp_path / "ours")
 
 
