@@ -242,7 +242,7 @@ REFUSED: dict[str, Case] = {
     "leads out of its folder": lambda f: FolderFiles(f).read("../x/store.json", 10),
     "the ids and reasons of the rows are too long": long_reasons,
     "clip is uint8, which has no NaN": levels_without_nan,
-    "another length or checksum after it was sent": changed_in_the_bucket,
+    "a different length or checksum after it was sent": changed_in_the_bucket,
     "files cannot be sent to a commit": lambda _: HubTarget(
         f"hf://lab/films@{'ab' * 20}"
     ),
