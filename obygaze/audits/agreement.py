@@ -80,17 +80,20 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreement of people: a row of all people and films, and rows of pairs, means and films.
+    """The agreement of people.
 
     Attributes:
         people: The people.
         scale: The kind of answers: levels, words in order, words or numbers.
-        rows: The measures. An undefined measure is None.
+        rows: The measures of all people in all films; then, if there are more than two people, of
+            each pair in all films; then means, and each pair in each film. An undefined measure is
+            None.
         has_films: Whether items have films; else each item is its own film.
         n_films: Number of films with items that two people answered.
         n_single: Number of items that only one person answered.
         n_complete: Number of items that all people answered.
-        n_undefined: Number of pairs in films without a measure, because chance always agrees.
+        n_undefined: Number of rows of means and single films with an undefined measure: by chance
+            alone, people would always agree.
         films_of_one: The films with answers of only one person.
     """
 
@@ -507,6 +510,6 @@ def _limits(found: Agreement) -> Iterator[str]:
     if found.n_undefined:
         rows = count(found.n_undefined, "row")
         yield (
-            "Means leave out measures that are not defined, because chance always agrees:"
+            "Means leave out undefined measures (by chance alone, people would always agree):"
             f" {rows} of films."
         )

@@ -128,7 +128,7 @@ def equal_share(answers: Answers) -> float:
 
 
 def cohen_kappa(pair: Answers) -> float | None:
-    """Return Cohen's kappa of two people, or None if chance always agrees."""
+    """Return Cohen's kappa of two people, or None if people would always agree by chance."""
     words, places = np.unique(pair.words, return_inverse=True)
     # The distance of different answers is always 1.
     apart = 1 - np.eye(len(words))
@@ -139,7 +139,8 @@ def gammas(pair: Answers, scale: Scale) -> dict[str, float | None]:
     """Return 1 - observed / expected distance of two people, for each definition of chance.
 
     By chance, all words of the scale are equally likely (`uniform`), or as frequent as in the
-    answers of each person (`own`) or of both (`pooled`). Gamma is None if chance always agrees.
+    answers of each person (`own`) or of both (`pooled`). Gamma is None if people would always agree
+    by chance.
     """
     return _beyond_chance(scale.places(pair), scale.distances)
 

@@ -91,7 +91,7 @@ def audit_eat(
         attributes: Pairs of attributes of the texts; by default the only two.
         text: The npz file of text vectors that `extract text` wrote.
         tail: The p-value to report and correct.
-        permutations: Number of random permutations, if there are too many to count.
+        permutations: Number of random permutations, if there are too many to enumerate.
         workspace: The workspace, if it is not the current one.
 
     Example:

@@ -217,7 +217,7 @@ def film_values(manifest: Manifest, column: str) -> dict[str, list[str]]:
 
 
 def _expression(of: str, drawn: Manifest) -> Expression:
-    """Return the parsed expression, which is unknown for a clip without a label."""
+    """Return the parsed expression; its result is None (unknown) if a missing label decides it."""
     concepts = dict.fromkeys(drawn.header.concepts)
     for clip in drawn:
         concepts |= dict.fromkeys(clip.concepts)

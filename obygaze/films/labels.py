@@ -71,7 +71,8 @@ _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 class ProjectedMarks:
     """Clips with the annotations of each person, without labels; and warnings.
 
-    For drawn clips, the manifest has all clips, so that clips that nobody judged are counted.
+    Clips without times in a film, or of films without marks, are left out. If the clips are a
+    random sample (`manifest sample`), they are kept, and count as not judged.
     """
 
     manifest: Manifest
@@ -179,7 +180,7 @@ def project_tables(
     orders: Orders | None = None,
     workspace: PathLike | None = None,
 ) -> ProjectedMarks:
-    """Read tables of marks and project them on the clips of a table, or on equal ones."""
+    """Read tables of marks, and project them on the clips of a table or on clips of one length."""
     length_s = _length_of(clips, every)
     tables = [names] if isinstance(names, str | os.PathLike) else names
     paths = [table_of_marks(name, workspace) for name in tables]
@@ -199,7 +200,7 @@ def project_tables(
     if not projection.answers:
         films = few(sorted({mark.movie_id for mark in marks}), 5)
         raise FixInput(
-            f"no clip has times in a film with marks ({films})",
+            f"expected clips with times in a film with marks ({films}), got none",
             where=where if clips is None else str(clips),
             hint="pass --every 30, or clips with the columns film_start_s and film_end_s",
         )
@@ -383,8 +384,8 @@ def _warnings(
         "unknown concepts, kept unchanged": [
             name for name, kind in modality.items() if kind == "unknown"
         ],
-        "nothing says what was watched, so the whole film counts as watched, and clips without"
-        " a mark as having nothing": assumed,
+        "no mark says what was watched, so the whole film counts as watched, and a clip without a"
+        f" mark is labelled {NOTHING} (EN in the column level)": assumed,
         f"clips in films without marks, {rest}": projection.unseen,
         f"clips without times in the film, {rest}": without,
         "films with marks and without clips": sorted(marked - {*clips.films}),

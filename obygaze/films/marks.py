@@ -257,7 +257,7 @@ class MarkReader:
         return tuple(sorted(self._marks))
 
     def _meaning(self, word: str, column: str) -> str:
-        """Return the replacement of a word in a column, else the word."""
+        """Return the replacement of a word in a column, or the word itself if it has none."""
         self.found["word"].add(word)
         for asked, meaning in self.words.items():
             if plain_value(asked, column) == plain_value(word, column):

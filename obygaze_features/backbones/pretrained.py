@@ -136,7 +136,7 @@ class PretrainedFamily(Family):
     text: Text | None = None
 
     def model(self, class_name: str = "") -> Any:
-        """Return the class of the models, or another one of its module."""
+        """Return the model class of the family, or another class of the same module."""
         package = self.package or self.name
         module = library(f"models.{package}.modeling_{package}")
         return getattr(module, class_name or self.class_name)

@@ -1,6 +1,7 @@
-"""When the frames that a table counts are shown, by the index of their film's file.
+"""Find when the frames that a table counts are shown, with the index of the film's file.
 
-Containers round times, films begin late, and rates are rounded, so that no rate gives these times.
+A frame rate does not give these times, because containers round times, films begin late, and rates
+are rounded.
 """
 
 from fractions import Fraction
@@ -24,7 +25,7 @@ DRIFT_S = 0.001
 
 
 class FilmFrames:
-    """The frames of a film as its file shows them.
+    """The frames of a film: when each is shown, and the frame rate, by the index of its file.
 
     Args:
         path: The file.

@@ -186,7 +186,7 @@ def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
     if not is_changed or not before.exists():
         return []
     return [
-        f"the store before is now {before.name}; it shares files with the new one and is no"
+        f"the previous store is now {before.name}; it shares files with the new one and is no"
         f" backup; to remove it: rm -r {shell_word(before)}"
     ]
 

@@ -510,7 +510,10 @@ def check_manifest(manifest: Manifest) -> ManifestBytes:
         ) from error
     _check_columns(manifest)
     if said and isinstance(manifest.clips, Windows):
-        raise FixInput("windows have no annotators", where=manifest.name)
+        raise FixInput(
+            "expected clips, got windows: windows cannot have annotations",
+            where=manifest.name,
+        )
     _parse(Path(f"{manifest.name}.toml"), toml, rows, said or None)
     return ManifestBytes(toml, rows, said)
 

@@ -148,13 +148,13 @@ class Recipe:
 
     @property
     def windows(self) -> Mapping[str, Any]:
-        """The settings of windows; empty for clips."""
+        """The settings by which films were cut into windows; empty in a recipe for clips."""
         sampling = self._parts.get("sampling", {})
         return {key: sampling[key] for key in WINDOW_KEYS if key in sampling}
 
     @property
     def grid(self) -> Mapping[str, float]:
-        """The grid by which films were cut into windows; empty for clips."""
+        """The grid by which films were cut into windows; empty in a recipe for clips."""
         grid = self.windows.get("grid")
         values = grid.items() if isinstance(grid, dict) else ()
         return {name: value for name, value in values if isinstance(value, int | float)}

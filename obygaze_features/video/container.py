@@ -289,7 +289,7 @@ def _programs(container: Any) -> list[set[int]]:
 
 
 def clock_zero(container: Any) -> float:
-    """Return the time in the file, in seconds, at which the clock of its clips is 0."""
+    """Return the time in the file, in seconds, from which the times of clips are counted."""
     streams = streams_of_film(container)
     if len(streams) == len(container.streams):
         return (container.start_time or 0) / float(av().time_base)

@@ -379,7 +379,7 @@ class CodedPictures:
 
 
 def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
-    """Yield the NAL units of a packet, each after its size or, without, after a start code."""
+    """Yield the NAL units of a packet; each one follows its size or a start code."""
     # Some programs copy packets with start codes and keep the header of MP4.
     if not size_bytes or packet[:4] == _START_CODE:
         yield from _units_by_start_code(bytes(packet))

@@ -200,13 +200,13 @@ class IndexedFilm:
 
 
 def _step_of(index: FrameIndex, ranks: Ints) -> float:
-    """Return the time from picture to picture of a part."""
+    """Return the median time from a picture of a part to the next, in seconds."""
     steps = np.diff(index.times_s[ranks])
     return float(np.median(steps)) if len(steps) else 1 / index.rate
 
 
 def ends_early(index: FrameIndex, ranks: Ints, until_s: float) -> bool:
-    """Return whether pictures may be missing after those of a part of a broken film."""
+    """Return whether the pictures of a part end so early that some may be missing at its end."""
     last_s = float(index.times_s[ranks[-1]])
     return until_s - last_s >= GAP * _step_of(index, ranks)
 

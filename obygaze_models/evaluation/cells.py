@@ -285,7 +285,7 @@ class Cell:
         return 1 + self.n_clips / int(self.rows["n_seen"].max())
 
     def groups_behind(self, metric: str) -> GroupCount:
-        """Return the number of films that contribute to AP or AUC."""
+        """Return the number of films that contribute to AP or AUC, and their effective number."""
         if not self.n_films:
             return GroupCount(0, 0)
         folds = [self._at[rows] for _, _, rows in self.fits]

@@ -34,11 +34,12 @@ class SharedFilms:
 
 @dataclass(frozen=True, eq=False)
 class GroupTest:
-    """Whether the values of the items of group `x` are larger than those of group `y`.
+    """The result of a permutation test of two groups of items, `x` and `y`.
 
-    `a` and `b` are names for the values. `across` exchanges items between films. `within` exchanges
-    items within films only, and is None unless a film has items of both groups. `effect_size` is
-    the difference of means in standard deviations, or None for constant values.
+    `a` and `b` name what the values measure. `across` is the test that exchanges items between
+    films. `within` is the test that exchanges items within films only, or None if no film has items
+    of both groups. `effect_size` is the difference of means in standard deviations, or None for
+    constant values.
     """
 
     x: str
@@ -130,18 +131,19 @@ def compare_groups(
     tail: Tail = "two_sided",
     permutations: int = 1_000_000,
 ) -> GroupTest:
-    """Test whether the values of one group are larger than those of another.
+    """Compare the values of two groups with permutation tests.
 
     Boolean values are tested with `occurrence_p`, others with `permutation_p`.
 
     Args:
-        names: The names of both groups, and two names for the values.
+        names: The names of both groups, and the one or two names of what the values measure; the
+            last name may be "".
         s_x: The values of the first group.
         s_y: The values of the second group.
-        blocks: The film of each value of `s_x`, followed by the films of `s_y`; adds a p-value by
-            exchanges within films.
+        blocks: The film of each value, those of `s_x` before those of `s_y`. If a film has values
+            of both groups, values are also exchanged within films only.
         tail: The p-value to report.
-        permutations: The number of permutations to draw if there are too many to count.
+        permutations: The number of random permutations if there are too many to enumerate.
     """
     s = np.concatenate([s_x, s_y])
     is_x = np.arange(len(s_x) + len(s_y)) < len(s_x)
@@ -187,7 +189,7 @@ def summary(
         sentences.append(f"Holm's correction is over these {n_tests} tests.")
     sampled = [test.verdict.method for test in tests if test.method != "exact"]
     if sampled:
-        sentences.append(f"The permutations are too many to count: {sampled[0]}.")
+        sentences.append(f"The permutations are too many to enumerate: {sampled[0]}.")
     return sentences
 
 
@@ -206,7 +208,7 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
 
 
 def shared_films(is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> SharedFilms:
-    """Return the numbers of films and items with both groups."""
+    """Return the numbers of films, of films with items of both groups, and of their items."""
     _, codes = np.unique(blocks, return_inverse=True)
     sizes = np.bincount(codes)
     in_x = np.bincount(codes, weights=is_x)

@@ -64,7 +64,7 @@ def permutation_p(
         values: One number for each item.
         is_first: True for the items of the first group.
         block: The block (film) of each item; items are exchanged only within a block.
-        permutations: How many permutations are drawn if they are too many to count.
+        permutations: The number of random permutations if there are too many to enumerate.
     """
     s = np.asarray(values, dtype=np.float64)
     first = np.asarray(is_first, dtype=bool)

@@ -471,11 +471,12 @@ def names_of_difference(row: RunRow) -> tuple[CellName, CellName]:
 def add_p(
     differences: Sequence[Difference], cells: Iterable[Cell], settings: RunSettings
 ) -> list[RunRow]:
-    """Return the rows of differences; requested differences get a p corrected for their family.
+    """Return the rows of differences; add a p to each requested one, corrected in its family.
 
-    There are two families: requested models against guesses; and requested models against each
-    other, with the differences of questions and contrasts. A comparison has one p in all tables.
-    Differences that were not requested, and the store chosen by training films, have no p.
+    The first family is the requested models against baselines without video. The second is the
+    requested models against each other, the differences that questions name, and the contrasts. A
+    comparison has the same p in all tables. Other differences have no p, nor have those with the
+    store that is chosen on training films.
     """
     asked = {cell.name for cell in cells_asked_about(cells, settings)}
     guesses = []

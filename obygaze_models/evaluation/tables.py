@@ -2,7 +2,7 @@
 
 A row of predictions.csv is one test of one clip. Everything that a run shows of its models is
 computed from these rows: metrics, intervals, differences and p (`evaluation.results`). Baselines,
-and the stores that training films choose, are rows like all others.
+and the stores that are chosen on training films, are rows like all others.
 `docs/files.md` documents each column.
 """
 
@@ -133,7 +133,7 @@ MOSTLY_WHOLE = (
     *("decision", "fits", "comparisons", "clips", "films", "leaked"),
     *("films_with_value", "left", "right", "all_clips", "successes"),
 )
-CHOSEN = "chosen"  # the name of the store that training films choose
+CHOSEN = "chosen"  # the name of the store that is chosen on training films
 # The name of a cell: a model on a store, trained for one task and tested on one.
 CELL = ("train", "test", "store", "model")
 # The values of the column `seen`: the overlap of a tested clip with the training of its scorer.

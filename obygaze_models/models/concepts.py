@@ -259,7 +259,7 @@ class ConceptBank(Savable):
             raise FixTraining(f"C={OVER_FOLDS!r} needs the folds of a published file")
         if isinstance(self.C, Mapping):
             if name not in self.C:
-                raise FixTraining("C has no tolerance for this concept")
+                raise FixTraining("C has no value for this concept")
             return float(self.C[name])
         return float(self.C)
 

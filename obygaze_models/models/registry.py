@@ -333,7 +333,10 @@ def is_kind(name: str) -> bool:
 
 
 def class_parameters(user_code: UserCode) -> list[inspect.Parameter]:
-    """Return the parameters of a class of user code; refuse classes that are not classifiers."""
+    """Return the parameters of a class of user code.
+
+    Raise an error if it is not the class of a classifier, or if a parameter has no default.
+    """
     own_class: Any = user_code.load_function()
     for method in ("fit", "predict", "get_params"):
         is_class = isinstance(own_class, type)

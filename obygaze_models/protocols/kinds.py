@@ -64,7 +64,7 @@ def offered_values(value: Any) -> Sequence[Any] | None:
 
 
 def candidates(model: Model) -> list[Settings]:
-    """Return the combinations of settings to choose from; one without a grid."""
+    """Return the combinations of settings to choose from; without a grid, this is a single one."""
     offered = []
     for value in model.settings.values():
         values = offered_values(value)

@@ -137,8 +137,8 @@ class GridSettings:
 class FitSettings:
     """The first seed, and the number of trainings of models that start at random.
 
-    With `choose_store`, there is a further row for each model: in each fold, training films choose
-    the store. All stores are then restricted to the clips that all stores contain.
+    With `choose_store`, there is a further row for each model: in each fold, the store is chosen on
+    the training films. All stores are then restricted to the clips that all stores contain.
     """
 
     seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0

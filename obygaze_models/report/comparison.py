@@ -466,9 +466,10 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
 
 
 def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
-    """Return whether two cells have the same folds of clips, so that values can be compared.
+    """Return whether two cells tested the same sets of clips, so that values can be compared.
 
-    On unseen films a difference is within each film, so only the clips of each film must be equal.
+    On unseen films, a difference is computed within each film. So it is enough that the same clips
+    of each film were tested.
     """
     by = ["fold", "seed"]
     if weakest([first.basis, second.basis]) == UNSEEN:

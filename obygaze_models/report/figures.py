@@ -84,7 +84,7 @@ class Figure:
         return drawn(self.drawing, ".svg", self.title)
 
     def markup(self, chapter: int) -> str:
-        """Return the figure as an element of a chapter of a page."""
+        """Return the figure as an SVG element for a chapter of a page."""
         return page_markup(self.svg, f"{self.key}-{chapter}")
 
     def file(self, suffix: str) -> bytes:

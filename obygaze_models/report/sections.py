@@ -139,9 +139,9 @@ def section_of_results(run: Run, titles: Titles) -> Section:
             f" all clips of a {run.unit} one score, it is half the difference between the order of"
             " the clips and the reversed order, which is 0 on average where nothing holds on other"
             f" {run.units}. {about_p(run)} {_correction(run, is_of_guesses=True)} Better: yes, if"
-            " p is at most .05; the store that training films choose has no p, and is better if"
-            f" its interval is above 0. The column {run.units}: in how many of them the difference"
-            " is above 0."
+            " p is at most .05; the store that is chosen on training films has no p, and is better"
+            f" if its interval is above 0. The column {run.units}: in how many of them the"
+            " difference is above 0."
         )
     note += (
         " Best guess: the best baseline without video, picked by its result on the test clips."

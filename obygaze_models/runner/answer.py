@@ -201,7 +201,7 @@ def asked_cells(run: Run) -> list[Cell]:
 
 
 def chosen_cells(run: Run) -> list[Cell]:
-    """Return the results of these models on the store that training films choose, if any."""
+    """Return the results of these models on the store that is chosen on training films, if any."""
     asked = {(cell.pair, cell.model) for cell in asked_cells(run)}
     chosen = []
     for cell in run.models:
@@ -214,7 +214,7 @@ def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
     """Return the differences of two models that a run asks for, with the text of the question.
 
     Differences of questions come first, with their sides in the order of the question. Joined
-    features are also compared with the store that training films choose.
+    features are also compared with the store that is chosen on training films.
     """
     found: dict[frozenset[results.CellName], tuple[str, RunRow]] = {}
     for question in run.settings.questions:
@@ -292,8 +292,8 @@ def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
 def verdict(row: RunRow | None, n_films: int = 0) -> str:
     """Return whether the first side of a difference is better, as far as a run can tell.
 
-    The store that training films choose has no p; its interval decides. Without either nothing is
-    known, and where test clips leaked nothing follows.
+    The store that is chosen on training films has no p; its interval decides. Without either
+    nothing is known, and where test clips leaked nothing follows.
 
     Args:
         row: The difference.

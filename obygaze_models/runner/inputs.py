@@ -188,8 +188,8 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
         )
     if CHOSEN in stores:
         raise FixUsage(
-            f"a store cannot have the name {CHOSEN!r}: it is reserved for the store that training"
-            " films choose",
+            f"a store cannot have the name {CHOSEN!r}: it is reserved for the store that is"
+            " chosen on training films",
         )
     joined = stores.get(JOINED)
     if joined is not None and not isinstance(joined, JoinedStore):
@@ -231,7 +231,7 @@ def _check_join(
             )
     if not protocol.fit.choose_store:
         return
-    # Training films choose among all parts of the join, each with the array of the join. Otherwise
+    # The store is chosen among all parts of the join, each with the array of the join. Otherwise
     # the gain of the join could be the gain of a single part.
     for part in join.parts:
         store = stores.get(part.name)

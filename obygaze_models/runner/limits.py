@@ -328,7 +328,7 @@ def _without_words(run: Run) -> Iterator[str]:
 
 
 def _chosen_stores(run: Run) -> Iterator[str]:
-    """Yield how often training films chose each store, for each model of the answer."""
+    """Yield how often each store was chosen on training films, for each model of the answer."""
     for cell in chosen_cells(run):
         n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
         stores = listed([f"{name} {n}" for name, n in n_of_store.most_common()])

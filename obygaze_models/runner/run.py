@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
-# Why a fold is not tested on the store that training films choose.
+# Why a fold is not tested on the store that is chosen on training films.
 NOT_CHOSEN = "there are no scores of held-out training clips to compare the stores by"
 # What a baseline requires.
 NEEDS = {
@@ -549,11 +549,11 @@ def _without_fit(
     )
 
 
-# ---- the store that training films choose ----
+# ---- the store that is chosen on training films ----
 
 
 def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
-    """Return the tests on the store that training films choose for each fit.
+    """Return the tests on the store that is chosen on the training films of each fit.
 
     To pick the best store after the test would be a choice on test films. So the store is chosen in
     each fold, as settings are: for each store, training clips have scores by fits without their

@@ -91,7 +91,7 @@ def training_protocol(
         )
     if name == CAV and task != DEFAULT_TASK:
         raise FixUsage(
-            f"concept vectors have a task for each concept, got the task {task!r}",
+            f"expected no task, got {task!r}: each concept vector has a task of its own",
         )
     asked = [] if name == CAV else [f"models.{name}.kind={name}"]
     for change in changes:

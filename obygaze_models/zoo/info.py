@@ -122,9 +122,8 @@ class Classes(Record, frozen=True, omit_defaults=True):
 class ModelInfo(Record, frozen=True, omit_defaults=True):
     """The facts of a model. `classes` are in the order of the score columns.
 
-    `chosen` contains the settings that training films chose among several. `asked` defines the
-    classes of the task. `where` is the expression that selected the clips of training and
-    evaluation.
+    `chosen` contains the settings that were chosen on training films. `asked` defines the classes
+    of the task. `where` is the expression that selected the clips of training and evaluation.
     """
 
     name: str

@@ -207,7 +207,7 @@ def _blocked() -> list[signal.Signals]:
 
 
 def block_signals() -> None:
-    """Block the signals that stop a run in this thread, and in the processes that it starts."""
+    """Block the signals that stop a run, in this thread and in the processes that it starts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _blocked())
 
 
@@ -218,7 +218,7 @@ def unblock_signals() -> None:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block the signals that stop a run while the block runs; they arrive after it."""
+    """Block the signals that stop a run inside a `with` statement; they arrive after it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _blocked())
     try:
         yield

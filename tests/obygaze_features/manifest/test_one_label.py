@@ -323,7 +323,7 @@ def test_what_people_said_that_could_not_be_kept_is_refused(tmp_path: Path) -> N
     film = CutFilm("alba", "alba.mp4", 50, 25.0, 2.0)
     said = (Annotation("alba_0.000-1.000", "ada", "S", ("Look",), {}),)
     cut = Manifest("cut", header, Windows((film,), grid), annotations=said)
-    with pytest.raises(FixInput, match="windows have no annotators"):
+    with pytest.raises(FixInput, match="windows cannot have annotations"):
         write_manifest(cut, tmp_path / "cut.toml")
     # A table of annotators that is of no manifest may be the one that is imported: it stays.
     beside = annotators_path(table).rename(annotators_path(tmp_path / "films.toml"))
