@@ -199,12 +199,12 @@ def read_store(files: Tree, folder: Path) -> None:
 def read_filling(files: Tree, folder: Path) -> None:
     """Look at how far a store is filled, then seal what is there."""
     from obygaze_features.store.filling import Filling
-    from obygaze_features.store.reading import being_filled_at
+    from obygaze_features.store.reading import find_filling
     from obygaze_features.store.sealing import seal
 
     target = written(files, folder) / "f"
     do_all(
-        lambda: being_filled_at(target),
+        lambda: find_filling(target),
         lambda: Filling.open(target).missing(),
         lambda: seal(target, seal_now=True),
     )
