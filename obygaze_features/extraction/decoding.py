@@ -239,7 +239,7 @@ def _heard_clip(sound: DecodedSound) -> HeardClip:
 
 
 def _viewed_clip(decoded: DecodedClip) -> ViewedClip:
-    """Return a clip, with a remark on damaged or repeated_remark frames."""
+    """Return a clip, with a remark on damaged or repeated frames."""
     n_frames = len(decoded.mask)
     n_real = int(decoded.mask.sum())
     remarks = decoded.remarks

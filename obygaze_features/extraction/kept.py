@@ -92,7 +92,7 @@ class StoredFrames:
         values["end_s"] = np.array(kept.end_s, np.float64)
         remark_of_kept = repeated_remark(n_pictures, n_kept)
         remarks = kept.reason.split("; ") if kept.reason else []
-        # A still picture is repeated_remark without a remark.
+        # A still picture is repeated without a remark.
         if remark_of_kept in remarks:
             remarks.remove(remark_of_kept)
             if n_pictures < view.count:
