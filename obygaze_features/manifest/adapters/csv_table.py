@@ -87,7 +87,7 @@ def read(
         columns: The column of the table, or `=value`, for columns of the manifest; it takes
             precedence over the mapping.
         mapping: The mapping, or its file.
-        form: The form of clip ids, such as `{film}-{n:03d}`.
+        form: The form of clip ids, such as `{movie_id}-{count:03d}`.
         films: "none" if the table states no films.
         sheet: The name of the sheet of a spreadsheet, by default the likely one.
         words: The level or the concepts of each word of the table.
@@ -337,8 +337,8 @@ def _imported(
     for name in table.cells:
         if name in targets and name not in used:
             warnings.append(
-                f"the column {name!r} of the table is left out, because a different column is"
-                f" mapped to {name}"
+                f"the column {name!r} of the table is left out, because the mapping makes {name}"
+                " of something else"
             )
     folder = manifest.header.video_root
     videos = sorted({clip.video for clip in manifest if clip.video and folder})

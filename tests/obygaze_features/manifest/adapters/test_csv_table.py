@@ -316,3 +316,21 @@ def test_ids_that_a_person_may_confuse_are_refused(
     with pytest.raises(FixInput) as caught:
         read(tmp_path / "t.csv")
     assert re.search(problem, caught.value.details[0])
+
+
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        ("clip_id", {"form": "{movie_id}-{count:03d}"}),
+        ("level", {"columns": {"level": "=S"}}),
+        ("level", {"columns": {"coder:ada": "Ada", "coder:ben": "Ben"}}),
+    ],
+)
+def test_a_column_whose_name_the_mapping_takes_is_said_to_be_left_out(
+    tmp_path: Path, column: str, options: dict[str, Any]
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("clip_id,movie_id,level,Ada,Ben\na,lake,EN,S,S\n", "utf-8")
+    (warning,) = read(table, **options).warnings
+    sentence = f"the column {column!r} of the table is left out, because the mapping"
+    assert warning == f"{sentence} makes {column} of something else"
