@@ -164,9 +164,15 @@ def test_a_clip_is_that_of_its_row_by_film_and_span() -> None:
     ):
         assert found(work([CLIP_A._replace(**changes)], [ROW_A])) == {case: 1}
     row = ROW_A._replace(start_frame=25, end_frame=49, framerate=25.0)
-    for rate, case in ((25, cases.SAME), (24, cases.CHANGED)):
-        frames = FrameSpan(25, 49, Fraction(rate))
-        assert found(work([CLIP_A._replace(frames=frames)], [row])) == {case: 1}
+    for frames, start_s, case in (
+        (FrameSpan(25, 49, Fraction(25)), 7.0, cases.SAME),
+        (FrameSpan(25, 49, Fraction(24)), 0.0, cases.CHANGED),
+        (FrameSpan(25, 50, Fraction(25)), 0.0, cases.CHANGED),
+        (None, 0.0, cases.SAME),
+        (None, 7.0, cases.CHANGED),
+    ):
+        clip = CLIP_A._replace(frames=frames, start_s=start_s)
+        assert found(work([clip], [row])) == {case: 1}
 
 
 IDS = [f"c{number}" for number in range(6)]

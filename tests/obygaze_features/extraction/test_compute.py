@@ -223,3 +223,15 @@ def test_numbers_are_rounded_as_numpy_rounds_them() -> None:
     for found in (on_cpu, on_gpu):
         np.testing.assert_array_equal(found.arrays["frames"][0], expected)
         assert found.finite["frames"].tolist() == [False]
+
+
+@pytest.mark.parametrize(("code", "most"), [({}, 3), ({"files": {}}, 1)])
+def test_code_of_the_user_computes_one_clip_at_a_time(
+    code: dict[str, Any], most: int
+) -> None:
+    """It may not work in several threads."""
+    backbone: Any = Values(np.zeros((1, 1), np.float32), "cpu")
+    backbone.card.code = code
+    specs = [Array.of("frames", "float32", (1, 1))]
+    with ThreadPoolExecutor(3) as pool:
+        assert ThreadComputer(backbone, specs, pool).split(3) == (1, most)

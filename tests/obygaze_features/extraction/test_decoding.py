@@ -47,8 +47,9 @@ def test_no_more_is_decoded_ahead_than_may_wait(
         assert len(pool.jobs) <= n_taken + most
 
 
+@pytest.mark.parametrize("window", [None, 0])
 def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
-    tmp_path: Path,
+    tmp_path: Path, window: int | None
 ) -> None:
     """Features of the old film were recorded as those of the new one, so nobody saw the change."""
     film = tmp_path / "film.mp4"
@@ -67,11 +68,12 @@ def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
                 new_film.replace(film)
             return future
 
-    clips = [PlannedClip("a-1", "a", str(film), window=0)]
+    clips = [PlannedClip("a-1", "a", str(film), window=window)]
+    grid = None if window is None else Grid(8, 4)
     view = PictureView(4)
     with ReplacedFilm(1) as pool:
         indexes = str(tmp_path / "indexes")
-        decoder = RowDecoder(clips, pool, 2, 10**9, indexes, grid=Grid(8, 4))
+        decoder = RowDecoder(clips, pool, 2, 10**9, indexes, grid=grid)
         (decoded,) = decoder.rows([RowJob(0, (view,))])
     assert isinstance(decoded.views[view], ViewedClip)
     assert quick_sha256(film) != before
