@@ -98,6 +98,11 @@ def test_a_head_that_a_person_edited_is_read(head: str, terms: Terms) -> None:
     assert (facts.get("citation") or "").split() == terms.citation.split()
 
 
+@pytest.mark.parametrize("card", [b"# No head\nlicense: mit", b"---\nlicense: mit\n"])
+def test_a_card_without_a_head_states_no_terms(card: bytes) -> None:
+    assert read_terms(card) == Terms()
+
+
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
     [HOSTILE, "---", "'", '"', "|", "# a", "a: b", "null", "[x]", "other", "\\"]
 )

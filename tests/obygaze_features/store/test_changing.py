@@ -38,6 +38,7 @@ from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull
 from obygaze_features.store.reading import open_store
+from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row
 
 
@@ -223,3 +224,12 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
         with pytest.raises(AlreadyThere, match="this store is being filled"):
             make()
     assert filling.folder.exists() and not (folder / "night").exists()
+
+
+def test_a_merged_store_lists_all_that_made_it(store: Path, tmp_path: Path) -> None:
+    gpu = Maker("p 1", "cuda", "a GPU", "float16")
+    values = {name: array[:1] for name, array in values_of().items()}
+    write(tmp_path / "gpu", [Row("new", "film-x")], values, makers=[gpu])
+    merge([store, tmp_path / "gpu"], tmp_path / "both")
+    both = open_store(tmp_path / "both")
+    assert both.record.makers == (*open_store(store).record.makers, gpu)

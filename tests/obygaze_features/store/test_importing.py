@@ -406,3 +406,14 @@ def test_an_array_keeps_its_place_when_it_is_pooled(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames)
     store = imported(file, tmp_path / "s", pool="max")
     assert [array.name for array in store.record.arrays] == ["clip", "pooled"]
+
+
+def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
+    frames = np.ones((3, 2, 4), np.float32)
+    mask = [[1, 1], [0, 0], [2, 1]]
+    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
+    done = import_features(file, tmp_path / "s")
+    assert done.failed == {
+        IDS[1]: "mask has no real frame",
+        IDS[2]: "mask has numbers other than 0 and 1",
+    }

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.stores import imported, values_of
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.importing import import_features, open_features
@@ -441,3 +442,25 @@ def test_times_of_an_export_are_one_number_a_clip(tmp_path: Path) -> None:
     np.savez(path, clip_id=["a", "b"], clip=np.ones((2, 4), np.float32), **times)
     with pytest.raises(FixInput, match="start_s: expected a row for each of 2 ids"):
         import_features(path, tmp_path / "s")
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Nobody knows which of them would be read."""
+    pyarrow = pytest.importorskip("pyarrow")
+    writer = pytest.importorskip("pyarrow.parquet")
+    vectors = pyarrow.array([[1.0, 2.0]])
+    columns = [pyarrow.array(["m-1"]), vectors, vectors]
+    table = pyarrow.Table.from_arrays(columns, names=["clip_id", "x", "x"])
+    writer.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(FixInput, match="several columns of one name: clip_id, x, x"):
+        open_features(tmp_path / "a.parquet")
+
+
+def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = parquet(tmp_path / "a.parquet", clip_id=["a", "b"], x=[[0.0] * 100_000] * 2)
+    assert file.stat().st_size < 100_000
+    monkeypatch.setattr(system, "memory_bytes", lambda: 1_000_000)
+    with pytest.raises(FixInput, match=r"the column x needs 1\.6 MB"):
+        import_features(file, tmp_path / "s")

@@ -165,6 +165,8 @@ def test_a_finished_file_is_copied_where_links_are_refused(
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     write(tmp_path / "one", some_rows(75))
+    linked = write_linked(tmp_path, "linked")
+    assert linked.samefile(tmp_path / "one" / CLIP.file_name(0))
     monkeypatch.setattr(os, "link", refuse)
     copied = write_linked(tmp_path, "two")
     assert not copied.samefile(tmp_path / "one" / CLIP.file_name(0))

@@ -12,7 +12,7 @@ from support.fake_hub import hub_here
 from support.plain_store import rows_of, write_plain_store
 from support.store_servers import WebServer, web_server
 
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
@@ -152,3 +152,14 @@ def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=nobody))
     with pytest.raises(Unreachable, match="the hub cannot be reached"):
         open_store("hf://lab/films")
+
+
+def test_a_pickled_store_opens_its_address(server: WebServer) -> None:
+    """What is shown of it has no signature, which another process needs."""
+    store = open_store(f"{server.url}/pooled?signature=secret")
+    assert "secret" not in store.location
+    again = pickle.loads(pickle.dumps(store))  # noqa: S301
+    assert again.seal == store.seal
+    assert server.requests[-1].endswith("store.json?signature=secret")
+    with pytest.raises(FixUsage, match="unsupported URL"):
+        open_store("ftp://example.org/store")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.store import TextTable, read_texts, write_texts
 
 VECTORS = np.array([[0.5, 2, 3], [4, 5, 6]], np.float32)
@@ -65,3 +65,12 @@ def test_a_file_that_is_not_whole(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(Corrupt, match="Bad CRC"):
         read_texts(path)
+
+
+def test_other_texts_are_replaced_only_with_force(tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "t.npz", TABLE)
+    other = TextTable(2 * VECTORS, TABLE.prompt, TABLE.template, TABLE.attribute, "")
+    with pytest.raises(AlreadyThere):
+        write_texts(path, other)
+    write_texts(path, other, force=True)
+    assert read_texts(path).embeddings[0, 0] == 1
