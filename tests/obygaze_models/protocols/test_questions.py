@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
     RunSettings,
     add_p,
+    cells_asked_about,
     comparable,
     difference,
     film_differences,
@@ -126,3 +128,28 @@ def test_a_question_about_a_store_that_is_not_there_is_an_error(
     with pytest.raises(FixUsage, match="names the unknown store 'clp'") as refused:
         gather(quick("honest", asked), manifest, "", stores)
     assert refused.value.hint == "one of clip"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (RunSettings(questions=[question(first="mlp", second="random")]), ["mlp"]),
+        # Models that a person lists are asked about in this order, whatever a question names.
+        (
+            RunSettings(
+                questions=[question(first="ridge", second="random")],
+                models=["trees", "mlp", "ridge"],
+            ),
+            ["trees", "mlp", "ridge"],
+        ),
+        # A question of a task that the run does not have.
+        (RunSettings(questions=[question(first="ridge", test="HN_S")]), [*MODELS]),
+    ],
+)
+def test_models_are_asked_about_in_the_order_typed(
+    settings: RunSettings, expected: list[str]
+) -> None:
+    asked = cells_asked_about(cells_of_three_models(), settings)
+    pairs = [(cell.model, cell.store) for cell in asked]
+    assert [*dict.fromkeys(model for model, _ in pairs)] == expected
+    assert sorted(pairs) == sorted(product(expected, "ab"))
