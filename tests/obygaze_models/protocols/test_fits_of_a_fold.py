@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, store_of
+from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import rows_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.user_code import trust
@@ -77,3 +79,18 @@ def test_the_reason_of_a_fit_that_failed_names_the_concept() -> None:
     assert raised.value.reason == (
         "concept Look: rows with the concept and rows without it are both required"
     )
+
+
+def test_a_model_has_the_same_tests_alone_and_beside_others(tmp_path: Path) -> None:
+    """Its seeds are of its own training sets, whatever else is in the grid."""
+    store = store_of(tmp_path / "s", FILMS, planted(FILMS))
+    changes = ["models.mlp.max_epochs=3", "models.mlp.min_epochs=1", "fit.seeds=2"]
+    changes += ["report.compare=false", "report.contrast=[]", "report.concepts=false"]
+    found = []
+    for models, train in ((["ridge", "mlp"], ["EN_S", "HN_S"]), (["mlp"], ["HN_S"])):
+        grid = [f"grid.models={json.dumps(models)}", f"grid.train={json.dumps(train)}"]
+        protocol = quick("honest", *changes, *grid, replicates=2)
+        run = run_on(tmp_path, protocol, FILMS, {"x": store})
+        rows = rows_of(run.predictions, model="mlp", train="HN_S")
+        found.append([(row["clip_id"], row["seed"], row["score"]) for row in rows])
+    assert found[0] == found[1] != []
