@@ -496,3 +496,16 @@ def test_a_metric_that_was_asked_for_has_a_column(tmp_path: Path) -> None:
     of_decisions = run_of(tmp_path / "f1", tests, [], "report.primary=f1_weighted")
     lines = text.result_text(of_decisions).splitlines()
     assert any(line.split()[2:5] == ["AP", "F1", "weighted"] for line in lines)
+
+
+def test_all_that_protects_a_number_is_shown_and_three_other_lines(
+    tmp_path: Path,
+) -> None:
+    remarks = {f"r{number}": f"Remark {number}." for number in range(5)}
+    run = run_of(tmp_path, cell("ridge", GOOD[:4], seen="film"), remarks=remarks)
+    found = limits(run)
+    names = ("films on both sides", "few films", "no interval")
+    expected = [*(found[name] for name in names), *[*remarks.values()][:3]]
+    lines = text.result_text(run).splitlines()
+    assert [line[2:] for line in lines if line.startswith("! ")] == expected
+    assert "2 more in the report" in lines
