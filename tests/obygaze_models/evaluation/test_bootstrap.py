@@ -18,6 +18,7 @@ from obygaze_models.evaluation.bootstrap import (
     reuse_inflation,
     share_variance,
 )
+from obygaze_models.evaluation.error_analysis import analyse
 from obygaze_models.evaluation.metrics import values_under
 from obygaze_models.evaluation.predictions import Predictions
 
@@ -111,6 +112,12 @@ class TestRefusals:
     def test_a_single_replicate(self) -> None:
         with pytest.raises(FixInput, match="n_replicates must be at least 2, got 1"):
             resample(mean_of(np.ones(3)), 3, n_replicates=1)
+
+    def test_groups_or_factors_of_another_length(self) -> None:
+        with pytest.raises(FixInput):
+            Predictions.of([1, 0], [0.1, 0.2], films=["a"])
+        with pytest.raises(FixInput, match="'a'"):
+            analyse([1, 0, 1], {"a": [1, 0]})
 
 
 def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:

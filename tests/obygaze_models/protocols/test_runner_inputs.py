@@ -41,6 +41,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.experiments import named_manifest, run
 from obygaze_models.runner.features import NOT_FINITE
 from obygaze_models.runner.files import RUN_FORMAT, write_run
 from obygaze_models.runner.inputs import gather
@@ -90,6 +91,19 @@ class TestMissing:
         ) as error:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         assert f"store import FILE --manifest {manifest.name}" in str(error.value.hint)
+
+    def test_what_names_no_store_no_manifest_and_other_segments(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        protocol = quick("honest", *RIDGE, "features.other.array=clip")
+        with pytest.raises(FixUsage, match="no store has the name 'other' in this run"):
+            gather(protocol, manifest, "", {"x": store})
+        clips = {"stores": {}, "manifest": manifest, "workspace": tmp_path}
+        with pytest.raises(FixUsage, match=r"data\.segments is other, and the"):
+            run("honest", changes=["data.segments=other"], **clips)
+        with pytest.raises(FixUsage, match="expected the name of a manifest"):
+            named_manifest(None, tmp_path)
 
     def test_models_without_a_store(self, manifest: Manifest) -> None:
         with pytest.raises(FixUsage, match="models need features"):

@@ -15,6 +15,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.tables import RUN_TABLES
 from obygaze_models.runner.experiments import (
+    named_store,
     open_stores,
     require_each_once,
     run,
@@ -138,6 +139,9 @@ def test_stores_are_names_paths_objects_or_several_of_them(here: Path) -> None:
     store = open_store(here / "stores" / "sig")
     for stores in ("sig", here / "stores" / "sig", store, ["sig"]):
         assert list(open_stores(stores, here)) == ["sig"]
+    # The place of a store may have a `=`, too.
+    assert named_store("x=https://host/films?a=b") == ("x", "https://host/films?a=b")
+    assert named_store("./a=b/films/") == ("films", "./a=b/films/")
     with pytest.raises(FixUsage, match="a store has an empty name"):
         open_stores({"": store}, None)
     assert list(open_stores(["b=sig", "a=sig", store], here)) == ["b", "a", "sig"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.experiments import films, planted, write_workspace
 
+from obygaze_features.core.errors import FixInput
 from obygaze_models.runner.processes import map_in_processes
 
 
@@ -82,3 +83,9 @@ def test_parts_come_in_order_and_an_error_ends_them(tmp_path: Path) -> None:
         list(made)
     with map_in_processes(lambda part: part, 3, 2) as again:
         assert list(again) == [0, 1, 2]
+
+
+def test_a_killed_process_is_one_sentence() -> None:
+    killed = pytest.raises(FixInput, match="a training process was killed")
+    with killed, map_in_processes(lambda number: os._exit(number + 1), 2, 2) as parts:
+        list(parts)
