@@ -17,11 +17,21 @@ from support.stores import a_recipe, made_store, some_rows
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.captions import audit_captions
+from obygaze.audits.cooccurrence import audit_cooc
+from obygaze.audits.gender import cut_shares
 from obygaze.audits.maps import concept_maps
+from obygaze.audits.maps.boxes import shares_in_boxes
+from obygaze.audits.maps.conditions import compare_conditions
+from obygaze.audits.maps.pictures import exact_pictures
 from obygaze.audits.maps.stores import write_maps
+from obygaze.audits.mediaeval import audit_mediaeval
 from obygaze.films.elan import ElanFile, write_elan
+from obygaze.films.exporting import export_elan
 from obygaze.films.importing import import_marks
 from obygaze.films.labels import project_marks
+from obygaze.films.page.view import view
+from obygaze_features.backbones import weight_files
+from obygaze_features.backbones.card import Preset
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.geometry import Geometry
@@ -29,23 +39,28 @@ from obygaze_features.core import workbooks
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
+    Mismatch,
     ObygazeError,
 )
+from obygaze_features.core.overwrite import REPORT, check_file
 from obygaze_features.core.tables import read_table
+from obygaze_features.core.user_code import find_user_code, trust
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.text import score_captions
 from obygaze_features.manifest.annotators import apply_rule
 from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.windows import CutFilm, Grid, check_windows
-from obygaze_features.store import Reason, Recipe, Row
+from obygaze_features.store import Reason, Recipe, Row, open_store
 from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.importing import import_features
 from obygaze_features.store.recipe import space_of_array
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.targets import BucketTarget, HubTarget
+from obygaze_features.video.pool import DecodePool
 
 Case = Callable[[Path], object]
 
@@ -63,6 +78,17 @@ def annotators_who_differ(folder: Path) -> object:
     }
     manifest = apply_rule(annotated(said), "agreed")
     return audit_annotations(manifest, column="rating", x=["a-1"], y=["b-1"])
+
+
+def classes(valence: str) -> Manifest:
+    extra = {"valence_class": valence} if valence else {}
+    clips = [Clip("ACCEDE00001", "f", extra=extra)]
+    return Manifest("accede", Header("made up"), clips, (*extra,))
+
+
+def score_violence(folder: Path, manifest: Manifest) -> object:
+    run = text(folder / "run.txt", "violence Q0 ACCEDE00001 1 0.5 run\n")
+    return audit_mediaeval([run], manifest=manifest)
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +159,28 @@ def two_videos(folder: Path) -> object:
     return make_windows(folder / "films", grid, workspace=here, name="w")
 
 
+def films_to_show(folder: Path, clips: Manifest, **scores: str) -> object:
+    write_manifest(clips, folder / "films.toml")
+    return view(folder / "films.toml", workspace=folder, **scores)
+
+
+def code_of_no_file(folder: Path) -> object:
+    trust(["__main__:mine"])
+    return find_user_code("__main__:mine")
+
+
+def closed_pool(folder: Path) -> object:
+    pool = DecodePool(1)
+    pool.close()
+    job: Any = None
+    return pool.submit(job)
+
+
+def years_of_words(folder: Path) -> object:
+    asked = parse("year > 1990", vocabulary={})
+    return asked.holds(lambda column: ["about 1990"])
+
+
 def own_cards(folder: Path, asked: str, **cards: str) -> object:
     """Look for a card in a workspace with these cards."""
     for name, content in cards.items():
@@ -201,6 +249,35 @@ REFUSED: dict[str, Case] = {
     "without a group": lambda f: audit_captions(
         text(f / "t.csv", "caption,group\na dog,\n")
     ),
+    "no text has a thing": lambda f: audit_cooc(
+        text(f / "t.csv", "caption,thing\na man,|\n"), things="thing"
+    ),
+    "expected counts with a positive sum": lambda _: cut_shares(0, 0),
+    "must hold integers": lambda f: score_violence(f, classes("high")),
+    "no clip has a value in the columns": lambda f: score_violence(f, classes("")),
+    "expected judgements of violence": lambda f: score_violence(f, classes("1")),
+    "expected at least one run, got none": lambda _: audit_mediaeval(
+        [], manifest=classes("1")
+    ),
+    "there are no films to show": lambda f: films_to_show(
+        f, Manifest("films", Header("x"), ())
+    ),
+    "got both --run and --scores": lambda f: films_to_show(
+        f, classes("1"), run="first", scores="scores.csv"
+    ),
+    "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
+    "the table has no marks": lambda f: project_marks(marks(f), "o", every=1),
+    "the decode pool is closed": closed_pool,
+    "timeout_s must be above 0, got 0": lambda _: DecodePool(1, timeout_s=0),
+    "expected a file, got a folder": lambda f: check_file(f, REPORT),
+    "edge and squash_first are for square frames": lambda _: Preset(edge=8).resize_to(
+        Geometry(4, 4, shape=(4, 8))
+    ),
+    "expected user code in a file or a module": code_of_no_file,
+    "expected numbers in the column year, got 'about 1990'": years_of_words,
+    "expected numbers in the column valence_class": lambda _: classes("high").where(
+        "valence_class > 1"
+    ),
     "TIME_ORDER is missing": lambda f: ElanFile(elan(f, times="")).with_tiers([]),
     "length of the film lake is not known, which ada has watched": watched_of_unknown_length,
     "expected a manifest in the raw view": clips_of_a_view,
@@ -252,11 +329,52 @@ REFUSED: dict[str, Case] = {
 }
 
 
+MAPS: dict[str, Case] = {
+    "no clip with a box has maps": lambda f: shares_in_boxes(
+        open_store(f / "stores" / "maps"), f / "boxes.csv"
+    ),
+    "no pair of clips is left to compare": lambda f: compare_conditions(
+        f / "stores" / "maps", f / "pairs.csv"
+    ),
+    "the recipe of this store is unknown": lambda f: exact_pictures(
+        Workspace(f), open_store(f / "stores" / "clips"), "x"
+    ),
+    "no grid of spatial tokens": lambda f: concept_maps.write_concept_maps(
+        f / "new", "clips", "made-up", workspace=f
+    ),
+}
+
+
 @pytest.mark.parametrize("words", REFUSED)
 def test_it_is_refused_in_these_words(words: str, tmp_path: Path) -> None:
     with pytest.raises(ObygazeError) as found:
         REFUSED[words](tmp_path)
     assert words in "\n".join([str(found.value), *found.value.details])
+
+
+@pytest.mark.parametrize("words", MAPS)
+def test_maps_of_nothing_are_refused(words: str, maps: Path) -> None:
+    with pytest.raises(ObygazeError, match=words):
+        MAPS[words](maps)
+
+
+def test_a_sheet_is_of_a_clip_of_the_manifest(maps: Path) -> None:
+    recipe = a_recipe(
+        backbone={"name": "clip-b16", "card_sha256": "ab" * 32},
+        preprocessing={"edge": 224},
+    )
+    values = {"clip": np.ones((1, 2), "f4")}
+    store = made_store(maps / "stores" / "seen", some_rows(1), values, recipe=recipe)
+    with pytest.raises(Mismatch, match="the manifest has no clip 'x'"):
+        exact_pictures(Workspace(maps), store, "x")
+
+
+def test_a_file_of_the_hub_that_was_changed_is_not_read(tmp_path: Path) -> None:
+    blob = text(tmp_path / ("ab" * 20), b'{"hidden_size": 8}')
+    (tmp_path / "config.json").symlink_to(blob)
+    files = weight_files.WeightFiles(tmp_path, (), "here")
+    with pytest.raises(Corrupt, match=r"config\.json was changed"):
+        files.json_file("config.json")
 
 
 @pytest.mark.parametrize(
