@@ -162,6 +162,11 @@ def test_preprocessing_is_the_mean_of_each_cell(backbone: Any) -> None:
     assert np.array_equal(backbone.preprocess(large), backbone.preprocess(small))
 
 
+def test_pixels_without_an_area_for_each_cell_are_refused(backbone: Any) -> None:
+    with pytest.raises(FixInput, match="at least 8 x 8"):
+        backbone.forward(np.zeros((1, T, 3, 4, 4)))
+
+
 def test_frames_and_masks_that_mean_nothing_are_refused(backbone: Any) -> None:
     with pytest.raises(FixInput, match="uint8"):
         backbone.preprocess(np.zeros((2, 8, 8, 3)))

@@ -16,7 +16,7 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from obygaze_features.backbones.actions import fetch_weights, load_backbone  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
-from obygaze_features.core.errors import FixUsage  # noqa: E402
+from obygaze_features.core.errors import Corrupt, FixUsage  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
 
 torch.set_num_threads(1)
@@ -50,6 +50,23 @@ def test_fetch_does_not_ask_the_hub_for_what_is_there(
     hub_cache(find_card("tiny-dinov2", Workspace(tmp_path)), tmp_path / "hub", folder)
     (fetched,) = fetch_weights(["tiny-dinov2"], workspace=tmp_path).backbones
     assert fetched["folder"].startswith(str(tmp_path / "hub"))
+
+
+def test_weights_of_the_cache_have_the_checksum_that_is_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    folder = save_tiny("dinov2", tmp_path / "files")
+    write_tiny_card("dinov2", tmp_path / "backbones", checkpoint="tests/tiny")
+    card = find_card("tiny-dinov2", Workspace(tmp_path))
+    snapshot = hub_cache(card, tmp_path / "hub", folder)
+    assert load_backbone(card).verified
+    blob = (snapshot / "model.safetensors").resolve()
+    data = bytearray(blob.read_bytes())
+    data[-1] ^= 1
+    blob.write_bytes(data)
+    with pytest.raises(Corrupt, match="checksum mismatch with the hub"):
+        load_backbone(card)
 
 
 def test_one_revision_is_carried(tmp_path: Path) -> None:

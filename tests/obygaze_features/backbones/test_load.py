@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,13 @@ def test_configurations_that_do_not_fit(
     path.write_text(json.dumps({**config, **edit}))
     with pytest.raises(ObygazeError):
         load_backbone(tiny_card(family), tmp_path)
+
+
+def test_a_size_the_patches_do_not_fit(tmp_path: Path) -> None:
+    save_tiny("dinov2", tmp_path)
+    card = tiny_card("dinov2")
+    with pytest.raises(FixInput, match="cannot be cut"):
+        load_backbone(replace(card, geometry=replace(card.geometry, size=30)), tmp_path)
 
 
 def test_an_old_file_with_position_ids_loads(tmp_path: Path) -> None:

@@ -185,6 +185,14 @@ def test_a_checkpoint_cut_at_any_byte_is_refused(tmp_path: Path) -> None:
             load_backbone(lsmdc_card(**SMALL), path)
 
 
+def test_several_epochs_in_a_folder_must_be_chosen_between(tmp_path: Path) -> None:
+    save_lsmdc(tmp_path, "pytorch_model.bin.1", **SMALL)
+    save_lsmdc(tmp_path, "pytorch_model.bin.2", **SMALL)
+    with pytest.raises(FixInput, match="expected one checkpoint"):
+        load_backbone(lsmdc_card(**SMALL), tmp_path)
+    assert load_backbone(lsmdc_card(**SMALL), tmp_path / "pytorch_model.bin.2")
+
+
 def test_code_in_a_checkpoint_never_runs(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
 

@@ -319,6 +319,7 @@ STATE = "\n\n    def get_extra_state(self):\n        return {'power': 2}"
         ('{"clip": [1]}', '{"start_s": [1]}', "cannot be the name of an array"),
         ("return Net()", "return 1 / 0", "failed in load..: ZeroDivisionError"),
         ('return {"clip"', 'return {"pooled"', "returned no array clip"),
+        ('{"clip": pixels.flatten(1)[:, :1]}', "pixels", "must return a mapping"),
         ('{"clip": [1]}', '{"clip": [6]}', r"expected shape \[1, 6\]"),
         ("pixels.flatten(1)", "pixels.flatten(9)", "failed in run..: "),
     ],
