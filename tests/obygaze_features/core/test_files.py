@@ -32,6 +32,16 @@ def test_the_umask_decides_who_may_read(tmp_path, mask, mode):
     assert stat.S_IMODE((tmp_path / "exclusive").stat().st_mode) == mode
 
 
+def test_several_results_are_written_all_or_none(tmp_path):
+    (tmp_path / "second").write_bytes(b"mine")
+    results = {tmp_path / "first": b"1", tmp_path / "second": b"2"}
+    with pytest.raises(AlreadyThere):
+        files.write_all_new(results)
+    assert names(tmp_path) == ["second"]
+    files.write_all_new(results, force=True)
+    assert (tmp_path / "second").read_bytes() == b"2"
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
     path = tmp_path / "file"
     files.write_atomic(path, b"old")

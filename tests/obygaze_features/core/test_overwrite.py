@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core import overwrite
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.overwrite import OwnFolder, check_folder
 
 THING = OwnFolder("thing", lambda folder: "no thing.json")
@@ -37,3 +37,12 @@ def test_what_is_not_a_document_of_ours(tmp_path: Path, text: str) -> None:
     assert not overwrite.made_by_obygaze(tmp_path / "thing.json")
     with pytest.raises(AlreadyThere):
         check_folder(tmp_path, THING, force=True)
+
+
+def test_the_folder_one_is_in_is_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", "..", str(tmp_path)):
+        with pytest.raises(FixUsage, match="cannot be the name of a result"):
+            check_folder(Path(name), THING, force=True)

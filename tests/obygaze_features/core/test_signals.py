@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 
@@ -31,3 +32,17 @@ def test_what_nohup_started_goes_on() -> None:
     finally:
         signal.signal(signal.SIGHUP, before)
     assert heard == []
+
+
+def test_another_thread_handles_no_signals() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def work() -> None:
+        with on_signals(["SIGTERM"], lambda number, _: None):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]

@@ -134,6 +134,13 @@ def test_a_disk_that_cannot_sync_as_macos_does_is_synced_as_elsewhere(
         assert len(plain) == 1
 
 
+def test_windows_is_known_by_what_it_has(on_windows: Printed) -> None:
+    assert on_windows["facts"] == [
+        "True False True",
+        "my films/2024/x ('SIGTERM', 'SIGINT')",
+    ]
+
+
 def test_a_folder_is_locked_though_windows_cannot_open_one(on_windows: Printed) -> None:
     """The lock follows the folder, not its name, and leaves no file beside it."""
     assert on_windows["locks"] == ["True False", "False", "True []"]

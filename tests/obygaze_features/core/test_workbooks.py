@@ -11,9 +11,9 @@ import xlsxwriter
 from support.workbooks import write_workbook
 
 from obygaze_features.core import workbooks
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, ObygazeError
 from obygaze_features.core.tables import read_table
-from obygaze_features.core.workbooks import read_sheet
+from obygaze_features.core.workbooks import cell_text, read_sheet
 
 
 def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None:
@@ -36,6 +36,30 @@ def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None
         (4, "a", "0:01:10", "25:00:01", "2024-05-01"),
         (6, "=1+2", "10000000000000000", "0", "0:00:00"),
     ]
+
+
+def test_durations_are_rounded_to_milliseconds() -> None:
+    assert cell_text(timedelta(seconds=70.5)) == "0:01:10.500"
+    assert cell_text(timedelta(seconds=59.9996)) == "0:01:00"
+    assert cell_text(timedelta(seconds=-5)) == "-0:00:05"
+
+
+def test_a_hidden_sheet_is_read_if_it_is_named(tmp_path: Path) -> None:
+    sheets = {"Shown": [], "Hidden": [["a"], ["x"]]}
+    path = write_workbook(tmp_path / "t.xlsx", sheets, hidden=["Hidden"])
+    with pytest.raises(FixUsage, match="expected one visible sheet with data, got 0"):
+        read_table(path, required=("a",), sheet="")
+    table = read_table(path, required=("a",), sheet="Hidden")
+    assert [row["a"] for row in table.rows] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("t.ods", r"or CSV, got \.ods"), ("t.csv", "--sheet is for")]
+)
+def test_no_other_file_has_sheets(tmp_path: Path, name: str, problem: str) -> None:
+    (tmp_path / name).write_text("a\n1\n", encoding="utf-8")
+    with pytest.raises(ObygazeError, match=problem):
+        read_table(tmp_path / name, required=("a",), sheet="Clips")
 
 
 def test_errors_of_formulas_are_no_empty_cells(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from python_calamine import CalamineWorkbook
 from obygaze_features.core import written_tables
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.file_names import single_line
+from obygaze_features.core.files import refuse_spreadsheet_name
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.written_tables import (
     MAX_CELL_LETTERS,
@@ -140,6 +141,17 @@ def test_a_spreadsheet_does_not_have_the_time_of_the_clock(tmp_path: Path) -> No
         properties = archive.read("docProps/core.xml").decode("utf-8")
     assert dates == {(1980, 1, 1, 0, 0, 0)}
     assert str(datetime.now().year) not in properties
+
+
+def test_another_extension_is_refused_with_those_that_are_written(
+    tmp_path: Path,
+) -> None:
+    for name, got in (("t.txt", ".txt"), ("t", "no extension")):
+        with pytest.raises(FixUsage, match=rf"expected \.csv or \.xlsx, got '{got}'"):
+            write_table(tmp_path / name, COLUMNS)
+    with pytest.raises(FixUsage, match=r"expected \.csv, got \.xlsx"):
+        refuse_spreadsheet_name(tmp_path / "t.xlsx")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_spreadsheet_cannot_hold_is_refused(
