@@ -40,7 +40,7 @@ ALL = "all annotators"
 ALPHA = 0.05
 # EN has no step: an easy negative has no concepts by definition.
 STEPS = (("HN", "NS"), ("NS", "S"))
-# As in comparisons of models: with fewer films, a sign-flip test has no power.
+# As in comparisons of models: with fewer films, a sign-flip test has little power.
 LEAST_FILMS = 6
 OF_STEP = ("rise in a film", "low", "high", "rising films", "films", "p of a rise")
 # A level or a step, by the names of JSON.

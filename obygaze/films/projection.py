@@ -300,7 +300,7 @@ def _longest(
             of_span.setdefault((mark.start_s, mark.end_s), []).append(mark)
     marks_of: dict[str, list[Mark]] = {}
     for marks in of_span.values():
-        # `?` next to a word of the same span means nothing.
+        # `?` next to a word of the same span does not count.
         words = sorted({mark.value for mark in marks} - {UNKNOWN}) or [UNKNOWN]
         marks_of.setdefault("|".join(words), []).append(marks[0])
     longest = ""

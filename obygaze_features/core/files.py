@@ -312,7 +312,7 @@ def write_atomic(path: Path, data: bytes | memoryview) -> None:
 
 
 def write_together(files: Mapping[Path, bytes | memoryview]) -> None:
-    """Write or replace files that belong together, in this order, or none of them on an error.
+    """Write or replace several files in this order, or none if one of them cannot be written.
 
     All files are on the disk under temporary names before the first gets its final name.
     """

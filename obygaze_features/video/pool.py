@@ -46,7 +46,7 @@ OPEN_FILES = 16384
 START_S = 120.0
 # Time is counted in steps, so that the time while the run is suspended does not count.
 TICK_S = 1.0
-# The longest time limit that a socket takes.
+# Sockets take no time limit of some centuries.
 LONGEST_S = 1e9
 
 

@@ -201,7 +201,7 @@ class _MemoryStatus(ctypes.Structure):
 
 
 def cpu_quota() -> float | None:
-    """Return None: Windows has no quota of cores."""
+    """Return None for all cores: quotas are not read on Windows."""
     return None
 
 
