@@ -59,6 +59,7 @@ from obygaze_models.report.tables import (
 )
 from obygaze_models.runner.answer import (
     MOST_ANSWERS,
+    about_difference,
     about_p,
     asked_cells,
     asked_differences,
@@ -135,13 +136,11 @@ def section_of_results(run: Run, titles: Titles) -> Section:
     note = NO_FILMS_COMPARED
     if run.has_groups:
         note = (
-            f"Difference: the mean over {run.units}, with its interval. Beside a guess that gives"
-            f" all clips of a {run.unit} one score, it is half the difference between the order of"
-            " the clips and the reversed order, which is 0 on average where nothing holds on other"
-            f" {run.units}. {about_p(run)} {_correction(run, is_of_guesses=True)} Better: yes, if"
-            " p is at most .05; the store that is chosen on training films has no p, and is better"
-            f" if its interval is above 0. The column {run.units}: in how many of them the"
-            " difference is above 0."
+            f"Difference: the mean over {run.units}, with its interval."
+            f" {about_p(run) or about_difference(run)} {_correction(run, is_of_guesses=True)}"
+            " Better: yes, if p is at most .05; the store that is chosen on training films has no"
+            f" p, and is better if its interval is above 0. The column {run.units}: in how many of"
+            " them the difference is above 0."
         )
     note += (
         " Best guess: the best baseline without video, picked by its result on the test clips."

@@ -369,11 +369,17 @@ def answers(run: Run) -> list[str]:
         n_first = len(of_questions[:MOST_QUESTIONS])
     sentences = [*of_two[:n_first], *of_one, *of_two[n_first:]]
     others = [_name_with_tasks(run, cell) for cell in cells[n_of_one:]]
+    shown = []
     for _, row in differences[n_of_two:]:
         first, second = _sides_of(run, row)
-        others.append(f"{model_name(run, first)} minus {_name_with_tasks(run, second)}")
-    if others:
-        named = few(others, MOST_NAMES)
+        name = f"{model_name(run, first)} minus {_name_with_tasks(run, second)}"
+        n_films = films_above(first, second, row["metric"]).n_films
+        if verdict(row, n_films) in (BETTER, WORSE):
+            shown.append(f"{name} (shown to differ, {_shown_p(row)})")
+        else:
+            others.append(name)
+    if shown or others:
+        named = few([*shown, *others], MOST_NAMES)
         sentences.append(f"The tables of the report also have {named}.")
     asked = {cell.name for cell in cells}
     not_asked = []
@@ -382,8 +388,8 @@ def answers(run: Run) -> list[str]:
             not_asked.append(_name_with_tasks(run, cell))
     if not_asked:
         sentences.append(
-            "Results without a p, because report.questions does not ask about them:"
-            f" {few(not_asked, MOST_NAMES)}."
+            f"No claim is made of {few(not_asked, MOST_NAMES)}: report.questions does not ask"
+            " about them."
         )
     return sentences
 
@@ -394,8 +400,17 @@ def about_p(run: Run) -> str:
         return ""
     return (
         f"p is from Student's t test of the mean difference over {run.units} (one-sided beside"
-        f" guessing, two-sided between two models), not from the number of {run.units} with a"
-        " higher value."
+        f" guessing, two-sided between two models); t is made smaller where tested {run.units} also"
+        f" train the models of other {run.units}. {about_difference(run)}"
+    )
+
+
+def about_difference(run: Run) -> str:
+    """Return how the difference of a model and a guess is computed in a film."""
+    return (
+        f"Beside a guess that gives all clips of a {run.unit} one score, the difference is half of"
+        f" that between the order of the clips and the reversed order; {run.units} are counted by"
+        " it."
     )
 
 
@@ -444,10 +459,10 @@ def sentence_of(run: Run, cell: Cell) -> str:
     guess_name = f"{guess.model}: {meaning}" if meaning else guess.model
     text += f"; guessing without video has {short(guess.value(metric))} ({guess_name})"
     if row is not None and LEAKED not in (cell.basis, guess.basis):
-        if cell.store == CHOSEN and math.isfinite(row["low"]):
+        if math.isnan(row["p"]) and math.isfinite(row["low"]):
             apart = with_ends(row["over_films"], row["low"], row["high"])
             text += f"; the difference is {apart}"
-        text += _films_text(run, cell, guess, row)
+        text += _films_text(run, cell, guess, row, "higher")
     return f"{where}, {model} {text}."
 
 
@@ -474,7 +489,7 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
     )
     if found == LEAKED:
         return f"{text} on {tested_on(LEAKED, run.units)}."
-    text += _films_text(run, first, second, row)
+    text += _films_text(run, first, second, row, f"{ours} is higher")
     if parts:
         more = f"{listed(parts)} together say more than the best store alone"
         if found != BETTER:
@@ -492,14 +507,20 @@ def _p_text(row: RunRow) -> str:
     """Return the p of a difference, and for how many comparisons it is corrected."""
     if CHOSEN in (row["store"], row["against_store"]):
         return ", by the interval of the difference (it has no p)"
-    p = short_p(row["p"])
-    text = f", p {p}" if p.startswith("<") else f", p = {p}"
+    text = f", {_shown_p(row)}"
     if row["comparisons"] > 1:
         text += f" (corrected for {int(row['comparisons'])} comparisons)"
     return text
 
 
-def _films_text(run: Run, first: Cell, second: Cell, row: RunRow) -> str:
+def _shown_p(row: RunRow) -> str:
+    p = short_p(row["p"])
+    return f"p {p}" if p.startswith("<") else f"p = {p}"
+
+
+def _films_text(
+    run: Run, first: Cell, second: Cell, row: RunRow, is_higher: str
+) -> str:
     """Return in how many films the first is better, and whether films are too few for a p."""
     films = films_above(first, second, row["metric"])
     if films.n_films < 2:
@@ -507,7 +528,7 @@ def _films_text(run: Run, first: Cell, second: Cell, row: RunRow) -> str:
     of_films = f"{films.n_films} {run.units}"
     if films.n_films < first.n_films:
         of_films += " that have clips of both classes"
-    text = f"; higher in {films.text(of_films)}"
+    text = f"; {is_higher} in {films.text(of_films)}"
     if films.n_films < FILMS_OF_A_TEST:
-        text += f", too few {run.units} for a p ({FILMS_OF_A_TEST} are needed)"
+        text += f"; this is not tested: {FILMS_OF_A_TEST} {run.units} are needed"
     return text

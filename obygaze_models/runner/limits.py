@@ -195,8 +195,8 @@ def _power(run: Run) -> Iterator[str]:
     if needed:
         yield (
             f"With {number_range(n_films)} {run.units} that vary as these do, the mean difference"
-            f" of {metric_name(metric)} from guessing must be at least about {listed(needed)} to be"
-            " shown; a smaller one may be chance."
+            f" that p tests must be at least about {listed(needed)} to be shown; a smaller one may"
+            " be chance."
         )
 
 
@@ -253,8 +253,8 @@ def _picked(run: Run) -> Iterator[str]:
         )
     yield (
         f"{model_name(run, best)} has {metric_name(metric)} {short(best.value(metric))}, the"
-        f" highest of {len(values)} in {best.tasks}: the best of several, picked on the same test"
-        f" {run.units}, is too high{hint}."
+        f" highest of {len(values)} in {best.tasks}; if it is chosen for this, expect less on new"
+        f" {run.units}{hint}."
     )
 
 

@@ -44,8 +44,9 @@ from obygaze_models.runner.text import result_text
 SENTENCE = re.compile(
     r"ranks? clips \(([^)]*)\) (?:with|better than guessing, p [^:]*:) AP (\S+?)"
     r"(?: \[[^]]*\])?(?:; guessing without video has (\S+?) \([^)]*\))?"
+    r"(?:; the difference is \S+ \[[^]]*\])?"
     r"(?:; higher in (\d+) of (\d+) films(?: that have clips of both classes)?"
-    r"(?: \(equal in (\d+)\))?(?:, too few films for a p \(5 are needed\))?)?\.$"
+    r"(?: \(equal in (\d+)\))?(?:; this is not tested: 5 films are needed)?)?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 

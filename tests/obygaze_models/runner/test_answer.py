@@ -247,8 +247,8 @@ def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(
     spread = stdev([0.25] * 10 + [-1 / 3] * 2)
     needed = f"{1.7959 * spread * math.sqrt(22 / 10 / 12):.3f}".removeprefix("0")
     assert limits(run)["power"] == (
-        f"With 12 films that vary as these do, the mean difference of AP from guessing must be at"
-        f" least about {needed} for ridge (it is .100) to be shown; a smaller one may be chance."
+        f"With 12 films that vary as these do, the mean difference that p tests must be at least"
+        f" about {needed} for ridge (it is .100) to be shown; a smaller one may be chance."
     )
     shown = run_of(tmp_path / "shown", tests, [difference(0.1, 0.3, 0.01)])
     assert "power" not in limits(shown)
@@ -259,7 +259,7 @@ def test_fewer_than_five_films_cannot_tell(tmp_path: Path) -> None:
     run = run_of(tmp_path, tests, [difference(math.nan, math.nan, math.nan)])
     assert answers(run) == [
         f"On films it has not seen, ridge ranks clips (EN_S) with AP 1.00; {GUESSING}; higher in"
-        " 4 of 4 films, too few films for a p (5 are needed)."
+        " 4 of 4 films; this is not tested: 5 films are needed."
     ]
 
 
@@ -299,7 +299,7 @@ def test_each_store_has_a_sentence_in_the_order_typed(
     assert of_two.startswith(
         "ridge (a) is better than ridge (b), p = .002: ridge (a) minus ridge (b) (EN_S) is AP .10"
     )
-    assert of_two.endswith("higher in 10 of 12 films (equal in 2).")
+    assert of_two.endswith("; ridge (a) is higher in 10 of 12 films (equal in 2).")
     # A baseline is explained where it is named first.
     assert "(neighbour: the classes" in first
     assert "(neighbour)" in second
@@ -330,7 +330,7 @@ def test_results_that_a_run_does_not_ask_about_are_named(tmp_path: Path) -> None
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     run = run_of(tmp_path, tests, [], question("ridge", "neighbour"))
     assert answers(run)[1] == (
-        "Results without a p, because report.questions does not ask about them: mlp in EN_S."
+        "No claim is made of mlp in EN_S: report.questions does not ask about them."
     )
 
 
@@ -349,8 +349,8 @@ def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     row = difference(0.1, 0.2, 0.01, against_model="mlp", against_store="s")
     run = run_of(tmp_path, tests, [*ends(), row], question("ridge", "mlp"))
     assert answers(run)[0] == (
-        "ridge is better than mlp, p = .010: ridge minus mlp (EN_S) is AP .10 [.10, .20]; higher in"
-        " 10 of 12 films."
+        "ridge is better than mlp, p = .010: ridge minus mlp (EN_S) is AP .10 [.10, .20]; ridge is"
+        " higher in 10 of 12 films."
     )
     # In the order of the question, and the better one first.
     run = run_of(tmp_path / "x", tests, [*ends(), row], question("mlp", "ridge"))
@@ -463,9 +463,9 @@ def test_the_best_of_several_stores_is_said_to_be_picked(tmp_path: Path) -> None
     about = dict.fromkeys("ab", STORE)
     run = run_of(tmp_path, on_stores("b", "a"), stores=about)
     assert limits(run)["picked"] == (
-        "ridge (a) has AP .90, the highest of 2 in EN_S: the best of several, picked on the same"
-        " test films, is too high; --set fit.choose_store=true adds results in which training films"
-        " choose the store."
+        "ridge (a) has AP .90, the highest of 2 in EN_S; if it is chosen for this, expect less on"
+        " new films; --set fit.choose_store=true adds results in which training films choose the"
+        " store."
     )
     one = run_of(tmp_path / "one", cell("ridge", GOOD))
     leaked = [*cell("ridge", GOOD), *cell("mlp", GOOD, seen="clip", leaked=True)]
