@@ -16,7 +16,6 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from support.cli import ROOT
 
 import obygaze as og
 from stories.films import features_of, labelled_clips
@@ -24,13 +23,14 @@ from stories.made import begin_with_planted_and_noise
 from stories.workspace import Workspace
 
 
-def first_lines_of_the_guide() -> str:
-    """Return the first Python that the guide shows, for the store `planted`."""
-    guide = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    code = guide.split("```python\n")[1].split("```")[0]
-    assert len(code.splitlines()) == 6
-    assert code.count('"mine"') == 1
-    return code.replace('"mine"', '"planted"')
+SIX_LINES = """\
+import obygaze as og
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import GroupKFold, cross_val_score
+
+X, y, groups, ids = og.dataset("planted", "films", task="EN_S")
+print(cross_val_score(RidgeClassifier(), X, y, groups=groups, cv=GroupKFold(3)))
+"""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def planted(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def test_six_lines_from_a_store_to_a_score(
     planted: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    six = planted.write("six.py", first_lines_of_the_guide())
+    six = planted.write("six.py", SIX_LINES)
     runpy.run_path(str(six))
     out = capsys.readouterr().out
     printed = [float(word) for word in out.strip(" []\n").split()]
