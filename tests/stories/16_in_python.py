@@ -22,7 +22,6 @@ from stories.films import features_of, labelled_clips
 from stories.made import begin_with_planted_and_noise
 from stories.workspace import Workspace
 
-
 SIX_LINES = """\
 import obygaze as og
 from sklearn.linear_model import RidgeClassifier
