@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.files import leads_out
 from obygaze_features.manifest.io import (
     check_manifest,
     manifest_sha256,
@@ -235,3 +236,10 @@ def test_all_clips_have_a_film_or_the_header_says_none(tmp_path: Path) -> None:
     assert (
         "films" not in check_manifest(Manifest("m", Header("d"), one[:1])).toml.decode()
     )
+
+
+def test_a_path_leads_out_by_two_dots_a_root_or_a_drive() -> None:
+    for path in ("../x", "a/../../x", "/x", "C:/x", "\\x", "a\\..\\x", "a\0"):
+        assert leads_out(path), path
+    for path in ("x.avi", "a/b.avi", "a/..b.avi", "a.../x"):
+        assert not leads_out(path), path

@@ -330,3 +330,23 @@ def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(
     touch(tmp_path, "tt01_scene_1.mp4")
     assert videos(link(manifest_of(first, second), tmp_path)) == ["", ""]
     assert videos(link(manifest_of(first), tmp_path)) == ["tt01_scene_1.mp4"]
+
+
+def test_a_name_that_films_share_needs_the_film(tmp_path: Path) -> None:
+    clips = (
+        named("a-1", "scene_1.mp4", "tt01"),
+        named("b-1", "scene_1.mp4", "tt02"),
+        named("b-2", "scene_2.mp4", "tt02"),
+        named("b-3", "scene_3.mp4", "tt02"),
+    )
+    touch(
+        tmp_path,
+        "scene_1.mp4",
+        "tt02 - Film/scene_1.mkv",
+        "scene_2.mp4",
+        "tt01/scene_3.mp4",
+    )
+    report = link(manifest_of(*clips), tmp_path)
+    # scene_1.mp4 could be of either film, and a scene 3 of another film is not this one's.
+    assert videos(report) == ["", "tt02 - Film/scene_1.mkv", "scene_2.mp4", ""]
+    assert report.without == ("a-1", "b-3")

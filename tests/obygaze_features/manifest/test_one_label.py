@@ -443,3 +443,18 @@ def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> 
             for clip in made:
                 assert clip.extra["light"] == f"light of {clip.clip_id}"
                 assert clip.extra["comment"] == "dark"
+
+
+def test_people_who_agree_need_no_rule(tmp_path: Path) -> None:
+    rows = []
+    for name in ("ada", "ben"):
+        cells = {"level": "S", "concepts": "Look", "comment": f"said by {name}"}
+        rows.append({**facts_of("c1"), "annotator": name, **cells})
+    made = read(write_rows(tmp_path / "t.csv", rows)).manifest
+    assert label_of(made["c1"]) == ("S", "Look", "", "", "")
+    # Different comments are no disagreement.
+    assert made["c1"].extra == {"movie_title": "Alba", "comment": ""}
+    assert [one.own["comment"] for one in made.annotations] == [
+        "said by ada",
+        "said by ben",
+    ]

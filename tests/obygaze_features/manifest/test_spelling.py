@@ -156,3 +156,26 @@ def test_one_function_makes_a_word_of_a_cell_at_every_door(
 
 def test_an_option_names_a_word_of_a_tier_in_any_spelling(tmp_path: Path) -> None:
     assert _of_tiers(tmp_path, words={"1.0": "low"}) == {"low"}
+
+
+def test_a_manifest_that_was_edited_by_hand_has_each_word_once(tmp_path: Path) -> None:
+    clips = [Clip(f"c{n}", "lake", extra={"mood": "calm"}) for n in range(3)]
+    manifest = Manifest("m", Header("m"), tuple(clips), ("mood",))
+    write_manifest(manifest, tmp_path / "m.toml")
+    rows = tmp_path / "m.csv"
+    rows.write_text(rows.read_text("utf-8").replace("calm", "Calm", 1), "utf-8")
+    assert moods_of(read_manifest(tmp_path / "m.toml")) == ["Calm"] * 3
+
+
+MARKS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+
+
+def test_marks_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) -> None:
+    """Of `Ada` and `ada`, alpha was -.061, where one person had marked."""
+    path = tmp_path / "marks.csv"
+    rows = ("lake,Ada,0,24,S,Gun", "lake,ada,50,74,HN,gun|look", "lake,Ada,80,90,S,Gun")
+    path.write_text(MARKS + "".join(f"{row},25\n" for row in rows), "utf-8")
+    marks = read_marks([path])
+    assert {mark.annotator for mark in marks} == {"Ada"}
+    said = {mark.value for mark in marks if mark.column == "concepts"}
+    assert said == {"Gun", "Look"}
