@@ -343,3 +343,20 @@ def test_windows_of_an_unknown_folder_are_not_read_from_the_current_one(
     with pytest.raises(NotFound, match="no clip of w has a video file") as error:
         og.extract(without_folder, "descriptors", workspace=tmp_path)
     assert "obygaze manifest windows" in str(error.value.hint)
+
+
+def test_films_without_a_window_are_said(films: Path, tmp_path: Path) -> None:
+    """The films have 90 and 91 pictures."""
+    words = ("manifest", "windows", films, "-o", "w", "--window", "91")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "1 film too short for a window: tt1" in done.stderr
+    assert read_manifest(tmp_path / "manifests" / "w.toml").films == ("tt2",)
+    clips = [
+        Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0),
+        Clip("y-1", "y", start_s=0.0, end_s=2.0),
+    ]
+    header = Header("Films", video_root=str(films))
+    write_manifest(Manifest("m", header, clips), tmp_path / "manifests" / "m.toml")
+    words = ("manifest", "windows", "m", "-o", "of-clips", "--seconds", "1")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "1 film without a video, and so without windows: y" in done.stderr

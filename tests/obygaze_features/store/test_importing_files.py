@@ -14,7 +14,7 @@ import pytest
 from support.stores import imported, values_of
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.importing import import_features, open_features
 from obygaze_features.store.reading import open_store
@@ -401,6 +401,12 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
     assert reader.names == ["alien-x-1", "brazil-x-1", "brazil-x-2"]
     npy(tmp_path / "f/more/alien/x-1.npy", A)
     with pytest.raises(FixInput, match="several files for one clip: alien-x-1"):
+        open_features(tmp_path / "f")
+    # Hidden files are those of a system; of two formats nobody knows which is meant.
+    (tmp_path / "f/more/alien/x-1.npy").rename(tmp_path / "f/more/alien/._x-1.npy")
+    assert len(open_features(tmp_path / "f").names) == 3
+    (tmp_path / "f/x.parquet").write_bytes(b"PAR1")
+    with pytest.raises(FixUsage, match="expected files of one format"):
         open_features(tmp_path / "f")
 
 

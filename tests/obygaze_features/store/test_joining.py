@@ -170,3 +170,8 @@ def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
     heard_store(here, "heard-4", terms=Terms())
     of_none = opened(here, "seen-2+heard-4").terms
     assert of_none.licence == "not stated (heard-4), CC-BY-4.0 (seen-2)"
+
+
+def test_no_store_gets_a_name_with_a_plus(here: Workspace) -> None:
+    with pytest.raises(FixUsage, match=r"\+ joins stores that are read together"):
+        og.store.subset("seen", "seen+heard", films=["tt0000100"], workspace=here.root)

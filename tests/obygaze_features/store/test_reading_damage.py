@@ -204,3 +204,15 @@ def test_each_absent_file_is_refused(stores, tmp_path) -> None:
             problems = verify(path).problems
             assert problems == [f"{name}: is missing"]
         (tmp_path / "away").rename(path / name)
+
+
+def test_files_that_the_store_does_not_list_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    values = {"x": np.ones((2, 3), np.float32)}
+    write_plain_store(path, values, rows_of(["a", "b"], ["f", "f"]))
+    assert verify(path).warnings == []
+    for name in ("added.bin", "data.zarr/x/c.9.0"):
+        (path / name).write_bytes(b"?")
+    report = verify(path, hashes=True)
+    assert report.problems == []
+    assert report.warnings == ["not part of the store: added.bin, data.zarr/x/c.9.0"]
