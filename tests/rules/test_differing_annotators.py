@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.tables import rows_of
 
@@ -114,12 +116,33 @@ def with_disputes(manifest: Manifest, *, have_concept: bool) -> Manifest:
     return replace(manifest, clips=tuple(clips), columns=("differs",))
 
 
+def plain_oracle(manifest: Manifest) -> list[float]:
+    """The scores of a regression on concepts; one on which annotators differ counts as half."""
+    kept = [clip for clip in manifest if clip.level in ("EN", "S")]
+    half = [bool(clip.extra["differs"]) for clip in kept]
+    marks = [[float(name in clip.concepts) for name in VISUAL] for clip in kept]
+    X = np.where(np.array(half)[:, None], 0.5, marks)
+    y = np.array([clip.level == "S" for clip in kept])
+    films_of = np.array([clip.movie_id for clip in kept])
+    scores = np.empty(len(kept))
+    for film in set(films_of.tolist()):
+        tested = films_of == film
+        model = LogisticRegression(class_weight="balanced", max_iter=1000)
+        model.fit(X[~tested], y[~tested])
+        scores[tested] = model.predict_proba(X[tested])[:, 1]
+    return scores.tolist()
+
+
 def test_a_disputed_clip_finds_no_concept_vector(tmp_path: Path) -> None:
-    """Vectors, and what is said of them, are the same to the bit whether it has the concept."""
+    """Vectors, and what is said of them, are the same to the bit whether it has the concept.
+
+    So are the scores of the oracle, and the factors of success.
+    """
     X = planted(FILMS)
     changes = (
         *("data.view=raw", 'grid.models=["pcbm-lr"]', "models.pcbm-lr.tolerance=0.1"),
         *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
+        *('grid.baselines=["oracle"]', "report.error_analysis=true"),
     )
     store = store_of(tmp_path / "s", FILMS, X)
     protocol = quick("honest", *changes, replicates=2)
@@ -129,7 +152,13 @@ def test_a_disputed_clip_finds_no_concept_vector(tmp_path: Path) -> None:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         tests = rows_of(run.predictions, model="pcbm-lr")
         scores = [row["score"] for row in tests]
-        found.append((scores, rows_of(run.table("concepts.csv"))))
+        tables = [rows_of(run.table(f"{name}.csv")) for name in ("concepts", "success")]
+        assert all(tables)
+        oracle = rows_of(run.predictions, model="oracle")
+        by_clip = {row["clip_id"]: row["score"] for row in oracle}
+        in_order = [by_clip[one] for one in manifest.clip_ids if one in by_clip]
+        assert in_order == pytest.approx(plain_oracle(manifest), abs=1e-4)
+        found.append((scores, in_order, tables))
         inputs = gather(protocol, manifest, "made-up", {"x": store})
         (of_store,) = store_runs(inputs)
         targets = of_store.concepts.targets["absent"]
