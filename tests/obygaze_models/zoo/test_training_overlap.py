@@ -121,6 +121,26 @@ def test_a_copy_of_a_training_clip_is_seen(model: SavedModel, tmp_path: Path) ->
     assert warned.startswith("1 clip with exactly the features of a training clip")
 
 
+def test_a_film_that_trained_is_seen_under_any_name(
+    model: SavedModel, tmp_path: Path
+) -> None:
+    """By the hash of its video, also for a clip of the film that has none, or one of its own."""
+    rows = [
+        Row("new-1", "lake", video_bytes=9, video_hash=HASH["alba"]),
+        Row("new-2", "lake"),
+        Row("new-3", "lake", video_bytes=9, video_hash=16 * "d"),
+        Row("new-4", "cirk", video_bytes=9, video_hash=16 * "c"),
+    ]
+    found = predict(model, store_with(tmp_path, rows))
+    assert found.basis == ["film-seen"] * 3 + ["unseen"]
+    # The manifest may call the film otherwise than the store.
+    clips = tuple(Clip(row.clip_id, "see") for row in rows[:3])
+    unknown = [row._replace(movie_id="") for row in rows[:3]]
+    store = store_with(tmp_path / "bare", unknown)
+    manifest = Manifest("theirs", Header("Theirs"), clips)
+    assert predict(model, store, manifest=manifest).basis == ["film-seen"] * 3
+
+
 def test_windows_of_a_training_film_are_seen(model: SavedModel, tmp_path: Path) -> None:
     windows = store_of_windows(
         tmp_path / "stores" / "windows",
