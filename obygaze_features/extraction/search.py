@@ -130,10 +130,13 @@ def _array_of_vectors(store: Store, name: str | None) -> str:
         others = [array.name for array in store.record.arrays]
         name = "clip" if "clip" in arrays else [*arrays, *others][0]
     if store.array(name).name not in arrays:
+        hint = "search a different store: this one has no vectors"
+        if arrays:
+            hint = f"use --array {' or '.join(arrays)}"
         raise FixInput(
             f"the array {name!r} has no vectors of features to compare",
             where=store.location,
-            hint=f"use --array {' or '.join(arrays) or 'of a different store'}",
+            hint=hint,
         )
     return name
 

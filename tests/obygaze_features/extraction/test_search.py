@@ -123,8 +123,13 @@ def test_only_vectors_of_features_are_compared(tmp_path: Path) -> None:
     sealed_store(tmp_path / "s", 5, arrays=[*others, *CLIP])
     clip_id = some_ids(5)[0][0]
     for array in others:
-        with pytest.raises(FixInput, match="has no vectors of features"):
+        with pytest.raises(FixInput, match="has no vectors of features") as error:
             og.search(tmp_path / "s", like=clip_id, array=array.name)
+        assert error.value.hint == "use --array clip"
+    sealed_store(tmp_path / "t", 5, arrays=others)
+    with pytest.raises(FixInput, match="has no vectors of features") as error:
+        og.search(tmp_path / "t", like=clip_id)
+    assert str(error.value.hint).startswith("search a different store")
     with pytest.raises(NotFound, match="missing"):
         og.search(tmp_path / "s", like="x")
     with pytest.raises(FixUsage, match="top must be at least 1, got 0"):
