@@ -223,3 +223,14 @@ def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
         for name in ("time_s", "asked_s", "mask"):
             np.testing.assert_array_equal(clip.arrays[name], getattr(decoded, name))
         assert clip.total == decoded.total
+
+
+def test_sound_names_no_video_where_pictures_alone_are_kept(
+    films: Manifest, tmp_path: Path
+) -> None:
+    run(films, tmp_path, "frames:descriptors")
+    clips = tuple(replace(clip, video="") for clip in films.clips)
+    run(replace(films, clips=clips), tmp_path, ["descriptors", "sound-descriptors"])
+    rows = open_store(tmp_path / "stores" / "films.sound-descriptors").rows
+    facts = {(row.status, row.video_bytes, row.video_hash) for row in rows}
+    assert facts == {("no-video", None, "")}

@@ -417,3 +417,12 @@ def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
         IDS[1]: "mask has no real frame",
         IDS[2]: "mask has numbers other than 0 and 1",
     }
+
+
+def test_the_last_vector_is_that_of_the_last_real_frame(tmp_path: Path) -> None:
+    frames = np.arange(24, dtype=np.float32).reshape(3, 4, 2)
+    mask = [[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]
+    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
+    store = imported(file, tmp_path / "s", pool="last")
+    expected = [frames[0, 1], frames[1, 3], frames[2, 0]]
+    np.testing.assert_array_equal(values_of(store, "pooled", IDS), expected)
