@@ -186,3 +186,19 @@ def test_windows_are_named() -> None:
 def test_one_manifest_is_refused() -> None:
     with pytest.raises(FixUsage, match="two manifests or more"):
         merged_manifest([with_header("paris")], "all")
+
+
+def test_what_headers_say_of_their_own_is_kept() -> None:
+    paris = with_header("paris", licence="CC0", notes=("one",), said=("mood",))
+    nice = with_header("nice", "c-2", concepts={"Look": "unknown", "Light": "visual"})
+    made = merged_manifest([nice, paris], "all")
+    header = made.manifest.header
+    assert header.concepts == {"Look": "visual", "Light": "visual"}
+    assert header.licence == "nice: not stated; paris: CC0"
+    assert (header.notes, header.said, header.dataset) == (
+        ("one",),
+        ("mood",),
+        "made up",
+    )
+    (warning,) = made.warnings
+    assert warning.startswith("paris does not have the concepts Light, so that its")
