@@ -30,6 +30,7 @@ from obygaze_models.models.primal import hinge_plane
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol
 from obygaze_models.text_vectors import check_spaces, text_pairs
+from obygaze_models.zoo import predicting
 from obygaze_models.zoo.info import TrainingClips
 
 Case = Callable[[Path], object]
@@ -117,3 +118,14 @@ def test_texts_are_not_compared_with_features_of_two_models(
 ) -> None:
     with pytest.raises(FixUsage, match="a model of texts has no meaning"):
         gather(quick("honest", *ZERO_SHOT), MANIFEST, "", {"x": stores["joined"]})
+
+
+def test_a_list_of_no_clips_is_not_a_table_of_no_scores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(predicting, "store_to_read", lambda *_: (None, "clip"))
+    model: Any = SimpleNamespace(
+        info=SimpleNamespace(features=SimpleNamespace(rule=""))
+    )
+    with pytest.raises(FixUsage, match="lists no clip"):
+        predicting.features_for_model(model, model, [])

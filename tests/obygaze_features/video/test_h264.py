@@ -434,3 +434,11 @@ def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
     assert reader.unused(shown, 2).tolist() == expected
     # If the times say another order, none is left out.
     assert len(pictures) == 1 or not reader.unused(shown[::-1], 2).any()
+
+
+def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:
+    layers = [CodedPicture(True, n == 0, False, 2 * n, 16, True) for n in range(8)]
+    fields = [CodedPicture(True, n == 0, True, n // 2, 16, False) for n in range(16)]
+    for pictures in (layers, fields):
+        finder = GapFinder()
+        assert not any(finder.is_after_gap(picture) for picture in pictures)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.video.damage import lost_in_time
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.index import (
@@ -158,3 +159,19 @@ def test_runs_hold_every_position_once(
         assert all(run.start <= index.start_of(p) <= p <= run.stop for p in run.wanted)
     for before, after in pairwise(runs):
         assert before.stop + 1 < after.start
+
+
+@pytest.mark.parametrize("apart", [5, 30])
+def test_a_declared_pause_explains_its_own_time_and_no_lost_packet(apart: int) -> None:
+    """Half a second of pause from picture 50 on, and a packet that is gone some pictures on."""
+    numbers = np.arange(100)
+    numbers[50:] += 12
+    durations = np.full(100, 40)
+    durations[49] = 13 * 40
+    intact = index_of([number / 25 for number in numbers], [0])
+    assert lost_in_time(intact, numbers, durations) == []
+    gone = 50 + apart
+    shown = np.delete(numbers, gone)
+    index = index_of([number / 25 for number in shown], [0])
+    lost = lost_in_time(index, shown, np.delete(durations, gone))
+    assert lost and min(lost) <= gone

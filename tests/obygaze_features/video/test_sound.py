@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from contextlib import suppress
 from dataclasses import replace
@@ -31,9 +32,10 @@ from benchmarks.sound.films import (
     copy,
 )
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video import DecodeJob, DecodePool, PictureView
+from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.film import index_file
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
 from obygaze_features.video.sound_index import forget_sound, sound_source
 
@@ -388,3 +390,79 @@ def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
     assert failure_of(path, None, None) == (
         "no-sound: its only sound belongs to a different program than its pictures"
     )
+
+
+def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_film("mkv-ac3", tmp_path)
+    other = write_film("mkv-eac3", tmp_path)
+    indexes = tmp_path / "indexes"
+    read: list[Path] = []
+    real = sound_index._read
+
+    def counted(film: Path, *rest: Any) -> sound_index.SoundIndex:
+        read.append(film)
+        return real(film, *rest)
+
+    monkeypatch.setattr(sound_index, "_read", counted)
+
+    def heard(file: Path) -> bytes:
+        forget_sound()
+        sound = decode_sound(file, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
+        return sound.samples.tobytes()
+
+    first = heard(path)
+    kept = index_file(path, indexes).parent / "sound.npz"
+    content = kept.read_bytes()
+    assert (heard(path), read) == (first, [path])
+    for wrong in (b"", content[:900], b"PK\x05\x06" + bytes(18)):
+        kept.write_bytes(wrong)
+        assert heard(path) == first
+        assert len(kept.read_bytes()) == len(content)
+    # The index of another film is not used.
+    heard(other)
+    of_other = index_file(other, indexes).parent / "sound.npz"
+    kept.write_bytes(of_other.read_bytes())
+    assert heard(path) == first
+    # Nor is one whose packets have the same sizes.
+    with np.load(kept) as values:
+        of_copy = {**values, "first": values["first"] + 16000}
+    np.savez(kept, **{**of_copy, "made_of": np.array("another film")})
+    assert heard(path) == first
+    # A film that was repaired in place is another one.
+    facts = path.stat()
+    path.write_bytes(with_damage(path, tmp_path / "other.mkv", 40).read_bytes())
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    with pytest.raises(BadVideo, match="damaged"):
+        decode_sound(path, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
+
+
+def test_times_that_jitter_are_no_gaps() -> None:
+    """No packet is lost, so samples are counted, from where most times say that they begin."""
+    rate, tick_s = 48000, 1 / 90000
+    samples = np.full(1000, 1152)
+    clock = np.cumsum(samples) - samples
+    jitter_s = np.random.default_rng(12).normal(0, 0.05, 1000)
+    jitter_s[0] = 0.0008
+    ticks = np.round((clock / rate + 1 + jitter_s) / tick_s).astype(np.int64)
+    numbers = sound_index._first_samples(ticks, samples, tick_s, 0.0, rate)
+    assert np.array_equal(np.diff(numbers), samples[1:])
+    late = np.rint(ticks * tick_s * rate) - clock
+    assert numbers[0] == int(np.median(late)) != late[0]
+
+
+@pytest.mark.parametrize(("rate", "of_packet"), [(8000, 576), (44100, 1152)])
+def test_times_that_are_rounded_begin_with_the_first_packet(
+    of_packet: int, rate: int
+) -> None:
+    """Rounded times are no jitter: a sound is where its first packet is, to the sample."""
+    samples = np.full(1000, of_packet)
+    clock = np.cumsum(samples) - samples
+    for tick_s, shown in ((0.001, 0.001), (0.001, 1 / 90000), (0.02, 0.02)):
+        for rounded in (np.round, np.floor):
+            # What was rounded to a unit, in ticks of the file.
+            times = np.round(rounded(clock / rate / tick_s) * tick_s / shown)
+            ticks = times.astype(np.int64)
+            numbers = sound_index._first_samples(ticks, samples, shown, 0.0, rate)
+            assert np.array_equal(numbers, clock)
