@@ -205,3 +205,9 @@ def test_a_recipe_is_spelled_as_for_its_fingerprint(tmp_path: Path) -> None:
     )
     fingerprint = hashlib.sha256(canonical.encode("utf-8")).hexdigest()
     assert f'"fingerprint": "{fingerprint}"' in text
+
+
+@pytest.mark.parametrize("name", ["s.next", ".s"])
+def test_names_that_have_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FixInput, match="cannot be the name of a store"):
+        write(tmp_path / name, some_rows(75))

@@ -334,3 +334,14 @@ def test_a_column_whose_name_the_mapping_takes_is_said_to_be_left_out(
     (warning,) = read(table, **options).warnings
     sentence = f"the column {column!r} of the table is left out, because the mapping"
     assert warning == f"{sentence} makes {column} of something else"
+
+
+def test_two_tables_of_one_name_are_refused(tmp_path: Path) -> None:
+    """The names of files are those of the people, so that two people would be one."""
+    paths = []
+    for folder, level in (("ada", "S"), ("ben", "EN")):
+        paths.append(tmp_path / folder / "clips.csv")
+        paths[-1].parent.mkdir()
+        paths[-1].write_text(f"clip_id,movie_id,level\na,lake,{level}\n", "utf-8")
+    with pytest.raises(FixUsage, match="two tables have the same file name"):
+        read(paths, rule="agreed")
