@@ -20,7 +20,7 @@ from support.extracted_stores import (
 from support.extraction import keep_manifest
 from support.videos import write_video
 
-from obygaze_features.core.errors import Mismatch, ObygazeError
+from obygaze_features.core.errors import AlreadyThere, Mismatch, ObygazeError
 from obygaze_features.extraction import cases, extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.stored import store_status
@@ -263,3 +263,12 @@ def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
     ):
         run(manifest, tmp_path)
     assert not (tmp_path / "stores" / STORE).exists()
+
+
+def test_no_store_is_extracted_into_another_one(
+    films: Manifest, world: Path, undisturbed: Path
+) -> None:
+    before = bytes_of(undisturbed)
+    with pytest.raises(AlreadyThere, match="inside another store"):
+        run(films, world, stores={"descriptors": str(undisturbed / "inside")})
+    assert bytes_of(undisturbed) == before

@@ -296,3 +296,18 @@ def test_a_copy_that_is_there_and_damaged_is_said(store: Path, home: Path) -> No
     shutil.rmtree(home / "copy")
     pull(store, home / "copy")
     assert is_copy(home / "copy", store)
+
+
+def test_a_readme_at_the_target_is_replaced(store: Path, home: Path) -> None:
+    (store / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nmine\n")
+    push(store, home / "out")
+    card = home / "out" / "README.md"
+    assert card.read_text() == (store / "README.md").read_text()
+    card.write_text("theirs")
+    push(store, home / "out")
+    assert is_copy(home / "out", store)
+    # Where there is none, it has the terms.
+    (store / "README.md").unlink()
+    push(store, home / "made", licence="CC0-1.0")
+    text = (home / "made" / "README.md").read_text("utf-8")
+    assert text.startswith("---\nlicense: cc0-1.0\n")
