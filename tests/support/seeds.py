@@ -21,8 +21,3 @@ def amount(check: T, torture: T) -> T:
 def most_by_chance(n: int, share: float, p: float) -> int:
     """Return the number that more of `n` draws reach with a probability of at most `p`."""
     return int(binom.isf(p, n, share))
-
-
-def least_by_chance(n: int, share: float, p: float) -> int:
-    """Return the number that fewer of `n` draws reach with a probability of at most `p`."""
-    return n - most_by_chance(n, 1 - share, p)

@@ -38,7 +38,6 @@ KIND = ComputeSetup("cpu", "float32")
 CLIP = Array.of("clip", "float32", (4,))
 FACTS = {"a.mp4": (10, "a" * 64), "b.mp4": (20, "b" * 64)}
 ROW_A = Row("a", "film", 0.0, 1.0, video_bytes=10, video_hash="a" * 16, pictures=25)
-ROW_B = Row("b", "film", 1.0, 2.0, video_bytes=20, video_hash="b" * 16, pictures=25)
 CLIP_A = PlannedClip("a", "film", "a.mp4", 0.0, 1.0)
 CLIP_B = PlannedClip("b", "film", "b.mp4", 1.0, 2.0)
 NOT_THERE = Row("b", "film", 1.0, 2.0, NOT_EXTRACTED)
