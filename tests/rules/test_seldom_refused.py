@@ -27,6 +27,7 @@ from obygaze.audits.maps.stores import write_maps
 from obygaze.audits.mediaeval import audit_mediaeval
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.exporting import export_elan
+from obygaze.films.formats import export_manifest
 from obygaze.films.importing import import_marks
 from obygaze.films.labels import project_marks
 from obygaze.films.page.view import view
@@ -35,7 +36,7 @@ from obygaze_features.backbones.card import Preset
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.core import workbooks
+from obygaze_features.core import parquet_tables, workbooks
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
@@ -169,6 +170,13 @@ def code_of_no_file(folder: Path) -> object:
     return find_user_code("__main__:mine")
 
 
+def too_many_cells(folder: Path) -> None:
+    # Its library takes a second to import.
+    facts: dict[str, Any] = {"num_row_groups": 0, "row_group": None}
+    metadata = SimpleNamespace(num_rows=10**9, num_columns=2, **facts)
+    parquet_tables._refuse_large(metadata, text(folder / "t.parquet", ""))
+
+
 def closed_pool(folder: Path) -> object:
     pool = DecodePool(1)
     pool.close()
@@ -266,6 +274,10 @@ REFUSED: dict[str, Case] = {
         f, classes("1"), run="first", scores="scores.csv"
     ),
     "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
+    "nothing to export: 1 clip without times": lambda f: export_manifest(
+        classes("1"), f / "o.eaf"
+    ),
+    "the table has 2,000,000,000 cells of": too_many_cells,
     "the table has no marks": lambda f: project_marks(marks(f), "o", every=1),
     "the decode pool is closed": closed_pool,
     "timeout_s must be above 0, got 0": lambda _: DecodePool(1, timeout_s=0),
