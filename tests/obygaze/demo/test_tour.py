@@ -34,7 +34,8 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     # The first screen answers the question, and says which of the two concepts is found.
     first_screen = page[page.index("<header>") : page.index("</header>")]
     assert "On films it has not seen, ridge ranks clips" in first_screen
-    assert "higher in 12 of 12 films, p " in first_screen
+    assert "better than guessing, p " in first_screen
+    assert "higher in 12 of 12 films" in first_screen
     assert "show 1 of 2 concepts (Body); not shown: Look." in first_screen
     assert "12 clips with concepts, but no visual one (12 S; Voice)" in first_screen
     assert first_screen.count("<li>") == 4, "no other warning applies"
