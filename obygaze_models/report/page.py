@@ -39,7 +39,6 @@ from obygaze_models.report.lookup import (
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import render_template
 from obygaze_models.runner.answer import (
-    about_p,
     answers,
     asked_cells,
     clips_text,
@@ -256,8 +255,6 @@ def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
             f"The interval is over {count(cell.n_films, run.unit)}, and holds for"
             f" {intervals_hold_for(run, [cell])}; {interval_is_not_of(cell.basis, run.units)}."
         )
-    if about_p(run):
-        yield about_p(run)
     concepts = sentence_of_concepts(run)
     if concepts:
         yield concepts

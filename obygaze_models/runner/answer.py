@@ -388,8 +388,8 @@ def answers(run: Run) -> list[str]:
             not_asked.append(_name_with_tasks(run, cell))
     if not_asked:
         sentences.append(
-            f"No claim is made of {few(not_asked, MOST_NAMES)}: report.questions does not ask"
-            " about them."
+            "Not compared with guessing, because report.questions does not ask for it:"
+            f" {few(not_asked, MOST_NAMES)}."
         )
     return sentences
 

@@ -330,7 +330,7 @@ def test_results_that_a_run_does_not_ask_about_are_named(tmp_path: Path) -> None
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     run = run_of(tmp_path, tests, [], question("ridge", "neighbour"))
     assert answers(run)[1] == (
-        "No claim is made of mlp in EN_S: report.questions does not ask about them."
+        "Not compared with guessing, because report.questions does not ask for it: mlp in EN_S."
     )
 
 
