@@ -78,7 +78,7 @@ def test_tolerances_by_name_must_name_every_concept() -> None:
     assert ConceptBank(NAMES, C={"Body": 1, "Look": 2, "Clothing": 3}).fit(
         X, Y
     ).C_.tolist() == [*(1.0, 2.0, 3.0)]
-    with pytest.raises(FixTraining, match="no tolerance") as refusal:
+    with pytest.raises(FixTraining, match="C has no value") as refusal:
         ConceptBank(NAMES, C={"Body": 1, "Look": 2}).fit(X, Y)
     assert refusal.value.where == "concept Clothing"
 

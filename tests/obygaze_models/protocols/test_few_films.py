@@ -37,6 +37,6 @@ def test_concept_vectors_take_no_settings() -> None:
 
 def test_concept_vectors_take_no_task() -> None:
     """`train cav --task nonsense` ended with 0, and the task was ignored."""
-    with pytest.raises(FixUsage, match="a task for each concept, got the task 'HN_S'"):
+    with pytest.raises(FixUsage, match="each concept vector has a task of its own"):
         training_protocol("cav", "HN_S", films())
     assert training_protocol("cav", "EN_S", films(4, 40, seed=5)).tasks
