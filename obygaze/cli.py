@@ -1,4 +1,4 @@
-"""The `obygaze` command: global options, and errors to exit codes."""
+"""The `obygaze` command: its global options, and the exit code of each error."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ from obygaze_features.core.groups import LazyGroup
 from obygaze_features.core.signals import on_signals
 from obygaze_features.core.value_types import TypedPath
 
-# How many lines below an error are printed without -v.
+# The number of details that are printed above an error without -v.
 SHOWN_DETAILS = 10
 
 # Hints for errors of the operating system, where "check the path" is not enough.
@@ -96,7 +96,7 @@ def run_line(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = words[: words.index("--")] if "--" in words else words
-    # None lets the stream decide.
+    # With None, the stream decides about colours.
     color = False if os.environ.get("NO_COLOR") else None
     try:
         with (
@@ -141,7 +141,7 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
 
 
 def _shown_details(error: ObygazeError, *, is_verbose: bool) -> list[str]:
-    """Return the lines to print before an error: all of them, or few and how to see the others."""
+    """Return the details to print above an error: all with -v, otherwise the first and a count."""
     if is_verbose:
         return list(error.details)
     shown = list(error.details[:SHOWN_DETAILS])
@@ -189,7 +189,10 @@ def _explained(error: Exception) -> ObygazeError:
 
 
 def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
-    """Return the error of a signal or Ctrl-C. Its last note is what to do, others what is kept."""
+    """Return the error for a signal or Ctrl-C.
+
+    The last note of its cause is the hint; other notes state what was kept.
+    """
     notes = list(getattr(error.__cause__, "__notes__", []))
     hint = notes.pop() if notes else None
     message = "interrupted"
@@ -206,7 +209,7 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
     """Return an error of options and arguments, with the help to read."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--force":
-        # The parser offers an option of a similar name, which does something else.
+        # click would suggest an option of a similar name, which does something else.
         message = "No such option '--force': the help says what the command replaces."
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
@@ -229,7 +232,7 @@ def _explained_by_system(error: OSError) -> ObygazeError:
 
 @contextmanager
 def _warnings_in_a_line() -> Iterator[None]:
-    """Print the warnings of obygaze as the console does, once; others keep Python's form."""
+    """Print each warning of obygaze once, as the console does; others keep Python's form."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", ObygazeWarning)
         show_as_python = warnings.showwarning
@@ -261,6 +264,6 @@ class _Terminated(KeyboardInterrupt):
 
 
 def _terminate(number: int, frame: object) -> None:
-    # A terminal that is closed may send two, and the second must not end the cleaning up.
+    # A closing terminal may send two signals, and the second must not interrupt the cleanup.
     signal.signal(number, signal.SIG_IGN)
     raise _Terminated(number)

@@ -1,4 +1,4 @@
-"""The commands of `obygaze`, and the groups of commands; the command and `og` are made of them."""
+"""The table of the commands of `obygaze` and of its groups of commands."""
 
 from obygaze_features.core.options import Command, Option
 
@@ -189,7 +189,7 @@ COMMANDS: dict[str, Command | str] = {
     ),
 }
 
-# What `obygaze --help` lists under each heading, in the order of work.
+# The commands that `obygaze --help` lists under each heading, in the order of work.
 HEADINGS = {
     "Start here": ("demo", "doctor", "ls"),
     "Data": ("manifest", "video"),

@@ -17,7 +17,7 @@ from obygaze_features.store.layout import BEFORE, NEXT
 
 @dataclass(frozen=True)
 class Entry:
-    """A manifest, store, run or model, and what it has in a few words."""
+    """A manifest, store, run or model, with a short description of its content."""
 
     kind: str
     name: str
@@ -26,14 +26,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class WorkspaceList:
-    """What a workspace has; `broken` is what is wrong with the rest, by its path."""
+    """The entries of a workspace; `broken` maps the path of each unreadable one to its problem."""
 
     folder: Path
     entries: tuple[Entry, ...]
     broken: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries, and what is wrong with the rest."""
+        """Return the entries, and the problem of each entry that cannot be read."""
         entries = [asdict(entry) for entry in self.entries]
         return {"entries": entries, "broken": dict(self.broken)}
 
@@ -43,12 +43,12 @@ class WorkspaceList:
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with what cannot be read."""
+        """One sentence for each entry that cannot be read."""
         return [f"{path}: {problem}" for path, problem in self.broken.items()]
 
     @property
     def notes(self) -> list[str]:
-        """Where was looked, if there is nothing."""
+        """A note that names the folder if the workspace has no entries; otherwise empty."""
         if self.entries or self.broken:
             return []
         return [f"nothing in {self.folder} yet; obygaze manifest import --help"]
@@ -95,11 +95,11 @@ def _in_manifest(here: Workspace, name: str) -> str:
 
 
 def _in_store(here: Workspace, name: str) -> str:
-    # NumPy is not loaded for the help of commands.
+    # Imported late, so that the help of commands does not load NumPy.
     from obygaze_features.store.reading import find_filling, open_store
 
     path = here.folder("stores") / name
-    # One that waits for its name was interrupted; opening it finishes that.
+    # If the command was interrupted before it renamed a filled store, `open_store` renames it.
     filling = find_filling(path) if name.endswith(NEXT) else None
     if filling is not None:
         return f"being filled, {filling.progress}"

@@ -19,7 +19,7 @@ from obygaze_features.core.temporary_names import find_leftovers
 from obygaze_features.core.untrusted_text import one_line, visible
 from obygaze_features.core.workspace import PathLike, Workspace
 
-FOR_DEVELOPERS = {"docs", "test"}  # extras that no command names
+FOR_DEVELOPERS = {"docs", "test"}  # extras that only developers need
 Facts = dict[str, Any]
 
 
@@ -81,7 +81,7 @@ def doctor(session: Session) -> int:
 def _packages() -> list[Facts]:
     """Return the packages that obygaze needs, with the extras that install them.
 
-    `good` is true if a package is installed in a version that is needed.
+    `good` is true if a package is installed in an accepted version.
     """
     from packaging.requirements import Requirement
 
@@ -95,7 +95,7 @@ def _packages() -> list[Facts]:
         name = requirement.name
         needs = str(requirement.specifier)
         extra = re.search(r'extra == "(\w+)"', str(requirement.marker))
-        # An extra that includes others names obygaze.
+        # An extra that includes other extras requires obygaze itself.
         if name == "obygaze" or (extra and extra[1] in FOR_DEVELOPERS):
             continue
         version = package_version(name)
@@ -113,7 +113,7 @@ def is_within(version: str, needs: str) -> bool:
 
     try:
         return bool(SpecifierSet(needs).contains(version, prereleases=True))
-    except ValueError:  # a version that is not one
+    except ValueError:  # not a valid version
         return False
 
 
@@ -133,7 +133,7 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
 
 
 def _broken(name: str, error: Exception) -> str:
-    """Return the problem that a package is installed and cannot be used."""
+    """Return the problem of a package that is installed and cannot be used."""
     reason = f"{type(error).__name__}: {first_line(error)}"
     return f"{name} is installed and does not work: {reason}"
 
@@ -179,7 +179,10 @@ def to_text(facts: Facts) -> str:
 
 
 def _package_lines(packages: Sequence[Facts]) -> dict[str, str]:
-    """Return the required packages, and those of each extra with the line that installs them."""
+    """Return the required packages and the packages of each extra, as one text for each.
+
+    If a package of an extra is missing, the text ends with the command that installs the extra.
+    """
     texts: dict[str, list[str]] = {}
     missing: dict[str, None] = {}
     for facts in packages:

@@ -26,15 +26,15 @@ FPS = 24
 WIDTH = 128
 HEIGHT = 72
 TITLES = tuple(f"tt90000{number:02d}" for number in range(1, 13))
-# What the scenes of each film have. The share of `Look` is the same with and without `Body`.
+# The concepts of the scenes of each film. The share of `Look` is the same with and without `Body`.
 SCENES_OF_A_FILM = (
     *((),) * 6,
     *(("Body",),) * 3,
     *(("Look",),) * 2,
     ("Body", "Look"),
 )
-# The places above of the scenes that have `Voice` too: a quarter of those with `Body`, and of those
-# without it.
+# The indices above of the scenes that have `Voice` too: a quarter of the scenes with `Body`, and a
+# quarter of the scenes without it.
 WITH_VOICE = (0, 6, 9)
 RATE = 16000
 ANNOTATORS = ("ada", "ben")
@@ -89,10 +89,11 @@ def make_films() -> list[DemoScene]:
 
 
 def annotate(scenes: Sequence[DemoScene]) -> list[tuple[str | int, ...]]:
-    """Return the segments each annotator marks, as rows of `SEGMENT_COLUMNS`.
+    """Return the segments that each annotator marks, as rows of `SEGMENT_COLUMNS`.
 
-    The first one marks every scene with a concept; the second one overlooks some. Their segments
-    start and end a few frames apart. Rows of level `watched` say that both watched whole films.
+    The first annotator marks every scene with a concept; the second annotator overlooks some. Their
+    segments start and end a few frames apart. Rows of level `watched` state that both annotators
+    watched whole films.
     """
     rows: list[tuple[str | int, ...]] = []
     last_frames = {scene.movie_id: scene.end_frame for scene in scenes}
@@ -129,7 +130,7 @@ def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]
 
 
 def render_films(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
-    """Write one video a scene, named `<film>/<film>_scene_<number>.mp4` as in MovieGraphs."""
+    """Write one video per scene, named `<film>/<film>_scene_<number>.mp4` as in MovieGraphs."""
     av = import_optional("av", "video", "making the demo's films")
     paths = []
     for scene in scenes:
@@ -159,7 +160,7 @@ def render_films(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
 
 
 def _sound(scene: DemoScene) -> npt.NDArray[np.float32]:
-    """Return the samples of a scene: the noise of its film, and somebody who hums for `Voice`."""
+    """Return the samples of a scene: noise, and for `Voice` the humming of somebody."""
     random = np.random.default_rng([int(scene.movie_id[2:]), scene.number, RATE])
     n_frames = scene.end_frame - scene.start_frame + 1
     at_s = np.arange(n_frames * RATE // FPS) / RATE
@@ -196,7 +197,7 @@ class _Shot:
         self.body = strength if "Body" in scene.concepts else 0.0
 
     def draw(self, t: float) -> Picture:
-        """Return the picture at a time, RGB from 0 to 1."""
+        """Return the picture at `t` seconds, RGB from 0 to 1."""
         across = np.sin(3 * X + self.phase[0] + self.drift * t)
         down = np.cos(2 * Y + self.phase[1])
         picture = self.tint + 0.12 * (across * down)[..., None] + self.noise

@@ -91,7 +91,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
 
 
 def _run_steps(root: click.Command, folder: Path, console: Console) -> list[str]:
-    """Type the steps of the demo, each with its reason, and return their commands."""
+    """Run the steps of the demo, print each with its reason, and return their commands."""
     steps = tomllib.loads(DATA.joinpath("steps.toml").read_text("utf-8"))["steps"]
     commands = []
     for step in steps:
@@ -107,9 +107,9 @@ def _run_steps(root: click.Command, folder: Path, console: Console) -> list[str]
 
 
 def save_tiny_xclip(workspace: Path) -> None:
-    """Write a tiny X-CLIP with random weights and its card, where torch is installed.
+    """Write a tiny X-CLIP with random weights and its card, if torch is installed.
 
-    The demo does not extract with it; it is there to try maps without weights from the hub.
+    The demo does not use this model; it is for trying maps without weights from the hub.
     """
     if find_spec("torch") is None or find_spec("transformers") is None:
         return

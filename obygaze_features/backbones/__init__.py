@@ -1,4 +1,4 @@
-"""Models of pictures, sound and words: a card for a checkpoint, a small adapter for a family."""
+"""Models of pictures, sound and words: a card for each checkpoint, an adapter for each family."""
 
 from __future__ import annotations
 

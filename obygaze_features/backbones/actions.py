@@ -1,4 +1,4 @@
-"""What a person does with backbones: list, show, check, fetch and load them."""
+"""Functions for users of backbones: list, show, check, fetch and load them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BackboneList:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what is wrong with card files."""
+        """One sentence for each card file that cannot be read."""
         return [f"{problem.where}: {problem.message}" for problem in self.problems]
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class CardDescription:
         presets = {}
         declared = self.card.presets
         if self.card.family.medium != "pictures":
-            # They have one preset, of which they use nothing.
+            # Models of sound and words have one preset, which has no effect.
             declared = {}
         for name, preset in declared.items():
             settings = preset.to_json().items()
@@ -87,7 +87,7 @@ class CardDescription:
 
 @dataclass(frozen=True)
 class FetchedWeights:
-    """Name, bytes and folder of the weights of each backbone; no folder if it needs none."""
+    """The name, bytes and folder of the weights of each backbone; folder None: none needed."""
 
     backbones: list[dict[str, Any]]
 
@@ -232,7 +232,7 @@ def load_backbone(
     placement = Placement(device, dtype, card.input.attention)
     check_device(card, device)
     if card.family.medium == "words":
-        # Before its weights are asked for.
+        # This error must come before an error about missing weights.
         raise reads_words(card)
     files = find_weights(card, weights, download=download)
     return load_from(card, files, placement)
@@ -252,7 +252,7 @@ def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
     weights = {"name": card.name, "bytes": files.n_bytes}
     if to is None:
         return {**weights, "folder": str(files.folder)}
-    # In the layout of the hub's cache, so that the node knows whose weights they are.
+    # The copy has the layout of the hub's cache, which states the checkpoint and its revision.
     repository = repository_folder(card.checkpoint)
     copy = Path(to) / "hub" / repository.name
     if copy.resolve() == repository.resolve():
@@ -265,7 +265,7 @@ def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
 
 
 def _copy_snapshot(snapshot: Path, copy: Path) -> None:
-    """Copy the files of a snapshot, each with its name in the hub's cache: large ones' sha256."""
+    """Copy the files of a snapshot; each keeps its name in the hub's cache, such as a sha256."""
     links = copy / "snapshots" / snapshot.name
     links.mkdir(parents=True, exist_ok=True)
     blobs = copy / "blobs"
@@ -278,14 +278,15 @@ def _copy_snapshot(snapshot: Path, copy: Path) -> None:
             shutil.copyfile(stored, blobs / stored.name)
             link.symlink_to(Path("..", "..", "blobs", stored.name))
         elif file.is_file():
-            # A system without links has the files themselves here, whose sha256 is not known.
+            # On a system without links, the cache has files here, and their sha256 is not known.
             shutil.copyfile(file, link)
 
 
 def _has_texts(card: Card) -> bool:
-    """Return whether the tokenizer of a card's text tower is in the cache, if it has a tower.
+    """Return whether the cache has the tokenizer of a card's text tower.
 
-    Another program may have left weights there without it.
+    Another program may have stored the weights without the tokenizer. The result is also true
+    without a text tower or without weights in the cache.
     """
     from obygaze_features.backbones.pretrained import PretrainedFamily
 
@@ -321,7 +322,7 @@ def _row_of(card: Card) -> list[Any]:
 def _settings_of(card: Card) -> dict[str, Any]:
     """Return what a card declares, and the state of its weights."""
     declared = card.to_json()
-    # The name in the hash of a card, which is part of recipes.
+    # The hash of a card, which is part of recipes, contains the sources under this name.
     sources = declared.pop("levels")
     arrays = {}
     for name, array in card.arrays.items():
@@ -352,6 +353,6 @@ def _weights_state(card: Card) -> str:
 
 
 def _download(card: Card) -> str:
-    """Return the size of the download of a card's weights, '-' where there is none."""
+    """Return the size of the download of a card's weights, or '-' without a download."""
     size = f"{card.download_mb / 1000:.1f} GB" if card.download_mb else "-"
     return f"{size}, gated" if card.gated else size

@@ -1,7 +1,7 @@
 """Backbones: frames to pixels, pixels to arrays, and the recipe of the numbers.
 
-Processes that decode pictures resize them with integers (`video.resize`). Pixel values are looked
-up in a table, because floating point results differ between devices.
+Processes that decode pictures resize them with integer arithmetic (`video.resize`). Pixel values
+are looked up in a table, because floating point results differ between devices.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class SentenceEncoder:
         self.label = _label(name, self.model, transformer.config, self.model.tokenizer)
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Return vectors of length 1."""
+        """Return one vector of length 1 for each text."""
         vectors = self.model.encode(
             list(texts), batch_size=SENTENCES, show_progress_bar=False
         ).astype(np.float64)
@@ -148,7 +148,7 @@ def _label(name: str, model: Any, config: Any, tokenizer: Any) -> str:
 
 
 def _source(name: str) -> tuple[str, bool, NotFound]:
-    """Return the folder or the name of a model, whether it is a folder, and the error to raise."""
+    """Return the folder or name of a model, whether it is a folder, and the error if it fails."""
     folder = Path(name).expanduser()
     is_local = folder.is_dir()
     is_name = "\\" not in name and name.count("/") <= 1

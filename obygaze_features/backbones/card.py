@@ -132,7 +132,7 @@ class Sound(Record, frozen=True):
     mel: Mel | None = None
 
     def view(self) -> SoundView:
-        """Return the sound that a model gets of a clip."""
+        """Return the part of the sound of a clip that is the input of the model."""
         # Imported late, as in `Preset.resize_to`.
         from obygaze_features.video.sound import SoundView
 

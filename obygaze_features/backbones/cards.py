@@ -195,13 +195,13 @@ def card_from(document: Document) -> Card:
 
 
 def find_card(name: str, workspace: Workspace | None = None) -> Card:
-    """Return the card called `name`, `name@preset`, by the path of its file, or of user code.
+    """Return a card by its name, NAME@PRESET, the path of its file, or the name of user code.
 
     Args:
         name: A name that `obygaze backbones ls` lists, a path that ends in .toml, or a function
             that returns a card, as FILE.py:NAME or package.module:NAME. Such a name runs the code:
             never pass a name from an untrusted file. frames:NAME is the card of the pictures that
-            are the input of another card.
+            are the input of the card NAME.
         workspace: The workspace, whose cards are found too.
     """
     if name.startswith(FRAMES_OF):

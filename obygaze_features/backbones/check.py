@@ -134,7 +134,7 @@ def _passed(name: str, passed: bool, detail: str) -> CheckLine:
 
 
 def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLine]:
-    """Yield whether the weights are verified to be those of the card."""
+    """Yield the checks of the weights: whether they are verified as the weights of the card."""
     card = backbone.card
     if any(map(is_blob, files.files)):
         yield CheckLine("sha256", OK, "equal to the hub's")
@@ -164,7 +164,7 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
 
 
 def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
-    """Yield whether the arrays of three random clips are as they should be."""
+    """Yield the checks of the arrays that the backbone computes for three random clips."""
     forward, clips = _random_clips(backbone)
     # An array of another shape than the card's is an error of `forward`.
     first = as_arrays(forward([clips[0], clips[1]]))
@@ -188,7 +188,7 @@ def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
     for name, values in first.items():
         largest = np.abs(values[:1]).max() or 1.0
         differences.append(np.abs(values[:1] - alone[name]).max() / largest)
-    # NaN if one of them is.
+    # The maximum is NaN if one difference is NaN.
     worst = np.max(differences)
     yield _passed(
         "batch invariance", bool(worst <= TOLERANCE), f"{worst:.1e} of {TOLERANCE:.0e}"
@@ -210,7 +210,7 @@ def _random_clips(
     pixels = []
     for pictures in random.integers(0, 256, shape, dtype=np.uint8):
         values = seeing.preprocess(pictures)
-        # In their own type, as in an extraction: levels are uint8.
+        # The pixels keep their type, as in an extraction: levels are uint8.
         is_array = isinstance(values, np.ndarray)
         pixels.append(values if is_array else values.cpu().numpy())
     return (lambda clips: seeing.forward(np.stack(clips))), pixels

@@ -1,4 +1,4 @@
-"""`obygaze backbones`: the table of its commands; each is made from a function of this room."""
+"""The commands of `obygaze backbones`; each is made from a function of this package."""
 
 import click
 

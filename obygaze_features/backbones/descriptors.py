@@ -8,18 +8,18 @@ The 64 numbers of a frame, in this order (all from a 64 x 64 reduction, values 0
 | 6-13 | share of pixels in eight steps of brightness |
 | 14, 15 | mean and deviation of saturation |
 | 16-23 | share of eight hues (from red), weighted by saturation |
-| 24, 25 | colourfulness; warmth (red less blue) |
+| 24, 25 | colourfulness; warmth (red minus blue) |
 | 26-34 | mean brightness of a 3 x 3 grid, row by row |
 | 35 | entropy of brightness, 1 for even |
 | 36-43 | share of eight edge directions over half a turn, weighted by strength |
-| 44, 45 | mean strength of edges; share of strong ones |
-| 46, 47 | difference of left and right halves; centre less border |
+| 44, 45 | mean strength of edges; share of strong edges |
+| 46, 47 | difference of left and right halves; centre minus border |
 | 48-51 | change since the frame before: mean size, deviation, share of pixels, signed mean |
 | 52-60 | mean size of change of a 3 x 3 grid, row by row |
 | 61 | difference of the brightness shares (a cut is near 1) |
 | 62, 63 | centre of change across and down, 0.5 where nothing moves |
 
-The first frame has nothing before it: no change, centre in the middle.
+No frame is before the first frame: its change is 0, and the centre of change is the middle.
 """
 
 from typing import Any

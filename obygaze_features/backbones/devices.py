@@ -45,9 +45,10 @@ def may_use_gpu(card: Card) -> bool:
 
 
 def chosen_device(device: str, cards: Iterable[Card]) -> str:
-    """Return the device of an option; for `auto`, an idle visible GPU, or the CPU without GPUs.
+    """Return the device; for `auto`, an idle visible GPU, or the CPU if no GPU is visible.
 
-    Raise an error if there are visible GPUs, and all are in use.
+    For `auto`, the CPU is also returned if no backbone can use a GPU. Raise an error if all visible
+    GPUs are in use.
     """
     if device != AUTO_DEVICE:
         return device

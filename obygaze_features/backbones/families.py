@@ -136,7 +136,7 @@ def _xclip_run(
     module: Any, pixels: Tensor, mask: Tensor, g: Geometry
 ) -> dict[str, Tensor]:
     b, t = pixels.shape[:2]
-    # By index: outputs of these modules have names in some releases only.
+    # Outputs are taken by index, because they have names in some releases only.
     seen = module["vision"](pixel_values=pixels.flatten(0, 1))
     tokens = seen[0].unflatten(0, (b, t))
     vectors = module["projection"](seen[1]).unflatten(0, (b, t))
@@ -227,7 +227,7 @@ def _video_run(
 
 
 class LsmdcFamily(Family):
-    """Training checkpoints of any size, which is computed from the tensors."""
+    """The family of checkpoints as training wrote them; their sizes come from their tensors."""
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the model of a card, with all tensors of the files and no others."""
@@ -314,8 +314,8 @@ _LEAST_POWER = 1e-10
 def _log_mel(samples: Samples, mel: Mel, rate: int) -> Any:
     """Return the log10 spectrogram [bands, frames] of samples, padded with zeros at the end.
 
-    transformers computes one frame at a time, and a GPU would wait for it. A BLAS would use the
-    cores of the decoders.
+    The function of transformers computes one frame at a time, and a GPU would wait for it. The
+    product with the bands is sparse, because a BLAS would use the cores of the decoders.
     """
     from scipy.sparse import csr_array
 
@@ -463,7 +463,8 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         geometry=_xclip_geometry,
         run=_xclip_run,
         keep=_xclip_keep,
-        # Before the video prompts change the text; the logits of the model use the changed text.
+        # This vector is from before the video prompts change it; the logits of the model use the
+        # changed vector.
         text=Text(
             "XCLIPModel", lambda m, tokens: m.text_projection(m.text_model(**tokens)[1])
         ),

@@ -31,10 +31,11 @@ class Geometry:
         prefix: Tokens before the patches, such as CLS and registers.
         order: The order of the tokens: "hw" in a frame, "thw" or "hwt" in a clip.
         grid: The number of steps in time, of rows and of columns of patches.
-        width: Values of a token.
-        out: Values of the vector of a frame or clip.
-        depth: Depth of the loaded weights, or None before.
-        shape: Height and width of a frame that is not square; `size` is its shorter edge.
+        width: Number of values of a token.
+        out: Number of values of the vector of a frame or clip.
+        depth: Depth of the loaded weights. None: no weights are loaded yet.
+        shape: Height and width of a frame that is not square, whose shorter edge is `size`. (0, 0):
+            the frame is square.
     """
 
     frames: int
@@ -62,17 +63,17 @@ class Geometry:
 
     @property
     def steps(self) -> int:
-        """Vectors along time: one a frame, or one a tubelet."""
+        """The number of vectors along time: one per frame or tubelet."""
         return self.grid[0]
 
     @property
     def patches(self) -> int:
-        """Patches of one frame or tubelet."""
+        """The number of patches of one frame or tubelet."""
         return self.grid[1] * self.grid[2]
 
     @property
     def dimensions(self) -> dict[str, tuple[str, int]]:
-        """The dimensions of arrays by the words of families: the name in stores, and the length.
+        """The name in stores and the length of each dimension, by the word that families use.
 
         Names contain the length, because a dimension of a store has one length.
         """
@@ -117,5 +118,5 @@ class FeatureArray:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of one clip in a store."""
+        """The bytes of the array of one clip in a store."""
         return prod(self.shape) * _ITEM_BYTES[self.dtype]

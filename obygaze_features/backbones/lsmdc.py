@@ -41,11 +41,11 @@ _OTHER_KINDS = {
     "clip.visual.conv2.weight": "three-dimensional patches",
     "clip.visual.layer1.": "a ResNet instead of a transformer",
 }
-# Each has a row for each frame.
+# Tensors with a row for each frame.
 _OF_FRAMES = ("frame_logit_weight", "frame_mat_weight", "frame_mat_weight2")
-# Training pushed padding down by a finite amount.
+# Training added this finite number, not minus infinity, to the scores of padding.
 _PUSH = -1_000_000.0
-# Layer norms over frames add another number than those of the visual tower.
+# Layer norms over frames use another epsilon than layer norms of the visual tower.
 _EPS = 1e-5
 _EPS_OVER_FRAMES = 1e-12
 
@@ -141,7 +141,7 @@ class VisualTower(nn.Module):
 def lsmdc_model(
     geometry: Geometry, over_frames: Depth | None, positions: int, attention: str
 ) -> nn.Module:
-    """Return the model of a checkpoint, some of which have a transformer over frame vectors."""
+    """Return the model of a checkpoint; `over_frames` is None without a transformer over frames."""
     tower = VisualTower(geometry, attention)
     out = geometry.out
     model = nn.ModuleDict({"clip": nn.ModuleDict({"visual": tower})})
@@ -155,7 +155,7 @@ def lsmdc_model(
 def outputs(
     module: Any, pixels: Tensor, mask: Tensor, geometry: Geometry
 ) -> dict[str, Tensor]:
-    """Return tokens, frame vectors before and after the projection, and the clip's own vector."""
+    """Return the tokens, the vectors of frames after each step, and the vector of the clip."""
     tower = module["clip"]["visual"]
     tokens = tower(pixels.flatten(0, 1)).unflatten(0, pixels.shape[:2])
     cls = tokens[:, :, 0]
@@ -192,7 +192,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def load_lsmdc(card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
-    """Return a card's model; every tensor of its towers is from the files, and all are used."""
+    """Return a card's model; a missing or unused tensor of its towers in the files is an error."""
     raw, hashes = read_weights(card, files)
     # Data-parallel training adds a prefix.
     tensors = {key.removeprefix("module."): tensor for key, tensor in raw.items()}

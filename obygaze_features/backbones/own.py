@@ -100,7 +100,7 @@ def module_card(
     preset: Preset = _DEFAULT,
     files: Sequence[str | Path] | None = None,
 ) -> Card:
-    """Return the card of a torch module, for functions of `-b FILE.py:NAME`.
+    """Return the card of a torch module, for a function that `-b FILE.py:NAME` names.
 
     Args:
         name: The name in stores and in the names of stores.
@@ -359,8 +359,8 @@ def _contents(
     # Keep a reference, so that a new object cannot get the same id.
     seen[id(value)] = value
     for key, part in parts.items():
-        # Use changes these: a used module is not in training mode, and torch numbers hooks in the
-        # order in which the process creates them.
+        # These attributes change when a module is used: it is not in training mode any more, and
+        # torch numbers hooks in the order in which the process creates them.
         is_of_use = key == "training" or str(key).endswith(_HOOKS)
         if not (isinstance(value, torch.nn.Module) and is_of_use):
             # With repr, the keys 1 and "1" differ.

@@ -111,17 +111,19 @@ class PretrainedFamily(Family):
     """A family of models of the transformers library.
 
     Args:
-        package: The package of the class in the library, if it is not called as the family is.
+        package: Package of the class in the library. Empty: the name of the family.
         backbone: The class that runs the module.
-        model_types: The `model_type` that its configurations may have. The default is the name.
-        geometry: The geometry of a configuration, and of a card where the model takes any size.
-        run: The outputs of the module for pixels; of sound, the input for a piece, and the steps
-            of the module for such inputs.
-        ignored: Matches the tensors that a checkpoint has and the class leaves out (text models,
-            heads); any other tensor that is left over is an error.
-        keep: The part of the model that is kept.
+        model_types: The `model_type` that its configurations may have. Empty: the name of the
+            family.
+        geometry: Returns the geometry of a configuration and a card; the card states the size if
+            the model takes any size.
+        run: Returns the outputs of the module for pixels. For sound, there are two functions: the
+            first returns the input for a piece, the second the steps of the module for such inputs.
+        ignored: Regular expression of tensors that a checkpoint may have and the class does not use
+            (text models, heads); any other unused tensor is an error.
+        keep: Returns the part of the model that is kept.
         options: Arguments for the class.
-        text: The text model, if there is one.
+        text: The text model. None: no text model.
     """
 
     _: KW_ONLY
@@ -182,7 +184,7 @@ class PretrainedFamily(Family):
 
 
 def supported(kind: Any, placement: Placement) -> Placement:
-    """Return a placement with an attention that a class of models has."""
+    """Return a placement with an attention that a class of models supports."""
     if getattr(kind, "_supports_sdpa", False):
         return placement
     return replace(placement, attention="eager")
@@ -196,9 +198,10 @@ def load_strictly(
     ignored: str = "",
     **options: Any,
 ) -> tuple[Any, dict[str, str]]:
-    """Return a model and its hashes; all its tensors are from the files, and all those are used.
+    """Return a model and its hashes; all tensors of the model are from the files.
 
-    Tensors whose names match `ignored`, by default all, need not be used.
+    A missing or unused tensor is an error. Tensors whose names match `ignored`, by default all, may
+    be unused.
     """
     import torch
 
@@ -224,7 +227,8 @@ def load_strictly(
 
 def _config(kind: Any, files: WeightFiles) -> Any:
     error = _loading_error(kind, files)
-    # The path of the file, since a folder may have others for other versions of the library.
+    # The path of the file is passed, because its folder may contain configurations for other
+    # versions of the library.
     path = files.folder / CONFIG
     return from_pretrained(kind.config_class, path, error, local_files_only=True)
 

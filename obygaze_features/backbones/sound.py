@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-# Increase it with each change that could change numbers for the same samples.
+# This version increases with each change that could change the numbers of the same samples.
 _VERSION = 1
 # The constant that `Wav2Vec2FeatureExtractor` adds to the variance.
 _EPSILON = 1e-7
@@ -51,7 +51,7 @@ class ClipSound(NamedTuple):
 
     @property
     def of_clip(self) -> Samples:
-        """The samples of the clip, without those before it."""
+        """The samples of the clip, without the samples before the clip."""
         return self.samples[self.n_before :]
 
 
@@ -256,7 +256,7 @@ class SoundFamily(PretrainedFamily):
     """A family of models of sound of the transformers library.
 
     Args:
-        steps: The steps of a piece of the usual length.
+        steps: Number of steps of a piece of the usual length.
     """
 
     _: KW_ONLY

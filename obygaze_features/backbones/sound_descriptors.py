@@ -1,14 +1,14 @@
 """Low-level statistics of sound, without weights and without torch: a baseline.
 
-The 28 numbers of a step of 25 ms, one every 10 ms, in this order:
+A step of 25 ms starts every 10 ms. The 28 numbers of a step, in this order:
 
 | columns | what |
 |---|---|
 | 0, 1 | level: 0 at -100 dB, 1 at full scale; the largest sample |
 | 2 | share of samples at which the sign changes |
 | 3, 4 | centre and spread of the spectrum, 1 for half the rate |
-| 5, 6 | flatness of the spectrum; where 85 % of the energy lie below |
-| 7 | entropy of the spectrum, 1 for even |
+| 5, 6 | flatness of the spectrum; the frequency below which 85 % of the energy are |
+| 7 | entropy of the spectrum, 1 for an even spectrum |
 | 8-23 | share of energy in 16 bands, equally wide on the mel scale |
 | 24 | rise of the bands since the step before, in 100 dB |
 | 25 | 1 at an onset: the rise is above 6 dB and the highest within 50 ms |
@@ -98,7 +98,7 @@ def _shape(steps: Array, rate: int) -> tuple[Array, Array]:
     length = steps.shape[1]
     size = 1 << (length - 1).bit_length()
     energy = np.abs(np.fft.rfft(steps * np.hanning(length), size)) ** 2
-    # Without the constant part, which no ear hears.
+    # The constant part is removed, because nobody can hear it.
     energy = energy[:, 1:]
     places = np.arange(1, energy.shape[1] + 1) / energy.shape[1]
     total = energy.sum(axis=1, keepdims=True)
@@ -166,7 +166,7 @@ def _periodicity(steps: Array, rate: int) -> Array:
 
 
 def _rise(levels: Array) -> Array:
-    """Return by how much the bands of each step are louder than in the step before, on average."""
+    """Return the mean rise of the bands since the step before; falling bands count as 0."""
     change = np.diff(levels, axis=0, prepend=levels[:1])
     rise: Array = np.maximum(change, 0.0).mean(axis=1)
     return rise

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 
 class Steps(NamedTuple):
-    """The output of a model for a piece of sound, or for several: then arrays are stacked.
+    """The output of a model for one piece of sound, or the stacked outputs for several pieces.
 
     Args:
         vectors: A vector for each step.

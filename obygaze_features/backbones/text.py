@@ -98,8 +98,8 @@ class PromptSet:
 def read_prompts(name: str) -> PromptSet:
     """Return a shipped prompt set by name, or a prompt set from a TOML file.
 
-    The prompts are each word of each attribute in each template. `templates_of` replaces the
-    templates of an attribute ("an" before angry).
+    The prompts are each word of each attribute in each template. In the file, `templates_of`
+    replaces the templates of an attribute, for example for "an" before "angry".
 
     Args:
         name: The name of a shipped set, such as emotion or wolfe2023-emotion, or a path.

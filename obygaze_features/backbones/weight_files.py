@@ -20,7 +20,7 @@ TOKENIZERS = (
     "vocab.txt",
 )
 CONFIG = "config.json"
-# Since version 5, transformers writes the last one only, with one processor in each part.
+# Since version 5, transformers writes the last file only, with one processor in each part.
 PROCESSORS = (
     "preprocessor_config.json",
     "video_preprocessor_config.json",

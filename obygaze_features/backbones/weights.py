@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 # The end of the name of an index of several files.
 _INDEX = ".index.json"
-# With the number of an epoch, as in pytorch_model.bin.3.
+# The name may end with the number of an epoch, as in pytorch_model.bin.3.
 _FORMS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")
 _NO_FILES = (TENSORS, CONFIGURATION, TOKENIZER)
 _CONNECT_S = 5.0
@@ -167,7 +167,7 @@ def download_files(card: Card) -> None:
     api = hub.HfApi()
     reference = {"revision": card.revision}
     try:
-        # Without a time limit, its library tries for half a minute to reach the hub.
+        # Without a time limit, the library of the hub tries for half a minute to reach the hub.
         repository = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
         name = _preferred([file.rfilename for file in repository.siblings])
         if not name:
@@ -194,7 +194,7 @@ def _preferred(names: Collection[str]) -> str:
 
 
 def _files_in(folder: Path) -> tuple[Path, ...]:
-    """Return the weights of a folder: the file with the hub's name, or the only file of tensors."""
+    """Return the weights in a folder: the file with a name of the hub, or the only checkpoint."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     name = _preferred([path.name for path in files])
     if name:
@@ -271,7 +271,7 @@ def hashes_of_files(files: Iterable[Path]) -> dict[str, str]:
 
 def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     """Return all tensors of a checkpoint's files."""
-    # Imported late: the help of commands imports this module, and that one needs NumPy.
+    # Imported late: the help of commands imports this module, and `store.files` needs NumPy.
     from obygaze_features.store.files import check_memory
 
     torch = import_optional("torch", "extract", "reading weights")

@@ -1,1 +1,1 @@
-"""What all rooms use: errors, the console, files, the workspace. It imports no other room."""
+"""Code that all other packages use: errors, console, files, workspace. It imports none of them."""

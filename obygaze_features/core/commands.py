@@ -112,7 +112,7 @@ def refuse_repeated_options(
 
 
 class SessionCommand(click.Command):
-    """A command whose function gets the session first; every command has --json, -q and -v.
+    """A command that passes the session to its function; it has --json, -q and -v.
 
     The help lists options by group, and ends with the lines of the docstring after `Examples:`.
 
@@ -134,7 +134,7 @@ class SessionCommand(click.Command):
         add_global_options(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line; an option of one value may occur once."""
+        """Parse the command line; raise an error for a repeated option of one value."""
         if self.ignore_unknown_options and "--" in args:
             # click would drop a single `--`.
             place = args.index("--")
@@ -186,7 +186,7 @@ def named_values(
 ) -> dict[str, str]:
     """Return the words NAME=VALUE of a repeatable option as a mapping.
 
-    If one side may be empty, the words are OLD=NEW, and OLD may contain "=".
+    With `may_be_empty`, the words are OLD=NEW: one side may be empty, and OLD may contain "=".
     """
     values: dict[str, str] = {}
     for word in words:

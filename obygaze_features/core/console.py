@@ -20,7 +20,7 @@ from obygaze_features.core.untrusted_text import one_line
 # Increased when a key of the output of --json is removed or changes its meaning.
 JSON_VERSION = 1
 SECONDS_BETWEEN_LINES = 30.0
-MOST_DIGITS = 9  # of two numbers that are nearly equal
+MOST_DIGITS = 9  # decimals of two numbers that are nearly equal
 MISSING = "–"  # in place of a missing number
 
 
@@ -34,7 +34,7 @@ _CONTROL = re.compile(
 
 
 def printable(text: str) -> str:
-    """Return text with control characters written as escapes, except colours, tabs and lines."""
+    """Return text with control characters as escapes, except colours, tabs and line feeds."""
     parts = _COLOR.split(text)
     parts[::2] = (_CONTROL.sub(_escaped, part) for part in parts[::2])
     return "".join(parts)
@@ -142,7 +142,7 @@ def _beside_bars() -> Iterator[None]:
 
 
 def human(amount: float, unit: str = "B") -> str:
-    """Return a number of bytes with a prefix, such as 7.4 kB; other units as a plain count."""
+    """Return a number of bytes with a prefix, such as 7.4 kB, or a count with another unit."""
     if unit != "B":
         return f"{amount:,.0f} {unit}"
     for prefix in ("", "k", "M", "G"):
@@ -228,14 +228,17 @@ def silent(text: str) -> None:
 
 
 def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:
-    """Return the function that makes progress bars on stderr; False makes bars without output."""
+    """Return the function that makes progress bars: on stderr for True, silent for False.
+
+    A function that is passed as `progress` is returned unchanged.
+    """
     if not isinstance(progress, bool):
         return progress
     return partial(Console(verbosity=0 if progress else -1).progress, unit=unit)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as an aligned text table, one line each, numbers to the right.
+    """Return rows as a text table, one line each; columns of numbers are aligned right.
 
     Args:
         headers: The names of the columns.
@@ -265,7 +268,7 @@ def _visible_length(text: str) -> int:
 
 
 def digits_of(low: float, high: float) -> int:
-    """Return the number of decimals, at least two, with which two ends look different."""
+    """Return the number of decimals, from 2 to 9, with which two numbers look different."""
     digits = 2
     while digits < MOST_DIGITS and f"{low:.{digits}f}" == f"{high:.{digits}f}":
         digits += 1

@@ -174,7 +174,7 @@ def _with_times(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) -> Cue:
-    """Return the cue of a line with times, which positions may follow."""
+    """Return the cue of a line with times; positions after the times are ignored."""
     start, _, rest = timing.partition(_ARROW)
     after_arrow = rest.split()
     end = after_arrow[0] if after_arrow else ""

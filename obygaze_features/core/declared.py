@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from obygaze_features.core.workspace import PathLike
 
-# A formatted function: the signature, and the docstring up to its closing quotes.
+# The pattern of a formatted function: its signature, and its docstring up to the closing quotes.
 HEAD = r'^{indent}def {name}\(.*?\n{indent}    """.*?"""$'
 # Names of types that commands support in signatures.
 KNOWN_TYPES: Mapping[str, Any] = {
@@ -30,7 +30,10 @@ KNOWN_TYPES: Mapping[str, Any] = {
 
 
 class NamesOfTypes(dict[str, Any]):
-    """The names of a module; a name for type checkers only becomes a new class."""
+    """The names of a module; a missing name that is not a builtin becomes a new class.
+
+    A name is missing if the module imports it for type checkers only.
+    """
 
     def __missing__(self, name: str) -> Any:
         if hasattr(builtins, name):

@@ -8,7 +8,7 @@ from typing import Any
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.untrusted_text import one_line
 
-# The user and password before the host of a URL, and the query, in which signatures are.
+# The user and password before the host of a URL, and the query, which may contain a signature.
 _USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s'\"]*@")
 _QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s?'\"]*)\?[^\s'\"]*")
 
@@ -25,14 +25,14 @@ def _line(text: str) -> str:
     return one_line(without_secrets(text))
 
 
-# Clip ids are similar to each other: suggest one only for a typing error or two.
+# Clip ids are similar to each other, so an id is suggested for one or two typing errors only.
 LIKE_IDS = 0.85
 
 
 def near(word: str, words: Iterable[str], least: float = 0.6) -> str:
     """Return ` (did you mean 'x'?)` for the known word that is most like this one, or ``.
 
-    The id that an import makes of the word comes first.
+    If an import would make a known id of the word, that id is suggested.
 
     Args:
         word: The word.
@@ -59,8 +59,8 @@ class ObygazeError(Exception):
         message: What is wrong, in one line.
         where: The file, store or option with the problem.
         hint: What to do or type next.
-        details: One line for each violation of a file or each failed clip. Commands print them
-            before the error, a traceback after it.
+        details: One line for each violation of a file or each failed clip. Commands print these
+            lines before the error; a traceback shows them after the error.
     """
 
     exit_code = 1
@@ -83,7 +83,7 @@ class ObygazeError(Exception):
             self.add_note(f"  {line}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the error as it is: subclasses have other parameters than the text."""
+        """Pickle the attributes: a subclass may have other parameters than the message."""
         return _unpickled, (type(self), self.args, vars(self))
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class ObygazeWarning(UserWarning):
 def _unpickled(
     kind: type[ObygazeError], args: tuple[Any, ...], state: Mapping[str, Any]
 ) -> ObygazeError:
-    """Return an error of another process."""
+    """Return a pickled error, such as an error of another process."""
     error = kind.__new__(kind, *args)
     vars(error).update(state)
     return error
@@ -160,7 +160,10 @@ class Stopped(ObygazeError):
 
 
 def first_line(error: BaseException, most: int = 160) -> str:
-    """Return the first line of another library's error, or its type where it has no text."""
+    """Return the first line of another library's error, or its type if it has no text.
+
+    The line has at most `most` characters.
+    """
     return (str(error).splitlines() or [type(error).__name__])[0][:most]
 
 

@@ -40,7 +40,10 @@ TRACEBACK = "run the same command with OBYGAZE_DEBUG=1 to see the traceback"
 
 
 def call_user_code(function: Callable[[], T], subject: str) -> T:
-    """Call user code and return its result; errors, except of memory, start with `subject`."""
+    """Call user code and return its result; the message of its errors starts with `subject`.
+
+    Errors of obygaze and errors of too little memory are raised unchanged.
+    """
     try:
         return function()
     except (ObygazeError, MemoryError):

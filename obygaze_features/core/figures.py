@@ -1,7 +1,7 @@
 """Figures in one style, drawn by matplotlib; the same data give the same bytes.
 
-A figure is written as SVG, PNG or PDF with the colours of paper. On a page it is an element whose
-colours are variables of the page, so that they follow the scheme of the reader, light or dark.
+A figure is written as SVG, PNG or PDF with the colours of paper. On a page, a figure is an element
+whose colours are variables of the page. They follow the light or dark scheme of the reader.
 """
 
 import json
@@ -30,7 +30,10 @@ LEVEL_NAMES = {
 def level_words(
     levels: Iterable[str], words_of: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return the codes of levels with their words, or with those that a table has for them."""
+    """Return a text of the codes of levels, each with its words: `levels: EN easy negative`.
+
+    `words_of` contains the words that a table has for a level; otherwise the usual name is used.
+    """
     named = []
     for level in levels:
         words = (words_of or {}).get(level) or [LEVEL_NAMES[level]]
@@ -58,14 +61,14 @@ DARK_COLORS = {
 }
 FONT = "DejaVu Sans"  # comes with matplotlib, which measures texts in it
 FONTS_OF_READERS = f"system-ui, '{FONT}', Verdana, sans-serif"
-POINTS = 72  # to an inch
-WIDTH = 520  # of a figure, in points
-LABEL_WIDTH = 140  # to the left of rows
+POINTS = 72  # points per inch
+WIDTH = 520  # width of a figure, in points
+LABEL_WIDTH = 140  # space for labels to the left of rows, in points
 RIGHT_OF_ROWS = 16
 BELOW_ROWS = 36
 LETTERS_OF_LABEL = 24
 MOST_LETTERS_OF_LABEL = 60
-CUT = " …"  # the end of a text that is longer than its place
+CUT = " …"  # the end of a shortened text
 SUFFIXES = (".svg", ".png", ".pdf")
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -74,7 +77,7 @@ _STYLE = {
     "font.family": [FONT],
     "font.size": FONT_SIZE,
     "text.color": COLORS["ink"],
-    "text.parse_math": False,  # names are text, whatever signs they hold
+    "text.parse_math": False,  # a dollar sign in a name is no formula
     "figure.facecolor": COLORS["paper"],
     "axes.facecolor": "none",
     "axes.labelcolor": COLORS["muted"],
@@ -101,19 +104,20 @@ _STYLE = {
 
 
 def _style() -> AbstractContextManager[None]:
-    """Return a context with the common style, whatever the matplotlibrc of a person has."""
+    """Return a context with the common style, in which the user's matplotlibrc has no effect."""
     import matplotlib
 
     settings = {**matplotlib.rcParamsDefault, **_STYLE}
-    settings.pop("backend")  # that of a notebook stays
+    settings.pop("backend")  # the backend of a notebook stays
     return matplotlib.rc_context(settings)
 
 
 @contextmanager
 def canvas(width: float, height: float, **axes: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield a figure of some points and its axes in the common style, without a screen.
+    """Yield a figure and its axes in the common style, without a screen.
 
-    Axes are placed beside their labels, unless `gridspec_kw` has their margins.
+    `width` and `height` are in points, and `axes` are arguments of `subplots`. matplotlib chooses
+    the margins, unless `gridspec_kw` contains them.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -129,11 +133,11 @@ def canvas(width: float, height: float, **axes: Any) -> Iterator[tuple[Any, Any]
 def row_canvas(
     height: float, top: float, limits: tuple[float, float], xlabel: str
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield a figure and axes for labelled rows; upwards, the axes count points from their top.
+    """Yield a figure and axes for labelled rows; the vertical axis counts points from the top.
 
     Args:
-        height: The points of all rows.
-        top: The points above them.
+        height: Height of all rows, in points.
+        top: Space above the rows, in points.
         limits: The ends of the horizontal axis.
         xlabel: The name of the horizontal axis.
     """
@@ -155,7 +159,8 @@ def row_canvas(
 def draw_label(axes: Any, y: float, label: str) -> None:
     """Write the label of a row to the left of the axes, in up to two lines.
 
-    A longer label is smaller, as labels may differ in any letter.
+    A longer label is first written smaller and then shortened, because two labels may differ in any
+    letter.
     """
     letters = LETTERS_OF_LABEL
     while letters < MOST_LETTERS_OF_LABEL and wrapped(label, letters).endswith(CUT):
@@ -173,7 +178,7 @@ def draw_label(axes: Any, y: float, label: str) -> None:
 
 
 def wrapped(text: str, letters: int) -> str:
-    """Return text from outside in up to two lines."""
+    """Return untrusted text in at most two lines; a longer text ends with `CUT`."""
     safe = safe_text(text, "terminal")
     return "\n".join(textwrap.wrap(safe, letters, max_lines=2, placeholder=CUT))
 
@@ -194,14 +199,15 @@ def draw_dots(
 
     Args:
         axes: The matplotlib axes.
-        x: The places of the dots.
-        y: Their rows.
-        color: The name of the colour.
-        size: Their points across.
-        alpha: How much they cover.
-        is_open: Draw a ring.
-        about: What each is about; in SVG, a reader who points at it sees this.
-        style: What else matplotlib has for dots.
+        x: Positions of the dots on the horizontal axis.
+        y: Positions of the dots on the vertical axis.
+        color: Name of the colour, a key of `COLORS`.
+        size: Diameter of a dot, in points.
+        alpha: Opacity, from 0 to 1.
+        is_open: Whether rings are drawn instead of dots.
+        about: A description of each dot, which an SVG shows to a reader who points at the dot.
+            Empty: no descriptions.
+        style: Further settings of `scatter` of matplotlib.
     """
     from matplotlib.colors import to_rgba
 
@@ -214,12 +220,13 @@ def draw_dots(
         dots.set_gid(json.dumps([safe_text(text, "terminal") for text in about]))
 
 
-# What a dot of a legend looks like: its colour, its points across, and what else.
+# The form of a dot in a legend: its colour, its diameter in points, and other arguments of
+# `draw_dots`.
 Look = tuple[str, float, Mapping[str, Any]]
 
 
 def draw_legend(figure: Any, entries: Mapping[str, Look]) -> None:
-    """Write what dots mean in one line at the top of a figure."""
+    """Draw the legend of dots, in one line at the top of a figure."""
     (axes,) = figure.axes
     for label, (color, size, style) in entries.items():
         draw_dots(axes, [], [], color, size, label=label, **style)
@@ -233,11 +240,11 @@ def draw_legend(figure: Any, entries: Mapping[str, Look]) -> None:
 
 
 def save(figure: Any, path: Path, *, force: bool = True) -> tuple[Path, ...]:
-    """Write a figure, as SVG and PNG unless its name says one format, and return the paths.
+    """Write a figure as SVG and PNG, or in the format of the extension; return the paths.
 
     Args:
         figure: The matplotlib figure.
-        path: A name with .svg, .png or .pdf, or without one of these.
+        path: A file with .svg, .png or .pdf; another name gets .svg and .png.
         force: Replace files that have other contents.
     """
     paths = [path]
@@ -249,12 +256,12 @@ def save(figure: Any, path: Path, *, force: bool = True) -> tuple[Path, ...]:
 
 
 def drawn(figure: Any, suffix: str, title: str = "") -> bytes:
-    """Return a figure as a file of one format, without dates.
+    """Return the bytes of a figure as a file of one format, which contains no date.
 
     Args:
         figure: The matplotlib figure.
-        suffix: .svg, .png or .pdf.
-        title: What it shows, for readers who do not see it.
+        suffix: The format: .svg, .png or .pdf.
+        title: A description for readers who cannot see the figure; only SVG contains it.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
@@ -270,14 +277,14 @@ def drawn(figure: Any, suffix: str, title: str = "") -> bytes:
 
 
 def page_markup(file: bytes, key: str) -> str:
-    """Return a figure as an element of a page that has the colours as variables.
+    """Return a figure as an element of a page; its colours are variables that the page defines.
 
     Args:
         file: The figure as an SVG file.
-        key: A word for this figure that no other one of the page has.
+        key: A word that no other figure of the page has; the ids in the figure begin with it.
     """
     svg = ElementTree.fromstring(file)
-    for size in ("width", "height"):  # that of the page
+    for size in ("width", "height"):  # the page decides the size
         del svg.attrib[size]
     for element in svg.iter():
         for name, value in element.attrib.items():
@@ -286,7 +293,7 @@ def page_markup(file: bytes, key: str) -> str:
             elif name == "style":
                 element.set(name, _with_variables(value))
             else:
-                # Another element of the figure, as a link or as an address.
+                # The value may refer to another element of the figure, with url(#...) or as a link.
                 linked = value.replace("url(#", f"url(#{key}-")
                 if name.endswith("href"):
                     linked = f"#{key}-{value.removeprefix('#')}"
@@ -301,14 +308,14 @@ def _with_variables(style: str) -> str:
 
 
 def _svg(figure: Any, title: str) -> ElementTree.Element:
-    """Return a figure as SVG in which dots have titles, and no more elements than it needs."""
+    """Return a figure as SVG; dots get titles, and elements that are not needed are removed."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     ElementTree.register_namespace("", _SVG.strip("{}"))
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     canvas = FigureCanvasSVG(figure)
     svg = ElementTree.fromstring(_printed(figure, canvas.print_svg, "Date", "Creator"))
-    # Instead of a style sheet, which would change other figures of a page.
+    # These attributes replace a style sheet, which would change other figures of a page.
     joins = {"stroke-linejoin": "round", "stroke-linecap": "butt"}
     svg.attrib |= {"role": "img", "aria-label": safe_text(title, "terminal"), **joins}
     for element in list(svg):
@@ -321,7 +328,7 @@ def _svg(figure: Any, title: str) -> ElementTree.Element:
             dots = group.iter(f"{_SVG}use")
             for dot, text in zip(dots, json.loads(name), strict=True):
                 ElementTree.SubElement(dot, f"{_SVG}title").text = text
-        for dot in group.findall(f"{_SVG}use"):  # all of one colour
+        for dot in group.findall(f"{_SVG}use"):  # they have one style
             group.set("style", dot.attrib.pop("style"))
     for text in svg.iter(f"{_SVG}text"):
         style = text.attrib["style"].replace(f"'{FONT}'", FONTS_OF_READERS)
@@ -330,11 +337,11 @@ def _svg(figure: Any, title: str) -> ElementTree.Element:
 
 
 def _printed(figure: Any, write: Callable[..., Any], *left_out: str) -> bytes:
-    """Return what a canvas prints; its printers draw once, while `savefig` draws twice."""
+    """Return the bytes that a canvas prints; `savefig` would draw the figure twice."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        text.set_text(visible(text.get_text()))  # some signs are in no valid SVG
+        text.set_text(visible(text.get_text()))  # some characters are not valid in SVG
     stream = BytesIO()
     with warnings.catch_warnings(), _style():
         # Missing characters in the font, and labels too long for the layout, are not errors.
@@ -346,11 +353,12 @@ def _printed(figure: Any, write: Callable[..., Any], *left_out: str) -> bytes:
 
 
 def spread_dots(values: Sequence[float], least: float) -> list[float]:
-    """Return how far to move the dots of one row up or down, so that none covers another.
+    """Return the vertical shift of each dot of a row, so that no dot covers another.
 
     Args:
         values: The positions of the dots along the row.
-        least: Dots nearer to each other than this are spread evenly around the row, in steps of 1.
+        least: Least distance of two dots. Closer dots are spread evenly around the row, in steps
+            of 1.
     """
     order = sorted(range(len(values)), key=lambda i: values[i])
     clusters: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""File names that every operating system allows, also for text that other people chose."""
+"""File names that every operating system allows, also if they are made from untrusted text."""
 
 import re
 import unicodedata
@@ -17,7 +17,7 @@ _NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\\]')
 
 
 def check_new_name(path: Path, name: str | None = None) -> None:
-    """Raise an error for a new name that some operating system forbids or confuses with another.
+    """Raise an error for a new name that some system forbids, or treats as an existing name.
 
     Manifests, stores, runs and models are shared between systems. An existing name may be used.
 
@@ -51,7 +51,7 @@ def check_folders_above(path: Path) -> None:
 
 
 def portable(name: str) -> str:
-    """Return a name that every operating system allows, made of parts of other names."""
+    """Return a name, made of parts of other names, in a form that every system allows."""
     return _NOT_ON_WINDOWS.sub("-", name).rstrip(". ")
 
 

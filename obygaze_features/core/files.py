@@ -48,7 +48,8 @@ VIDEO_SUFFIXES = (
 FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5", ".parquet")
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
-# EFBIG: the limit of `ulimit -f`, and of disks without files of more than 4 GB.
+# Errors of a full disk, quota or limit. EFBIG is the error of `ulimit -f`, and of disks that allow
+# no file of more than 4 GB.
 NO_MORE_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -58,7 +59,7 @@ def warn_of_unread(folder: Path, names: Iterable[str], content: str) -> None:
     Args:
         folder: The folder.
         names: Files that are not read, relative to the folder.
-        content: Content of the files that are read: `videos`.
+        content: The content of the files that are read, such as `videos`.
     """
     kinds: Counter[str] = Counter()
     for name in names:
@@ -215,7 +216,7 @@ def quick_sha256(path: Path) -> tuple[int, str]:
     """Return the size of a file, and a sha256 that reads at most 192 KiB of it.
 
     The hash covers the size, as decimal digits and a line feed, and the first, middle and last
-    64 KiB; of smaller files, the size and all bytes.
+    64 KiB. Of a file of at most 192 KiB, it covers the size and all bytes.
     """
     with path.open("rb") as stream:
         n_bytes = os.fstat(stream.fileno()).st_size
@@ -375,7 +376,7 @@ def write_then_rename(
 
 
 def _place_folder(new: Path, target: Path) -> None:
-    """Rename a folder to its final name; a folder of that name gets the temporary name.
+    """Rename a folder to its final name; an existing folder gets a temporary name.
 
     The names are exchanged in one step, or in two if the file system cannot do it in one. At any
     time another process may create or remove a folder of the final name.
@@ -485,7 +486,7 @@ def free_for(path: Path, data: bytes) -> bool:
 
 
 def name_taken_error(message: str, path: Path) -> AlreadyThere:
-    """Return the error that the name of a result is taken, and would need --force."""
+    """Return the error for a result whose name is taken; its hint names --force."""
     hint = "choose another name, or replace it with --force"
     return AlreadyThere(message, where=str(path), hint=hint)
 

@@ -1,8 +1,8 @@
 """Click commands made from functions.
 
 `command_of` makes the arguments, the options and the help of a command from the signature, the
-types and the docstring of its function. Facts of the command line only are in the table of commands
-(`core/options.py`)::
+types and the docstring of its function. The table of commands states what only the command line
+needs, as records of `core/options.py`::
 
     def audit_mediaeval(
         runs: Sequence[str],
@@ -24,20 +24,20 @@ types and the docstring of its function. Facts of the command line only are in t
     }
 
 Positional parameters and parameters without a default are arguments; all others are options. A
-sequence may be repeated, a mapping is typed as `NAME=VALUE`. `workspace`, `progress` and `note`,
-which prints a note while the function works, are not options: the session passes them.
+sequence may be repeated, a mapping is typed as `NAME=VALUE`. The parameters `workspace`, `progress`
+and `note` are not options: the session passes them. `note` prints a note while the function works.
 
-The result of the function has `to_json()` and a text, one of which is printed to stdout; None
-prints nothing. The result may also have
+The result of the function has `to_json()` and a text. The command prints one of them to stdout. For
+None it prints nothing, or with --json a document without a result. The result may also have
 
-- `warnings` and `notes`, sentences for stderr; notes and `details` (for -v) only with the text;
-  a warning may be a pair of a sentence and a hint,
+- `warnings`, sentences for stderr; a warning may be a pair of a sentence and a hint,
+- `notes`, and `details` for -v: sentences for stderr, which are not printed with --json,
 - `require_ok()`, which raises an error after all is printed,
-- `without_details`, the note in place of `details` that are not shown,
-- `quiet_text`, the text with -q,
-- `parts`, results that are printed in its place, each with its text and its notes,
-- `exit_code`, the exit code if it is not 0,
-- `json_in_one_line`, for scripts that read the last line of the output.
+- `without_details`, a note that is printed without -v if there are `details`,
+- `quiet_text`, the text that is printed with -q,
+- `parts`, results whose texts and notes are printed instead of the text of the result,
+- `exit_code`, the exit code of the command; the default is 0,
+- `json_in_one_line`, true for scripts that read the last line of the output.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def typed_values(
 def show_result(console: Console, result: Any) -> None:
     """Print a result, its warnings and its notes, and exit with its exit code.
 
-    None prints nothing, or as JSON a document without a result.
+    For None, nothing is printed, or with --json a document without a result.
     """
     if result is None:
         if console.as_json:
@@ -171,7 +171,10 @@ def show_result(console: Console, result: Any) -> None:
 
 
 def _part_of(result: Any, name: str, missing: Any) -> Any:
-    """Return an optional attribute of a result; an AttributeError inside it is not hidden."""
+    """Return an optional attribute of a result, or `missing` if the result lacks it.
+
+    An AttributeError that the attribute itself raises is not hidden.
+    """
     is_there = inspect.getattr_static(result, name, None) is not None
     return getattr(result, name) if is_there else missing
 
@@ -215,7 +218,8 @@ def parameters_of(
 def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of parameters, without the type of the result.
 
-    Modules may import types for type checkers only, so that commands start fast.
+    Modules may import types for type checkers only, so that commands start fast. Such a type is an
+    empty class here.
     """
     annotations = dict(inspect.get_annotations(function))
     annotations.pop("return", None)
@@ -378,7 +382,7 @@ def call_function(
     *args: Any,
     **values: Any,
 ) -> Any:
-    """Call a function, with the workspace, a progress bar and notes if it takes them."""
+    """Call a function, and pass the workspace, a progress bar and `note` if it takes them."""
     hints = _hints_of_parameters(function)
     with ExitStack() as stack:
         if "note" in hints:
@@ -422,7 +426,7 @@ class Docstring:
 
 
 def parse_docstring(function: Callable[..., Any]) -> Docstring:
-    """Return the parts of a docstring in the form of public functions."""
+    """Return the parts of the docstring of a public function."""
     sections = _sections(function)
     commands = inspect.cleandoc("\n".join(["", *sections.get("Commands", [])]))
     return Docstring(
@@ -433,7 +437,7 @@ def parse_docstring(function: Callable[..., Any]) -> Docstring:
 
 
 def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:
-    """Return the lines of each section of a docstring; the title before the first is ""."""
+    """Return the lines of each section by title; lines before the first title have "" as title."""
     lines = inspect.cleandoc(function.__doc__ or "").splitlines()
     sections: dict[str, list[str]] = {"": []}
     current = ""

@@ -1,4 +1,4 @@
-"""Groups of commands, which are created when they are used."""
+"""Groups whose commands are created when they are used."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
             add_global_options(self)
 
     def add_entries(self, entries: Table) -> None:
-        """Add commands of this group and of its groups."""
+        """Add commands of this group and of its subgroups."""
         for words, entry in entries.items():
             name, _, rest = words.partition(" ")
             if rest:
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
                 self.table[name] = entry
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line; an option of one value may occur once."""
+        """Parse the command line; raise an error for a repeated option of one value."""
         refuse_repeated_options(self, ctx, args)
         return super().parse_args(ctx, args)
 

@@ -41,7 +41,7 @@ def lazy_exports(
 
 
 def import_optional(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional module, or raise an error with its extra or the reason of the failure."""
+    """Import an optional module; an error names the extra to install, or why it does not work."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

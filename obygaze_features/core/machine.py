@@ -18,7 +18,7 @@ MAX_WORKERS = 1024  # processes; a larger number is a typing error
 def usable_cores() -> int:
     """Return the number of cores that this process may use.
 
-    The smallest of affinity mask, container quota and Slurm limit counts.
+    This is the smallest of the affinity mask, the quota of the container and the limit of Slurm.
     """
     cores = system.usable_cores()
     quota = system.cpu_quota()

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-# Letters without a decomposition in Unicode.
+# Letters that Unicode does not decompose into a letter and an accent.
 _LETTERS = str.maketrans(
     {
         "ß": "ss",
@@ -33,8 +33,8 @@ _LETTERS = str.maketrans(
 def ascii_id(text: str) -> str:
     """Return an id for a text: accents are removed, and characters not allowed in ids become `_`.
 
-    Letters and digits outside ASCII are left out. The start of a hash of the whole text then keeps
-    ids of different texts different.
+    Other letters and digits outside ASCII are removed. Then the start of a hash of the whole text
+    is added, so that different texts have different ids.
 
     >>> ascii_id("Amélie 1")
     'Amelie_1'

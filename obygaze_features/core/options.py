@@ -79,9 +79,9 @@ class Command:
             for the help.
         options: The options of the parameters of `target` and `then`, by parameter.
         then: A method of the result, as `module:Class.method`, or a function of the result, called
-            after `target`. Its other parameters are options too; both get an option that both have.
-            If it returns paths of files, the command names them; any other value is printed in
-            place of the result.
+            after `target`. The other parameters of `then` are options too; an option of both
+            functions is passed to both. If `then` returns paths of files, the command names them;
+            any other value is printed in place of the result.
         check: A function, as `module:name`, called with the options of `then` before `target`. It
             raises an error for values with which `then` would fail.
         takes_any_option: Whether unknown options, and `--`, are words of the first argument.

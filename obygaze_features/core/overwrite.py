@@ -11,7 +11,8 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import name_taken_error, parse_json
 from obygaze_features.core.temporary_names import read_hidden
 
-# Longer than the header of any table, or the parts before and after the data of any file.
+# Bytes that are searched at the start and at the end of a file. They include the header of every
+# table, and the parts before and after the data of every file.
 _MARK_BYTES = 10_000_000
 # Extensions of the page of a report.
 REPORT_ENDINGS = (".html", ".htm")
@@ -113,7 +114,10 @@ def check_name(path: Path) -> Path:
 
 
 def check_folder(folder: Path, expected: OwnFolder, *, force: bool) -> Path:
-    """Return the path to write to: missing, empty or, with `force`, of the expected type."""
+    """Return the folder to write; raise an error unless it is missing, empty or replaceable.
+
+    With `force`, a folder of the expected type is replaceable.
+    """
     target = check_name(folder)
     if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
         return target

@@ -18,7 +18,8 @@ from obygaze_features.core.workbooks import (
 
 EXTRA = "parquet"
 ENDING = ".parquet"
-# The limit of all texts: a text that the file contains once may be in millions of rows.
+# The most letters of all cells together: a text that the file stores once may be in millions of
+# rows.
 MAX_LETTERS = 1 << 26
 ROWS_AT_ONCE = 1000
 
@@ -61,7 +62,7 @@ def _refuse_features(schema: Any, types: Any, path: Path) -> None:
 
 def _refuse_large(metadata: Any, path: Path) -> None:
     """Raise an error for a table that would need too much memory."""
-    # Metadata of columns are not read: damaged ones crash the process.
+    # The metadata of columns are not read, because damaged metadata crash the process.
     n_cells = metadata.num_rows * metadata.num_columns
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     n_bytes = sum(group.total_byte_size for group in groups)

@@ -1,4 +1,4 @@
-"""Refuse wrong values in one sentence: how many, which, where, and what to type."""
+"""Refuse invalid values in one error: which values, how many, where, and what to do."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,14 +16,14 @@ def refuse_if(
     where: object = None,
     hint: str | None = None,
 ) -> None:
-    """Raise an error if there are wrong values.
+    """Raise an error if there are invalid values.
 
     Args:
-        wrong: The values that have the problem. Three of them are shown, and the others counted.
-        error: The class of the error, which says what a person can do.
+        wrong: The invalid values. The message shows three of them and counts the others.
+        error: The class of the error, which states what the user can do.
         problem: What is wrong with the values, without a full stop.
-        where: The file, store or option that has them.
-        hint: What to do.
+        where: The file, store or option with the values. None: not stated.
+        hint: What to do. None: no hint.
 
     >>> refuse_if(["a 1", "b"], ObygazeError, "clips have no film", where="clips.csv",
     ...           hint="obygaze manifest show 'a 1'")
@@ -40,7 +40,7 @@ def refuse_if(
 
 
 def shown(values: Sequence[object]) -> str:
-    """Return the first three values, and how many others there are.
+    """Return the first three values, and the number of other values.
 
     >>> shown(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
@@ -51,7 +51,7 @@ def shown(values: Sequence[object]) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value: in quotes where it would not be seen as one value."""
+    """Return a value as text, in quotes if it is empty or has blanks, commas or quotes in it."""
     text = str(value)
     if len(text) > _MOST_LETTERS:
         text = text[:_MOST_LETTERS] + "..."

@@ -1,7 +1,7 @@
 """Cards, pages and other documents from templates.
 
 Values in a template are made safe for its file type, except values marked with `safe` and results
-of the filters of this module. No text is run as a template.
+of the filters of this module. A value is never interpreted as a template.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def render(
     Args:
         template: The name of the file; its extension selects the medium of its values.
         package: The package.
-        medium: The medium of the values, if it differs from that of the extension.
+        medium: The medium of the values. None: the medium of the extension.
         facts: The values.
     """
     made = environment(package).get_template(template)
@@ -68,8 +68,8 @@ def environment(package: str) -> Environment:
     return templates
 
 
-# The medium of values by extension. Templates of other formats (JSON, YAML, LaTeX, shell) name a
-# filter; values in HTML are escaped by Jinja afterwards.
+# The medium of values, by the extension of the template. Templates of other formats (JSON, YAML,
+# LaTeX, shell) apply a filter to each value. Jinja escapes values in HTML afterwards.
 _MEDIA: Mapping[str, Medium] = {
     ".txt": "terminal",
     ".md": "markdown",
@@ -78,7 +78,7 @@ _MEDIA: Mapping[str, Medium] = {
 
 
 def _printed(context: Context, value: Any) -> Any:
-    """Return the text of a value in a template."""
+    """Return a value as text that is safe in its template."""
     medium = context.get(MEDIUM) or _MEDIA.get(PurePath(context.name or "").suffix)
     is_safe = isinstance(value, SafeText | int | float) or hasattr(value, "__html__")
     if medium is None or is_safe:

@@ -15,7 +15,7 @@
 
 The error lists each violation on one line, such as `film.toml: year: must be int >= 1888, got 3` or
 `film.toml: titel: unknown key 'titel' (did you mean 'title'?)`. `Meta(description=...)` describes
-valid values; the default is the text of msgspec. Checks of several keys come in between:
+valid values; the default is the text of msgspec. Checks of several keys come before the error:
 
     film = document.check(Film)
     if film and film.year > 2100:
@@ -52,7 +52,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, ObygazeErr
 from obygaze_features.core.files import parse_json
 
 MAX_LISTED = 1000
-# A message contains the start and the end of a longer value.
+# Of a longer message, only the start and the end are kept.
 MAX_MESSAGE = 300
 T = TypeVar("T")
 Sha256 = Annotated[
@@ -103,10 +103,11 @@ class Violations:
         """Add one violation.
 
         Args:
-            line: Its line, if it has one.
-            column: Its column, if it has one.
+            line: The line. None: no line.
+            column: The column. None: no column.
             message: What is wrong.
-            source: The origin of a value that is not from the file, such as an option.
+            source: The origin of a value that is not from the file, such as an option. Empty: the
+                file.
         """
         where = source or (self.path if line is None else f"{self.path}:{line}")
         if len(message) > MAX_MESSAGE:
@@ -115,7 +116,7 @@ class Violations:
             message = f"column {self.names.get(column, column)!r}: {message}"
         messages = self._by_column.setdefault(source or column, {})
         first, last, n_places = messages.get(message, (where, "", 0))
-        # Several people may share the cells of one row.
+        # A row that is read for several annotators is one place.
         if where != last:
             messages[message] = (first, where, n_places + 1)
 
@@ -173,7 +174,7 @@ class Document:
     def require_schema(
         self, schema: str, noun: str, *, error: type[ObygazeError] = FixInput
     ) -> None:
-        """Raise an error unless the key `schema` is this one, such as "obygaze-film/1"."""
+        """Raise an error unless the key `schema` has this value, such as "obygaze-film/1"."""
         got = self.tree.pop("schema", None)
         if got == schema:
             return
@@ -235,7 +236,7 @@ class Document:
                 self.add(f"{prefix}{key}", "required key is missing")
 
     def _compare(self, value: Any, hint: Any, key_path: str) -> None:
-        """Add a violation for each value, also inside lists and tables, of a wrong type."""
+        """Add a violation for each value of a wrong type, also inside lists and tables."""
         origin = get_origin(hint)
         inner = get_args(hint)
         is_table = isinstance(value, Mapping)

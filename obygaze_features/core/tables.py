@@ -58,16 +58,17 @@ MARKS = ".eaf"
 # Extensions of subtitles.
 SUBTITLES = (".srt", ".ass", ".vtt")
 USE_OF_WORDS = "obygaze extract words MANIFEST -b minilm --subtitles FOLDER"
-# Words that prove Windows-1252: with a small accented letter, whose byte is a capital or a sign in
-# Mac OS Roman; with a first capital whose byte is a sign in Mac OS Roman and under DOS; or with an
-# English apostrophe.
+# Words that prove Windows-1252. They contain a small accented letter, whose byte is a capital or a
+# sign in Mac OS Roman; or they start with a capital whose byte is a sign in Mac OS Roman and under
+# DOS; or they contain an English apostrophe.
 _OF_WINDOWS = re.compile(
     rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z]"
     rb"|(?<![A-Za-z\x80-\xff])[\xc4\xc5\xc9\xdc][a-z]{2}"
     rb"|[a-z]\x92(?:[dmst]|ll|re|ve)(?![A-Za-z\x80-\xff]))"
     rb"[a-z\xdf-\xf6\xf8-\xff]{0,30}"
 )
-# Bytes of Mac OS Roman, of Central European encodings, of no character, and of other scripts.
+# Bytes that rule out Windows-1252: of Mac OS Roman, of Central European encodings, of no character,
+# and of other scripts.
 _NOT_OF_WINDOWS = re.compile(
     rb"[\x00\x81\x83\x86-\x8b\x8d-\x90\x98-\x9b\x9d-\x9f]|[\xc0-\xff]{3}"
 )
@@ -83,7 +84,7 @@ WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """The cells of one row by column, its line, and the violations of the file."""
+    """One row of a table: its line, its cells by column, and the violations of the file."""
 
     line: int
     cells: Mapping[str, str]
@@ -99,14 +100,14 @@ class TableRow:
     def matching(
         self, column: str, form: re.Pattern[str], expected: str
     ) -> re.Match[str] | None:
-        """Return the match of a whole cell; add a violation if it is not `expected`."""
+        """Return the match of a cell; if it is not `expected`, add a violation and return None."""
         match = form.fullmatch(self[column])
         if match is None:
             self.add(column, f"{self[column]!r} is not {expected}")
         return match
 
     def whole(self, column: str, expected: str = "a whole number") -> int | None:
-        """Return the whole number in a cell; add a violation if it is not `expected`."""
+        """Return the number in a cell; if it is not `expected`, add a violation and return None."""
         value = whole_number(self[column])
         if value is None or value < 0:
             self.add(column, f"{self[column]!r} is not {expected}")
@@ -114,7 +115,7 @@ class TableRow:
         return value
 
     def frames(self) -> tuple[int, int] | None:
-        """Return `start_frame` and `end_frame`; both are inclusive."""
+        """Return `start_frame` and `end_frame` (inclusive), or add a violation and return None."""
         columns = ("start_frame", "end_frame")
         start, end = (
             self.whole(column, "a frame number (whole, from 0)") for column in columns
@@ -145,8 +146,9 @@ class CsvTable:
     """The columns of a table and its rows.
 
     `delimiter` separates the cells; it is empty for a spreadsheet. `maybe_thousands` maps a column
-    to one of its numbers, unchanged, if all its commas were read as decimal commas and may separate
-    thousands. `sheet` is the sheet that was assumed, if `other_sheets` contain data too.
+    to one of its numbers, as written, if all its commas (or points) were read as decimal marks but
+    may separate thousands. `sheet` is the sheet that was assumed, if `other_sheets` contain data
+    too; otherwise it is empty.
     """
 
     columns: tuple[str, ...]
@@ -158,7 +160,7 @@ class CsvTable:
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
-        """The columns; columns without a name are one, if they contain text."""
+        """The names of columns; columns without a name count as one, "", if they contain text."""
         has_notes = any(row.cells.get("") for row in self.rows)
         return tuple(name for name in dict.fromkeys(self.columns) if name or has_notes)
 
@@ -182,7 +184,7 @@ class CsvTable:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the integer in a cell, or None for decimals, exponents, blanks, other digits."""
+    """Return the integer in a cell (at most 15 ASCII digits, no blanks), or None."""
     return int(text) if WHOLE_NUMBER.fullmatch(text) else None
 
 
@@ -206,23 +208,24 @@ def read_table(
     as a spreadsheet; its cells have the text that they would have in a CSV file. Text is UTF-8,
     UTF-16 with a byte order mark, or Windows-1252 if that is certain.
 
-    The separator of cells is stated by a line `sep=;` before the header, or is the one with which
-    the header contains most of the required columns, or else the one with which most lines have
-    equally many cells: Excel writes semicolons if the comma is the decimal mark. Empty lines are
-    skipped. Names of columns and cells become one line with single blanks and composed accents,
-    except in the columns `as_written`. If commas do not separate cells, numbers of a column with
-    decimal commas get decimal points, unless the column is in `texts` or contains cells formatted
-    as text. A table with `is_strict` is one of obygaze: UTF-8, no empty lines, cells unchanged.
+    A line `sep=;` before the header states the separator of cells. Without this line, the separator
+    is the one with which the header contains most of the required columns, or else the one with
+    which most lines have equally many cells. Excel writes semicolons if the comma is the decimal
+    mark. Empty lines are skipped. Names of columns and cells become one line with single blanks and
+    composed accents, except in the columns `as_written`. If commas do not separate cells, numbers
+    of a column with decimal commas get decimal points, unless the column is in `texts` or contains
+    cells formatted as text. With `is_strict`, the table must be as obygaze writes it: UTF-8 without
+    empty lines. Its cells stay unchanged.
 
     Violations are added to `violations` if it is given, so that the caller can add violations of
-    values and raise all of them together; otherwise they are raised here. `content` names the rows,
-    if a table without rows is a violation. `data` are the bytes of a file that is not yet written
-    to `path`.
+    values and raise all of them together; otherwise they are raised here. If `content` is given, a
+    table without rows is a violation, whose message calls the rows by this word. `data` are the
+    bytes of a file that is not yet written to `path`.
 
     The default of `sheet` is the only sheet with data; if several contain data and `assume_sheet`
-    is true, it is the sheet with the required columns, or else the one with the most cells.
+    is true, it is the sheet with the required columns, or else the sheet with the most cells.
     `header_row` is the line of the header; lines before it are not read. The default is the first
-    line with the required columns, or else the first with about as many cells as most lines: a
+    line with the required columns, or else the first line with about as many cells as most lines: a
     title has fewer.
     """
     if sheet and not is_workbook(path):
@@ -245,7 +248,7 @@ def read_table(
             _lines(data, path, is_strict=is_strict), required, collected
         )
         number = DECIMAL_NUMBER
-    # In a table of obygaze, a blank line is a violation by its number of cells.
+    # In a table of obygaze, a blank line is kept: its wrong number of cells is a violation below.
     records = [one for one in records if is_strict or any(one[1])]
     place = 0
     if header_row is not None:
@@ -305,10 +308,11 @@ def read_table(
 
 
 def header_of(path: Path) -> tuple[str, ...]:
-    """Return the columns of a table; for other text files, one line in pieces."""
+    """Return the columns of a table; of another text file, one line split at a separator."""
     head = None
     if not is_workbook(path) and not is_parquet(path):
-        # All rows would take much more memory than the file, which may be a table of features.
+        # Only the first lines are read. All rows would take much more memory than the file, which
+        # may be a table of features.
         lines = islice(_lines(_bytes_of(path), path), MOST_TITLES + 2)
         head = "".join(lines).encode()
     violations = Violations(path)
@@ -368,7 +372,7 @@ def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
 
 
 def _refuse_no_table(data: bytes, path: Path) -> None:
-    """Raise an error if the first bytes are not those of a table."""
+    """Raise an error if the first bytes show that the file is not a table."""
     start = data[:64].removeprefix(codecs.BOM_UTF8).lstrip()
     hint = import_of_features(path)
     ending = path.suffix.lower()
@@ -383,7 +387,7 @@ def _refuse_no_table(data: bytes, path: Path) -> None:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text file that are not blank, stripped, with their numbers."""
+    """Yield the number and the stripped text of each line that is not blank."""
     for number, text in enumerate(text_lines(path), start=1):
         if text.strip():
             yield number, text.strip()
@@ -395,7 +399,7 @@ def text_lines(path: Path) -> Iterator[str]:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file that is not too large to be read."""
+    """Open a file; raise an error if it is missing or too large to be read."""
     require_file(path)
     size = path.stat().st_size
     if size > MAX_FILE:
@@ -430,7 +434,7 @@ def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]
         line = text[: text.index("\0")].count("\n") + 1
         problem = f"invalid text: line {line} has a NUL character"
         raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS)
-    # Only a line feed ends a line, so that line numbers are those of an editor.
+    # Only a line feed ends a line, so that line numbers agree with an editor.
     return io.TextIOWrapper(io.BytesIO(data), encoding, newline="\n")
 
 

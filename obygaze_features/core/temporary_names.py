@@ -22,12 +22,12 @@ from obygaze_features.core import system
 from obygaze_features.core.shell import shell_word
 
 State = Literal["running", "ended", "unknown"]
-# The replaced folder, if two names cannot be exchanged in one step.
+# The word for a replaced folder, if two names cannot be exchanged in one step.
 OLD_FILE = "before-"
-# An interrupted copy, which any process may continue.
+# The word for a copy of a store that is not finished, which any process may continue.
 PULL = "pull-"
 
-# A complete name has at most 255 bytes, and a character up to four.
+# File systems allow 255 bytes for a name, and a character may have four bytes.
 _NAME_CHARACTERS = 50
 _HIDDEN = re.compile(
     r"\.(?P<name>.+)\.(?P<word>(before-|[0-9a-f]{8}-)?)"
@@ -42,9 +42,9 @@ class Leftover(NamedTuple):
 
     Args:
         path: The file or folder.
-        name: The final name, or the start of a long one.
-        word: The word of the command in the name, or "".
-        state: Whether the process still runs.
+        name: The final name, or the start of a long final name.
+        word: The word after the name, such as `pull-`; empty: no word.
+        state: The state of the process that writes it: running, ended or unknown.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class Leftover(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """The size of its files."""
+        """The size of its files, in bytes."""
         paths = [self.path]
         if not self.path.is_symlink():
             for folder, _, names in os.walk(self.path):
@@ -68,7 +68,7 @@ class Leftover(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it exists."""
+        """Why the leftover exists."""
         if self.state == "ended":
             return f"left of {self.name} by a killed command"
         if self.word == PULL:
@@ -107,7 +107,7 @@ def pulled_name(path: Path, seal: str) -> Path:
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """Return 8 digits that identify this machine, its start and the container."""
+    """Return 8 hexadecimal digits that identify this machine, its start and the container."""
     return hashlib.sha256(system.machine_start().encode()).hexdigest()[:8]
 
 

@@ -50,11 +50,11 @@ class UserCode:
     """A function or class of user code; nothing is imported before `load`.
 
     Args:
-        name: The recorded name: that of a file without its folder.
+        name: The name in recipes and runs; a file is named without its folder.
         package: The file name and the start of its hash, or the name and version of an installed
             package.
         module: The name of the module.
-        attribute: The name of the function or class in it.
+        attribute: The name of the function or class in the module.
         file: The file of the module; None for a module of an installed package.
     """
 

@@ -1,7 +1,7 @@
 """Types of values on the command line: numbers, words of a list, several items in one word.
 
-An error states the expected value: `must be a whole number, at least 1, got 0`. The option is added
-before it.
+An error states the expected value: `must be a whole number, at least 1, got 0`. click writes the
+name of the option before it.
 """
 
 import math
@@ -75,7 +75,7 @@ class OneOf(click.Choice[Any]):
 
 
 class Items(click.ParamType[Sequence[str]]):
-    """Items in one word; empty items are dropped."""
+    """Items in one word, split at a separator; empty items are removed."""
 
     name = "text"
 
@@ -122,7 +122,7 @@ class NameOrPath(click.types.StringParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """Return the text."""
+        """Return the text, with `/` between folders."""
         return system.typed_path(super().convert(value, param, ctx))
 
 

@@ -1,9 +1,9 @@
 """Read the sheets of .xlsx and .xlsm files: each cell with the text that a CSV file would have.
 
 calamine reads the cells. It allocates a sheet as one rectangle, so that a single cell far away
-would need all memory. Therefore the XML of the file is read first: for the last cell, for errors of
-formulas such as #N/A, which calamine reads as empty cells, and for formulas without a value, which
-some programs write.
+would need all memory. Therefore the XML of the file is read first. It states the last cell, the
+errors of formulas such as #N/A, which calamine reads as empty cells, and the formulas without a
+value, which some programs write.
 """
 
 import datetime
@@ -101,9 +101,9 @@ def read_sheet(
 
     Args:
         path: The file.
-        name: The name of the sheet.
-        likely: Columns that identify the sheet if several contain data. Without these columns,
-            several sheets with data are an error.
+        name: The name of the sheet. Empty: the only visible sheet with data.
+        likely: Columns that identify the sheet if several contain data. None: several sheets with
+            data are an error.
     """
     require_file(path)
     if path.suffix.lower() not in READ_SPREADSHEETS:
@@ -176,7 +176,7 @@ def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
 
 
 def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:
-    """Return the index of the header; a title has fewer cells."""
+    """Return the index of the row that is most likely the header; a title has fewer cells."""
     places = []
     n_cells = Counter(sum(map(bool, cells)) for cells in rows)
     del n_cells[0], n_cells[1]
@@ -210,8 +210,9 @@ def _sheet(worksheet: Any, outline: _Outline, path: Path) -> Sheet:
         return place[0] < len(values) and place[1] < n_columns
 
     lengths = {}
-    # A time shown with :00 has seconds if other times of its column are shown as h:mm, or other
-    # times of the sheet as h:mm:ss with seconds: start and end have the same form.
+    # The :00 of a time such as 0:03:00 is kept if another time of the column is shown as h:mm, or
+    # if another time of the sheet is shown as h:mm:ss and has seconds, because start and end have
+    # the same form.
     typed_seconds = set()
     for place, form in outline.time_formats.items():
         if is_inside(place):

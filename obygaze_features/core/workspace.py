@@ -28,7 +28,7 @@ KINDS = (
 STORE = "store.json"
 # File systems allow 255 bytes; .toml is added.
 MAX_NAME_BYTES = 250
-# Before the expected sha256 of the seal, at the end of a location.
+# A location may end with this text and the expected sha256 of the seal.
 EXPECTED = "#sha256="
 # A scheme of one letter would be a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -89,7 +89,7 @@ class Workspace:
         return toml_of(Path(name))
 
     def new_manifest(self, name: PathLike) -> Path:
-        """Return the TOML file of a new manifest; only code may pass a path."""
+        """Return the TOML file of a new manifest; a text is its name, a `Path` any path."""
         if isinstance(name, os.PathLike):
             path = toml_of(Path(name))
         else:
@@ -112,7 +112,7 @@ class Workspace:
         if not self._is_bare(name):
             return name
         folder = self.folder("stores") / name
-        # A store of the workspace comes before one of the same name in the current folder.
+        # A store of the workspace has precedence over a store of this name in the current folder.
         here = (Path(name) / STORE).exists()
         return name if here and not folder.exists() else str(folder)
 
@@ -209,7 +209,7 @@ class Workspace:
         """Return the folder of a run or model; if it is missing, the error lists other names."""
         text = system.typed_path(os.fspath(name))
         path = Path(text) if "/" in text else self.folder(kind) / text
-        # The workspace comes before a folder of the same name in the current folder.
+        # The workspace has precedence over a folder of the same name in the current folder.
         for folder in (path, Path(text)):
             if folder.is_dir():
                 return folder

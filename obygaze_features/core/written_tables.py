@@ -1,7 +1,6 @@
 """Write a table as CSV or as a spreadsheet, by the extension of the file.
 
-The same table gives the same bytes, so that repeating a command does not find a file with different
-contents.
+Equal tables give equal bytes, so that a repeated command finds a file with the same contents.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 SUFFIXES = (".csv", ".xlsx")
 
-# Numbers. A whole number with more digits may be an id, and would lose its last digits.
+# Texts that become numbers. A longer whole number may be an id, and would lose its last digits.
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,9}")
 _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]*[1-9]")
 MAX_SHEET_ROWS = 1_048_576
@@ -145,7 +144,7 @@ def _xlsx(columns: Columns, path: Path) -> bytes:
 
 
 def _as_numbers(values: Sequence[Any]) -> Sequence[Any]:
-    """Return the numbers of a column of text, if each number gives the same text again."""
+    """Return the values as numbers, or unchanged if some value is not the text of a number."""
     numbers: list[Any] = []
     for value in values:
         number = value

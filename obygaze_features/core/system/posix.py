@@ -23,7 +23,7 @@ CAN_FORK: bool = sys.platform.startswith("linux")
 HAS_DECODE_WORKERS: bool = True
 # Errors of file systems without hard links: USB sticks, memory cards, some network folders.
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
-# Signals to all processes of a terminal or connection that closes.
+# Signals that all processes of a terminal or connection get when it closes.
 HANGUP_SIGNALS: tuple[str, ...] = ("SIGHUP",)
 # Clusters send the first three before they end a job.
 STOP_SIGNALS: tuple[str, ...] = (
@@ -44,7 +44,10 @@ def open_lock(folder: Path) -> int:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Return False if another process has the lock; True also without support for locks."""
+    """Take a lock and return True, or return False if another process has the lock.
+
+    Without support for locks, return True.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -94,7 +97,7 @@ def replace_file(source: Path, target: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file if it exists."""
     path.unlink(missing_ok=True)
 
 
@@ -148,8 +151,8 @@ def _quota_of_groups(root: Path, groups: Path) -> float | None:
     """Return the quota of cores of the control groups of a process, or None for all cores.
 
     Args:
-        root: Where the control groups are mounted.
-        groups: The groups of the process.
+        root: The folder in which the control groups are mounted.
+        groups: The file that lists the control groups of the process.
     """
     quotas = []
     try:
@@ -174,7 +177,7 @@ def _quota_of_groups(root: Path, groups: Path) -> float | None:
 
 
 def _quota_of(*paths: Path) -> float | None:
-    """Return the cores of files with a quota and its period, or None without a limit."""
+    """Return the quota of cores from one or two files, or None if there is no limit."""
     try:
         words = " ".join(path.read_text(encoding="ascii") for path in paths).split()
         quota, period = map(int, words)
@@ -184,7 +187,7 @@ def _quota_of(*paths: Path) -> float | None:
 
 
 def memory_bytes() -> int:
-    """Return the memory of this machine."""
+    """Return the memory of this machine, in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -1,9 +1,9 @@
 """Windows.
 
-A folder cannot be opened, so a folder is locked by an empty file in `obygaze\\locks` in
-`%LOCALAPPDATA%`, whose name is the identity of the folder. The lock holds for the processes of one
-user on one machine. A file that a program has open cannot be replaced, renamed or removed, so
-renames are retried for some time: virus scanners and indexers open new files.
+A folder cannot be opened, so it is locked by an empty file in `%LOCALAPPDATA%\\obygaze\\locks`. The
+name of this file is the identity of the folder. The lock holds for the processes of one user on one
+machine. A file that a program has open cannot be replaced, renamed or removed, so renames are
+retried for some time: virus scanners and indexers open new files.
 """
 
 import ctypes
@@ -25,7 +25,8 @@ from obygaze_features.core.errors import InUse
 CAN_FORK: bool = False
 # A process cannot send an open file to another process.
 HAS_DECODE_WORKERS: bool = False
-# On FAT and exFAT the error is "incorrect function", which Python maps to EINVAL.
+# Errors of file systems without hard links. On FAT and exFAT the error is "incorrect function",
+# which Python maps to EINVAL.
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 HANGUP_SIGNALS: tuple[str, ...] = ()
 STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT")
@@ -53,7 +54,10 @@ def open_lock(folder: Path) -> int:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Return False if another process has the lock; True also without support for locks."""
+    """Take a lock and return True, or return False if another process has the lock.
+
+    Without support for locks, return True.
+    """
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -88,7 +92,7 @@ def replace_file(source: Path, target: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file if it exists."""
     _again_while_open(lambda: path.unlink(missing_ok=True), path)
 
 
@@ -142,7 +146,7 @@ def open_without_links(path: str, flags: int) -> int:
 def use_utf8_streams() -> None:
     """Write UTF-8 with line feeds to files and pipes, as on other systems."""
     if os.environ.get("PYTHONIOENCODING"):
-        return  # the user chose one
+        return  # the user chose an encoding
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
             stream.reconfigure(encoding="utf-8", newline="\n")
@@ -206,7 +210,7 @@ def cpu_quota() -> float | None:
 
 
 def memory_bytes() -> int:
-    """Return the memory of this machine."""
+    """Return the memory of this machine, in bytes."""
     status = _MemoryStatus()
     status.length = ctypes.sizeof(status)
     if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
