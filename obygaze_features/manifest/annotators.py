@@ -1,9 +1,9 @@
-"""Make one label per clip of the annotations of several people, by a rule.
+"""Make one label per clip from the annotations of several annotators, by a rule.
 
-The rules are `agreed`, the value that all annotators who gave one share; `majority`, the most
-frequent value; `highest`, for columns with an order; `mean`, for numbers; and `by:NAME`, the values
-of one annotator. The column `differs` of a clip lists what a rule leaves open. Rules are applied to
-raw labels, before views.
+The rules are `agreed`, the value that all annotators give; `majority`, the most frequent value;
+`highest`, for columns with an order; `mean`, for numbers; and `by:NAME`, the values of one
+annotator. Empty values do not count. The column `differs` of a clip lists the columns and concepts
+that a rule leaves open. Rules are applied to raw labels, before a view is computed.
 
 >>> from obygaze_features.manifest.model import Header
 >>> said = [Annotation("lake-1", "ada", "S", (), {}), Annotation("lake-1", "ben", "HN", (), {})]
@@ -61,9 +61,9 @@ def annotator_columns(columns: Collection[str]) -> tuple[str, ...]:
 def make_annotations(
     clips: Iterable[Clip], columns: Sequence[str]
 ) -> tuple[Annotation, ...]:
-    """Return the labels of clips as annotations of the person in the column `annotator`.
+    """Return the labels of clips as annotations by the annotator in the column `annotator`.
 
-    Clips without any label are left out.
+    Clips without any label are excluded.
 
     Args:
         clips: The clips.
@@ -80,7 +80,7 @@ def make_annotations(
 
 
 def parse_orders(typed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the ordered words of each column, typed as `weak,strong`."""
+    """Return the words of each column from the lowest, which are typed as `weak,strong`."""
     orders = {}
     for column, words in typed.items():
         order = [sorted_words(plain_value(w, column)) for w in words.split(",")]
@@ -98,11 +98,11 @@ def apply_rule(
     rule: str | None,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> Manifest:
-    """Return the manifest with the labels that a rule makes of its annotations.
+    """Return the manifest with the labels that a rule makes from its annotations.
 
     Args:
         manifest: The manifest; clips without annotations stay as they are.
-        rule: The rule. Without one, differing annotators are an error that lists the rules.
+        rule: The rule. None: agreed, and an error that lists the rules if annotators differ.
         orders: The words of columns with an order, from the lowest, for `highest`.
     """
     people = manifest.annotators
@@ -182,7 +182,7 @@ def _by_rule(
 
 
 def person_labels(manifest: Manifest, person: str) -> list[Clip]:
-    """Return the clips that one person annotated, with the labels of this person."""
+    """Return the clips that one annotator labelled, with the labels of this annotator."""
     rule = Rule(BY + person, tuple(manifest.header.concepts))
     clips = []
     for clip_id, said in manifest.annotations_by_clip.items():
@@ -218,7 +218,7 @@ def label_notes(manifest: Manifest) -> list[str]:
 
 
 def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
-    """Return annotations as in the table of annotations: sorted, each with all columns."""
+    """Return annotations sorted by clip and annotator, each with a cell in every column."""
     said = sorted(annotations, key=lambda one: (one.clip_id, one.annotator))
     blank: dict[str, str] = {}
     for one in said:
@@ -227,7 +227,11 @@ def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, .
 
 
 def annotated_columns(manifest: Manifest) -> tuple[str, ...]:
-    """Return the extra columns that hold annotations; without annotations, all label columns."""
+    """Return the extra columns that hold annotations.
+
+    Without a table of annotators, these are the columns that the header lists, or by default the
+    user's own columns and the comments.
+    """
     for one in manifest.annotations:
         return tuple(one.own)
     said = manifest.header.said
@@ -268,8 +272,8 @@ def match_order(
     """Return an order in the spelling of the annotators.
 
     Raises:
-        FixInput: A word is missing in the order. `?`, the word of an annotator who could not tell,
-            is not part of an order.
+        FixInput: A word of an annotator is missing in the order. `?`, the word of an annotator who
+            could not tell, need not be in it.
     """
     said_as = {word.lower(): word for word in {*said} - {"", UNKNOWN}}
     spelled = [said_as.get(word.lower(), word) for word in order]
@@ -288,7 +292,7 @@ def match_order(
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that makes one label of the annotations of a clip.
+    """A rule that makes one label from the annotations of a clip.
 
     Attributes:
         name: The rule.
@@ -310,19 +314,19 @@ class Rule:
         own = {column: value or "" for column, value in values.items()}
         level = own.pop("level")
         concepts, disputed_concepts = self.concepts(said, level)
-        # People always write different comments.
+        # Comments always differ, and are not labels that need a decision.
         left_open = [name for name in left_open if name != COMMENT] + disputed_concepts
         labelled_clip = replace(clip, level=level, concepts=concepts)
         return _with_cells(labelled_clip, {**own, DIFFERS: "|".join(left_open)})
 
     def _used_by_rule(self, said: Sequence[Annotation]) -> Sequence[Annotation]:
-        """Return the annotations that the rule uses: all, or those of one person."""
+        """Return the annotations that the rule uses: all, or for by:NAME only those by NAME."""
         if not self.name.startswith(BY):
             return said
         return [one for one in said if BY + one.annotator == self.name]
 
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
-        """Return the value of a column, "" if nobody gave one, or None if annotators differ."""
+        """Return the value of a column: "" if nobody gave one, None if the rule leaves it open."""
         given = [cell for cell in cells if cell not in ("", UNKNOWN)]
         words = [sorted_words(cell) for cell in given]
         cell_of = dict(zip(reversed(words), reversed(given), strict=True))

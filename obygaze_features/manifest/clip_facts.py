@@ -1,9 +1,9 @@
 """Compare the facts that two sources state about clips with the same ids.
 
-Rows of two sources are matched by id. If both state the film or the span of a clip, these must be
-equal, or the rows are refused; a fact that only one source states is not compared. If both state
-frames, the frames are compared and not the times, which depend on the file of the film. Other spans
-must be equal to the millisecond. No other module compares films or spans.
+Rows of two sources are matched by id. If both state a film or a span for a clip, the two must be
+equal, or there is an error; a fact that only one source states is not compared. If both state
+frames, only the frames are compared, because times depend on the file of the film. Otherwise, the
+times must be equal to the millisecond. No other module compares films or spans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class ClipFacts:
         end_s: Iterable[float | None] | None = None,
         frames: Iterable[FrameSpan | None] | None = None,
     ) -> Self:
-        """Return the columns; None, also for a whole column, means not stated."""
+        """Return the facts in these columns; None, also for a whole column: not stated."""
         ids = np.array(clip_ids if isinstance(clip_ids, np.ndarray) else [*clip_ids])
         films = [""] * len(ids) if movie_ids is None else [f or "" for f in movie_ids]
         numbers = np.full((len(ids), 5), np.nan)
@@ -85,7 +85,7 @@ class ClipFacts:
 
     @classmethod
     def of_cells(cls, rows: Sequence[Mapping[str, str]]) -> Self:
-        """Return the facts in rows of a table with the columns of results."""
+        """Return the facts in the rows of a table of results."""
         return cls.of(
             [row["clip_id"] for row in rows],
             [row.get("movie_id") for row in rows],
@@ -98,18 +98,18 @@ class ClipFacts:
         return len(self.clip_ids)
 
     def some(self, places: Places | npt.NDArray[np.bool_]) -> Self:
-        """Return some rows."""
+        """Return the facts of some clips, selected by indices or by a mask."""
         ids = self.clip_ids[places]
         return type(self)(ids, self.movie_ids[places], self.numbers[places])
 
     @property
     def start_s(self) -> Floats:
-        """The starts in their videos."""
+        """The start of each clip in its video, in seconds."""
         return self.numbers[:, 0]
 
     @property
     def end_s(self) -> Floats:
-        """The ends in their videos."""
+        """The end of each clip in its video, in seconds."""
         return self.numbers[:, 1]
 
     @property
@@ -149,14 +149,14 @@ def _frame_cells(frames: Sequence[float]) -> tuple[str, str, str]:
 
 
 def find_rows(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Places:
-    """Return the index of each id among other ids, or -1."""
+    """Return the index of each id in `in_ids`, or -1 if it is missing there."""
     place_of = {one: place for place, one in enumerate(np.asarray(in_ids).tolist())}
     places = [place_of.get(one, -1) for one in np.asarray(ids).tolist()]
     return np.array(places, dtype=np.int64)
 
 
 def facts_differ(ours: ClipFacts, theirs: ClipFacts) -> npt.NDArray[np.bool_]:
-    """Return for each pair of rows whether both state a film or a span, and these differ."""
+    """Return for each pair of rows whether the films or spans that both state differ."""
     have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
     other_films = have_films & (ours.movie_ids != theirs.movie_ids)
     # A comparison with NaN, which means not stated, is false.

@@ -9,12 +9,12 @@ A test is one of these, and `not`, `and`, `or` and parentheses combine them:
     VALUE in COLUMN, VALUE not in COLUMN              the same
     COLUMN in {VALUE, ...}, COLUMN not in {...}       one of these values
     COLUMN < NUMBER, and with <=, > and >=            the number in the column
-    COLUMN                                            any value; of a task only `concept`
+    COLUMN                                            any value; in a task only `concept`, `level`
 
 A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
-Names of several words or with other signs need quotes, as do words that begin with a digit, such
-as 1990s, and Python's own words such as `is`; a known column is read without them, too. 4 and 4.0
-are the same number, but not the same id.
+Names with blanks or other signs need quotes. So do words that begin with a digit, such as 1990s,
+and Python's own words, such as `is`. The name of a known column is also read without quotes. 4 and
+4.0 are the same number, but not the same id.
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
@@ -99,8 +99,8 @@ def parse(
 
     Args:
         text: The expression.
-        vocabulary: The known concepts; an unknown concept is an error.
-        where: The place in an error.
+        vocabulary: The known concepts; an unknown concept is an error. None: any word is a concept.
+        where: The place that errors state; None: the expression.
         of_empty: The result of a comparison with an empty cell. With None, the expression is None
             (unknown), unless it holds or fails for every possible value of the cell.
     """
@@ -123,9 +123,9 @@ def compared_names(text: str) -> list[str]:
 
 
 def is_labelled(column: str, values_of: Values) -> bool:
-    """Return whether a column of a clip has a label.
+    """Return whether a clip has a label in a column.
 
-    The concepts of a clip are labelled, even if it has none, if it has a level or if annotators
+    The concepts also count as labelled if the clip has none, but has a level or annotators who
     differ on its level.
     """
     if values_of(column) or column not in CONCEPTS:
@@ -134,9 +134,10 @@ def is_labelled(column: str, values_of: Values) -> bool:
 
 
 def plain_value(word: str, column: str) -> str:
-    """Return the canonical form of a word of a column: one line; 04 and 4.0 are 4. Names stay.
+    """Return the canonical form of a word in a column: on one line, with 04 and 4.0 as 4.
 
-    Tables, marks, tiers, expressions and options all call this function when they are read.
+    Words in columns of names are returned unchanged. Tables, marks, tiers, expressions and options
+    all call this function when they are read.
     """
     if column in OF_NAMES:
         return word
@@ -168,7 +169,7 @@ class _Parser:
         if "\\" in self.text:
             self.refuse("a backslash is not allowed")
         if "#" in QUOTED.sub("", self.text):
-            # Python would take the rest of the line for a comment.
+            # Python would read the rest of the line as a comment.
             self.refuse("# is not allowed outside quotes")
         try:
             tree = ast.parse(self.text, mode="eval")
@@ -201,7 +202,7 @@ class _Parser:
         return negate(condition) if is_negative else condition
 
     def has(self, column: ast.expr, values: Sequence[ast.expr]) -> Condition:
-        """Return the condition that a column has one of these values, or any value if none."""
+        """Return the condition that a column has one of these values; without values, any value."""
         name = self.name(column)
         wanted = [self.name(value) for value in values]
         allowed = self.allowed.get(name)

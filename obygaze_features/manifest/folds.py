@@ -1,8 +1,8 @@
-"""Assign clips to folds: by level, or by whole films; a manifest by whole films only.
+"""Assign single clips or whole films to folds; folds of a manifest have whole films.
 
 A clip has the same fold in every task, so that no task trains on the test clips of another.
-Folds are numbers from 0; -1 is a clip outside the split. The functions with `_folds` in their
-name take arrays, one value a clip; the others take a manifest and return the fold of each clip id.
+Folds are numbers from 0; -1 is a clip outside the split. `stratified_folds`, `grouped_folds` and
+`folds_by_group` take arrays with one value per clip; `grouped` and `assign_folds` take a manifest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
 Folds = dict[str, int]
 
-# The split of a manifest that this module makes.
+# The name of the split that this module adds to a manifest.
 SPLIT = "grouped"
 OUTSIDE = -1
 N_RESTARTS = 8
@@ -42,7 +42,10 @@ MAX_SWAP_GROUPS = 400
 
 
 def grouped(manifest: Manifest, k: int) -> Folds:
-    """Return k folds of whole films, as even in every annotation level as whole films allow."""
+    """Return the fold of each clip by its id: `k` folds of whole films.
+
+    The folds are about equal in size and in each annotation level.
+    """
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name)
     _check_folds(k, len(manifest.films), "film", FixUsage)
@@ -53,7 +56,7 @@ def grouped(manifest: Manifest, k: int) -> Folds:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """The counts of each fold of a split that was added to a manifest, in the manifest's view."""
+    """The counts of each fold of a new split, in the view of the manifest."""
 
     folds: Mapping[int, FoldStats]
     view: str
@@ -111,10 +114,10 @@ def assign_folds(
 
 
 def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
-    """Return folds with equal size and an equal share of each stratum, both to within one clip.
+    """Return the fold of each clip; folds differ by at most one clip in size and in each stratum.
 
-    The strata are shuffled and dealt one after another without starting over, which also keeps
-    the sizes of the folds equal.
+    The clips of each stratum are shuffled, then dealt to the folds in turn. Each stratum begins at
+    the fold after the last one, so that the sizes of the folds stay equal, too.
     """
     labels = np.asarray(strata)
     _check_folds(n_folds, labels.size, "clip")
@@ -133,11 +136,11 @@ def grouped_folds(
     seed: int,
     unit: str = "film",
 ) -> IntArray:
-    """Return folds of whole films, as equal as films allow in size and in each stratum.
+    """Return the fold of each clip: whole films, about equal in size and in each stratum.
 
-    Films are dealt largest first, then moved and swapped as long as that helps, from a few shuffled
-    starts; the best result is returned. `unit` is the word for a group in errors, because groups
-    may be larger than films.
+    The largest films are dealt first. Then films are moved and swapped as long as this makes the
+    folds more equal. Both steps run from several shuffled starts, and the best result is returned.
+    `unit` names a group in errors, because a group may be more than one film.
     """
     names, codes = np.unique(np.asarray(groups), return_inverse=True)
     _check_folds(n_folds, names.size, unit)
@@ -155,7 +158,7 @@ def grouped_folds(
 
 
 def folds_by_group(groups: ArrayLike, unit: str = "film") -> IntArray:
-    """Return one fold for each film, in the order of their names: leave one film out."""
+    """Return the fold of each clip for leave-one-film-out: each film is a fold, sorted by name."""
     names, codes = np.unique(np.asarray(groups), return_inverse=True)
     _check_folds(2, names.size, unit)
     return codes.astype(np.intp)
@@ -176,7 +179,7 @@ def _check_folds(
 def _loads(
     codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int
 ) -> FloatArray:
-    """Return the share of each stratum, and of all clips, in each film."""
+    """Return for each film its share of each stratum and of all clips [films, strata + 1]."""
     levels = np.unique(strata)
     counts = np.stack(
         [
@@ -215,7 +218,7 @@ def _filled(deal: IntArray, loads: FloatArray, n_folds: int) -> FloatArray:
 
 
 def _improve(deal: IntArray, loads: FloatArray, n_folds: int) -> IntArray:
-    """Move one film or swap two, the best first, until that does not lower the squares."""
+    """Move one film or swap two, the best change first, until none lowers the cost of `_moves`."""
     while True:
         filled = _filled(deal, loads, n_folds)
         move = _moves(deal, loads, filled)
@@ -232,7 +235,10 @@ def _improve(deal: IntArray, loads: FloatArray, n_folds: int) -> IntArray:
 
 
 def _moves(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
-    """Return the change of cost for each move; to leave a fold empty never lowers the cost."""
+    """Return the change of cost if a film moves to a fold [films, folds].
+
+    The cost is the sum of the squared loads of the folds. Emptying a fold never lowers it.
+    """
     own = (filled[deal] * loads).sum(axis=1)[:, None]
     change = 2 * (loads**2).sum(axis=1)[:, None] + 2 * (loads @ filled.T - own)
     change[np.arange(len(deal)), deal] = 0.0
@@ -240,7 +246,7 @@ def _moves(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
 
 
 def _swaps(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
-    """Return the change of cost when two films are swapped."""
+    """Return the change of cost for each swap of two films; no swaps for too many films."""
     if len(deal) > MAX_SWAP_GROUPS:
         return np.zeros((1, 1))
     step = loads[None, :, :] - loads[:, None, :]

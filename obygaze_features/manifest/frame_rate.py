@@ -1,13 +1,13 @@
-"""Read frame rates as people write them, and write them so that they are read the same."""
+"""Parse frame rates as people write them, and write them so that they are parsed the same."""
 
 import re
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-# Films of these rates are slowed down by 1000/1001, and named by a rounded number: 23.976, 29.97.
+# NTSC films have one of these rates times 1000/1001. Tables state them rounded: 23.976, 29.97.
 NTSC_NOMINAL = (15, 24, 30, 48, 60, 120, 240)
-# 23.98 differs from 24000/1001 by .004, and 24 by .024.
+# 23.98 differs from 24000/1001 by .004 and is the same rate; 24 differs by .024 and is not.
 ROUNDED_BY = Fraction(1, 200)
 _DECIMAL = r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,16})?"
 _FRACTION = r"[1-9][0-9]{0,8}/[1-9][0-9]{0,8}"
@@ -42,7 +42,7 @@ def parse_frame_rate(written: float | str | Fraction) -> Fraction | None:
 
 
 def frame_times_s(first: int, last: int, rate: Fraction) -> tuple[float, float]:
-    """Return when the first of some pictures begins and the last one ends, in seconds.
+    """Return the start of the first frame and the end of the last frame, in seconds.
 
     >>> frame_times_s(25, 49, Fraction(25))
     (1.0, 2.0)

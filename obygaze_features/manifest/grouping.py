@@ -1,7 +1,8 @@
-"""The vocabulary of objectification: sub-constructs, concepts and instances; groups of concepts.
+"""Show the vocabulary of objectification, and replace the concepts of clips by groups of concepts.
 
-Clips are annotated with concepts, not with instances. A clip therefore belongs to every
-sub-construct that one of its concepts has an instance of.
+The vocabulary has sub-constructs, concepts, and instances of concepts. Clips are annotated with
+concepts, not with instances. A clip therefore belongs to every sub-construct that one of its
+concepts has an instance of.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ Groups = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class ConceptVocabulary:
-    """The three levels of the vocabulary.
+    """The vocabulary: sub-constructs, concepts, and instances of concepts.
 
-    Only visual concepts have instances, the forms in which they are seen.
+    An instance is a form in which a visual concept is seen; other concepts have no instances.
     """
 
     subconstructs: tuple[Mapping[str, Any], ...]
@@ -94,7 +95,7 @@ def _vocabulary() -> ConceptVocabulary:
 
 
 class GroupsFile(Record, frozen=True):
-    """The content of a file of groups: the concepts of each."""
+    """The content of a file of groups: the concepts of each group."""
 
     groups: Mapping[ConceptName, tuple[str, ...]]
 
@@ -148,7 +149,7 @@ def group(
 
 
 def _subconstructs_of(manifest: Manifest) -> Groups:
-    """Return the sub-constructs with the concepts of theirs that a manifest has."""
+    """Return the concepts of each sub-construct in a manifest, without empty sub-constructs."""
     groups = {}
     for group, names in subconstructs().items():
         known = [name for name in names if name in manifest.header.concepts]
@@ -213,7 +214,7 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     for clip in manifest:
         concepts = grouped(clip.concepts)
         open_names = [*filter(None, clip.extra.get(DIFFERS, "").split("|"))]
-        # A group is open if a concept of it is, unless the clip has a different concept of it.
+        # A group is open if one of its concepts is open, unless the clip already has the group.
         open_groups = [one for one in grouped(open_names) if one not in concepts]
         said = made.annotations_by_clip.get(clip.clip_id)
         if said and header.rule:
@@ -232,7 +233,7 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
 
 
 def _modality(group: str, names: Sequence[str], manifest: Manifest) -> str:
-    """Return the modality of a group; an error unless all its concepts have the same one."""
+    """Return the modality that all concepts of a group share; an error for an invalid group."""
     known = manifest.header.concepts
     modalities = sorted({known[name] for name in names if name in known})
     problem = concept_name(group)

@@ -29,11 +29,11 @@ class ManifestFormat:
 
     Attributes:
         name: The value of `--as`.
-        read: Returns the manifest of a file or folder, or of a list if `several`.
+        read: The function that reads a file or folder, or a list of files if `several`.
         endings: The file extensions of the format.
-        options: The options of this format, in addition to those of all formats.
+        options: The names of the options that this format has in addition to the common options.
         several: Whether several files become one manifest.
-        is_dataset: Whether the format names the manifest, and not its file.
+        is_dataset: Whether a manifest is named after the format; False: after its file.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ManifestFormat:
     is_dataset: bool = False
 
     def files_in(self, paths: Iterable[Path]) -> list[Path]:
-        """Return the files; a folder is replaced by its files of this format, if there are any."""
+        """Return the paths; a folder is replaced by its files of this format if it has any."""
         files = []
         for path in paths:
             inside = self.files_of_folder(path) if path.is_dir() else []
@@ -94,13 +94,13 @@ def import_clips(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SavedManifest | Draft:
-    """Make a manifest of files, or a draft of a mapping if a table leaves questions open.
+    """Make a manifest from files, or a draft of a mapping if a table leaves questions open.
 
     Args:
         source: The format of the files.
         paths: The files or folders.
-        options: The options of the format.
-        name: The name of the manifest, by default that of the file or of the data set.
+        options: The values of the options of the format, by name.
+        name: The name of the manifest; None: the name of the file or of the data set.
         words_of_format: The words of the command that name the format.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.

@@ -82,8 +82,8 @@ STRINGS = (
 ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
 ID_FORM = "an id (letters, digits, . _ + -)"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-# As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
-# Python refuses whole numbers of thousands of digits; no time needs so many.
+# Times are read as repr() writes floats, because float() also accepts 1_0, blanks and the digits of
+# any script. The digits are limited, because Python refuses whole numbers of thousands of digits.
 WRITTEN_SECONDS = re.compile(
     r"[0-9]{1,20}(\.[0-9]{0,400})?(e(-[0-9]{1,3}|\+?[0-9]{1,2}))?"
 )
@@ -117,7 +117,7 @@ def read_manifest(
 
 
 def as_id(text: str) -> str:
-    """Return text as an id; a valid id stays.
+    """Return an id made from text; a valid id is unchanged.
 
     >>> as_id("lake_4.000-6.000"), as_id("Les Yeux")
     ('lake_4.000-6.000', 'Les_Yeux')
@@ -148,7 +148,7 @@ def manifest_path(
     *,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Return the TOML file of a manifest that exists.
+    """Return the TOML file of a manifest; an error if it does not exist.
 
     Args:
         manifest: A name in the workspace, or the path of the TOML or the CSV file.
@@ -170,9 +170,9 @@ def manifest_path(
 
 
 def read_annotated_columns(table: Path) -> tuple[str, ...] | None:
-    """Return the annotated columns that the manifest of a table of clips lists, or None.
+    """Return the columns with annotations that the manifest of a table of clips lists.
 
-    None means that the manifest lists none, or that the table is not part of a manifest.
+    Return None if the manifest does not list them, or if the table is not part of a manifest.
     """
     path = table.with_suffix(".toml")
     if not path.is_file():
@@ -189,10 +189,17 @@ def annotators_path(path: Path) -> Path:
 
 
 def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> Manifest:
-    """Return the manifest of these files; `rows` and `said` are tables that are not on disk."""
+    """Return the manifest in these files.
+
+    Args:
+        path: The TOML file.
+        toml: The bytes of the TOML file.
+        rows: The bytes of the table of clips; None: all tables are read from disk.
+        said: The bytes of the table of annotators; None: no table if `rows` is given.
+    """
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest")
-    # "imported" is the manifest of clips without one; names of annotation tables end in ANNOTATORS.
+    # "imported" stands for no manifest; a name that ends in ANNOTATORS is a table of annotators.
     if path.stem == WITHOUT_MANIFEST or path.stem.endswith(ANNOTATORS):
         raise FixInput(
             f"a manifest cannot be called {path.stem!r}",
@@ -245,8 +252,8 @@ def read_annotations(
         path: The table.
         clip_ids: The known clips.
         concepts: The known concepts.
-        spelling: The words that were read before.
-        data: The bytes of the table, if it is not on disk.
+        spelling: The spelling of the words that were read before; None: no words.
+        data: The bytes of the table; None: they are read from disk.
     """
     violations = Violations(path)
     table = read_table(
@@ -446,7 +453,10 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
 def stale_annotations(
     files: Collection[Path], path: Path, *, force: bool
 ) -> Path | None:
-    """Return the table of annotators that must be deleted, because the new manifest has none."""
+    """Return the table of annotators to delete because the new manifest has none, or None.
+
+    Without `force`, such a table is an error.
+    """
     annotations_file = annotators_path(path)
     if annotations_file in files or not annotations_file.is_file():
         return None
@@ -480,7 +490,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
 
 
 class ManifestBytes(NamedTuple):
-    """The files of a manifest; `annotations` may be empty."""
+    """The bytes of the files of a manifest; `annotations` is empty without annotations."""
 
     toml: bytes
     rows: bytes
@@ -489,7 +499,7 @@ class ManifestBytes(NamedTuple):
     def files(self, path: Path) -> dict[Path, bytes]:
         """Return the bytes of each file, given the path of the TOML file.
 
-        The TOML file is last: readers look for it, so they never find half a manifest.
+        The TOML file is last, because readers look for it: they never find half a manifest.
         """
         files = {path.with_suffix(".csv"): self.rows}
         if self.annotations:
@@ -519,7 +529,7 @@ def check_manifest(manifest: Manifest) -> ManifestBytes:
 
 
 def _check_columns(manifest: Manifest) -> None:
-    """Raise an error if a clip has a value that is not text, or in a column that is not written."""
+    """Raise an error for a cell that is not text, or that is in no column of the manifest."""
     if isinstance(manifest.clips, Windows):
         return
     written = frozenset(manifest.columns)
@@ -535,7 +545,7 @@ def _check_columns(manifest: Manifest) -> None:
                 )
 
 
-# A film that is only in the first row of its clips.
+# The hint for a film that only the first row of its clips states.
 MERGED = (
     "; merged cells have a value in the first one only: write it into the others too"
 )
@@ -559,15 +569,15 @@ def clips_of_table(
     spelling: Spelling | None = None,
     has_films: bool = True,
 ) -> tuple[Clip, ...]:
-    """Return the clips of rows; clips of rows with violations must not be used.
+    """Return the clip of each row; the clip of a row with violations must not be used.
 
     Args:
         rows: Each row with the cells of its clip; missing cells are empty.
         concepts: The concepts that a clip may have.
         columns: The extra columns to keep.
         is_of_people: Whether several annotators may have rows of the same clip.
-        spelling: The words that were read before.
-        has_films: Whether each row has a film; if not, no row may have one.
+        spelling: The spelling of the words that were read before; None: no words.
+        has_films: Whether each row must have a film; False: no row may have a film.
     """
     blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)

@@ -1,8 +1,8 @@
 """Find the video of each clip in a folder: its own file, or a part of the file of its film.
 
 When a clip gets a file of its own, its times in the film move to the columns `film_start_s` and
-`film_end_s`; see `times`. The column `video_name` keeps the name in the table, so that a later
-link, also to a different folder, has the same result.
+`film_end_s`; see `times`. The column `video_name` keeps the file that the table names, so that
+linking again, also to a different folder, starts from the same facts.
 """
 
 import os
@@ -55,10 +55,12 @@ SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")  # the file of a scene of Movie
 
 @dataclass(frozen=True, repr=False)
 class LinkReport:
-    """The manifest with its videos, and how the video of each clip was found.
+    """The linked manifest, and how the video of each clip was found.
 
-    `unmatched` are videos that match no clip. `past_end` are clips that end after their video, with
-    both ends in seconds.
+    `by_name` lists the clips that are a whole file, `by_time` the clips that are a part of a file,
+    and `without` the clips without a file. `ambiguous` maps each clip that matches several files to
+    these files. `unmatched` lists the videos that match no clip. `past_end` maps each clip that
+    ends after its video to the two ends (clip, video) in seconds.
     """
 
     manifest: Manifest
@@ -123,8 +125,8 @@ def find_videos(folder: Path) -> tuple[str, ...]:
     In a folder without videos, the still pictures are returned. Symbolic links are followed, but no
     folder is entered twice. The `._` files of macOS are ignored.
 
-    Raises an error if a manifest cannot hold the name of a file: control characters, bytes that are
-    not UTF-8, or the name of a drive on Windows (`C:x.mp4`).
+    Raise an error for a file name that a manifest cannot hold: with control characters, with bytes
+    that are not UTF-8, or with a drive of Windows (`C:x.mp4`).
     """
     return _videos_and_others(folder)[0]
 
@@ -147,7 +149,7 @@ def require_videos(folder: Path) -> tuple[str, ...]:
 
 
 def _videos_and_others(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the videos under a folder, and the files that are not read as videos."""
+    """Return the videos under a folder, and all other files except subtitles."""
     if not folder.exists():
         raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
@@ -180,7 +182,7 @@ def _walk(folder: Path) -> Iterator[str]:
     """Yield all files under a folder, relative to it, without the `._` files of macOS."""
     entered: set[Path] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
-        # Sorted, so that the same one of two names of a folder is always used.
+        # The names are sorted, so that a folder with two names (by a link) has the first one.
         entered.add(Path(parent).resolve())
         kept: dict[Path, str] = {}
         for name in sorted(folders):
@@ -200,13 +202,13 @@ def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
     for name in workspace.names("manifests"):
         path = workspace.manifest(name)
         with suppress(ObygazeError, OSError):
-            # Tables of many clips without videos are not read.
+            # The tables of manifests without videos are not read, because they may be large.
             if b"video_root" in path.read_bytes():
                 yield read_manifest(path)
 
 
 def link(manifest: Manifest, folder: Path) -> LinkReport:
-    """Find the video of each clip; a clip that matches several files gets none.
+    """Return a report with the linked manifest; a clip that matches several files gets no video.
 
     Args:
         manifest: The clips.
@@ -271,8 +273,8 @@ def _candidates(
 def _linked(clip: Clip, video: str, *, is_own: bool) -> Clip:
     """Return a clip with its file.
 
-    If the clip gets a file of its own, its times in the film move to FILM_TIMES, unless the table
-    names the file: then they are times in the file already.
+    If the clip gets a file of its own, its times in the film move to FILM_TIMES. If the table names
+    this file, the times are times in the file already, and stay.
     """
     span = span_in_film(clip)
     if span is None or (is_own and named_file(clip)):
@@ -323,7 +325,8 @@ def remove_link(clip: Clip) -> Clip:
     """Return a clip as it was before it was linked.
 
     If the table names no file, `start_s` and `end_s` are times in the film again, and FILM_TIMES
-    are empty. Times that `link` took from the frames of the file are computed from the frame rate.
+    are empty. If the row states frames, times that `link` changed to the times of the frames in the
+    file are computed from the frame rate again.
     """
     name = named_file(clip)
     extra = {**clip.extra, NAME_COLUMN: name}
@@ -376,7 +379,7 @@ class _Files:
                 self.by_key[key] += (video,)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
-        """Return the own files of a clip: all files of the best kind of match."""
+        """Return the files of a clip's own: all files of the first kind of match that has any."""
         named = composed(named_file(clip))
         path = PurePosixPath(named)
         has_times = clip.start_s is not None
@@ -412,9 +415,9 @@ class _Files:
         return next(filter(None, (self.by_key.get(key) for key in keys)), ())
 
     def _of_its_film(self, clip: Clip, files: Sequence[str]) -> tuple[str, ...]:
-        """Return the files whose path names the film of a clip, or else no film.
+        """Return the files whose path names the film of a clip, or else those that name no film.
 
-        `scene_1.mp4` alone is ambiguous if several films have a clip of that name.
+        If no path names a film, `scene_1.mp4` is no match where several films have such a clip.
         """
         films_in = {file: self._films_in(file) for file in files}
         same = [file for file, films in films_in.items() if clip.movie_id in films]

@@ -1,4 +1,4 @@
-"""Make the columns of tables that list clips: titles of films, clock times."""
+"""Make the columns of tables that list clips, with titles of films and clock times."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def manifest_columns(manifest: Manifest) -> Columns:
         "video": [clip.video for clip in clips],
     }
     for name in manifest.columns:
-        # The title of a film may be known where the row of a clip has none.
+        # `film_title` above also finds titles that the rows of clips do not have.
         if name != TITLE:
             columns[name] = [clip.extra.get(name, "") for clip in clips]
     for split in manifest.folds:
@@ -58,12 +58,13 @@ def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
 
     Args:
         facts: The facts of the clips.
-        manifest: A manifest that may have the titles of the films, and times of the clips.
+        manifest: A manifest with titles of films, and with facts that are missing in `facts`; None:
+            no manifest.
     """
-    # NumPy is not loaded for the help of commands.
+    # Imported here because it loads NumPy, which would slow down the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, fill_missing_facts
 
-    # Windows have their times in the store.
+    # The facts of windows are complete: the store has their times.
     if manifest is not None and not isinstance(manifest.clips, Windows):
         facts = fill_missing_facts(facts, ClipFacts.of_clips(manifest.clips))
     movie_ids = facts.movie_ids.tolist()
@@ -86,7 +87,7 @@ def _own_title(clip: Clip) -> str:
 
 @lru_cache(maxsize=1024)
 def _title_of_video(video: str, movie_id: str) -> str:
-    """Return the name of a video if the id of the film was made of it, else ""."""
+    """Return the name of a video if the id of the film was made from this name, else ""."""
     name = PurePosixPath(video).stem
     return name if name != movie_id == ascii_id(name) else ""
 
@@ -109,7 +110,7 @@ def clock_or_none(seconds: float | None, decimals: int = CLOCK_DECIMALS) -> str 
 
 
 def _filled(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Return the ids, and the columns in which at least one row has a value."""
+    """Return the columns of ids, and all other columns that are not empty."""
     filled = {}
     for name, values in columns.items():
         is_empty = all(value in (None, "") for value in values)
@@ -131,7 +132,7 @@ def titles_in_manifest(manifest: Manifest) -> dict[str, str]:
 def film_titles(
     movie_ids: Iterable[str], manifest: Manifest | None = None
 ) -> dict[str, str]:
-    """Return the titles of films that are known: from a manifest, else of published films."""
+    """Return the known titles by film: from the manifest, else from the list of published films."""
     titles = {} if manifest is None else titles_in_manifest(manifest)
     title_of_film = {}
     for movie_id in movie_ids:

@@ -114,7 +114,7 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
     given = [(clip, manifest.name) for manifest in manifests for clip in manifest]
     _refuse_shared(given)
     columns = {name: None for one in manifests for name in (*one.columns, NAME_COLUMN)}
-    # Folds are left out: clips of one film may be in different folds of two manifests.
+    # Folds are removed, because clips of one film may be in different folds of two manifests.
     splits = [column for column in columns if column.startswith(FOLD_PREFIX)]
     kept = [column for column in columns if column not in splits]
     spelling = Spelling()
@@ -220,7 +220,7 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
 
 
 def _only_one(key: str, stated: Mapping[str, str]) -> None:
-    """Raise an error unless all manifests state the same."""
+    """Raise an error unless all manifests state the same value for a key."""
     for name, value in stated.items():
         first, expected = next(iter(stated.items()))
         if value != expected:
@@ -232,7 +232,7 @@ def _only_one(key: str, stated: Mapping[str, str]) -> None:
 
 
 def _of_all(stated: Mapping[str, str]) -> str:
-    """Return the common licence or citation, or a list with the one of each manifest."""
+    """Return the text if all manifests state the same, or else a list by manifest."""
     values = {*stated.values()}
     if len(values) == 1:
         return values.pop()

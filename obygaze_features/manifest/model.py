@@ -1,9 +1,10 @@
 """The data model of manifests: clips with labels, and a header with the source of the data.
 
 A manifest has three views. `raw` has the annotations as they are. `visual` keeps only visual
-concepts: a clip without one becomes an easy negative. `as_published` has only the clips of the
-released split files, in the visual view. Only `Manifest.view` computes the levels of a view; code
-that shows or counts levels calls it, and shows the name of the view.
+concepts, and a clip with a level but without a visual concept becomes an easy negative (EN).
+`as_published` keeps only the clips of the released split files, in the visual view. Only
+`Manifest.view` computes the levels of a view: code that shows or counts levels calls it, and shows
+the name of the view.
 """
 
 import warnings
@@ -65,9 +66,10 @@ CLIP_COLUMNS = (
 )
 FILM_COLUMN = "movie_id"
 FOLD_PREFIX = "fold:"
-# The file of a clip that the table names; the column `video` has the file that `link` found.
+# The column of the file that the table names for a clip; `video` has the file that `link` found.
 NAME_COLUMN = "video_name"
-# Columns of `manifest sample`: the probability of the draw, and the number of clips in the film.
+# Columns of `manifest sample`: the probability that the clip was sampled from its film, and the
+# number of clips in the film.
 DRAW_COLUMNS = ("draw_probability", "draw_clips")
 # The column that lists the columns and concepts on which annotators differ, joined with '|'.
 DIFFERS = "differs"
@@ -78,7 +80,7 @@ TARGETS = (
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
 PUBLISHED_SPLIT = "02_EN_HN_S"
-# The name of the manifest in a store whose clips have no manifest.
+# The name that a store states as its manifest if its clips have no manifest.
 WITHOUT_MANIFEST = "imported"
 # The value of `films` in the header of a manifest without films: every `movie_id` is empty.
 NO_FILMS: Final = "none"
@@ -91,7 +93,10 @@ NO_LEVEL = "no level"
 def require_numbers(
     expression: Expression, clips: Sequence["Clip"], manifest: str
 ) -> None:
-    """Raise an error that lists all words that an expression compares with a number."""
+    """Raise an error if a column that is compared with a number has cells that are not numbers.
+
+    The error lists these words for the first such column.
+    """
     for column in expression.numbers:
         clips_of_word: dict[str, list[str]] = defaultdict(list)
         for clip in clips:
@@ -114,7 +119,7 @@ def require_numbers(
 
 
 def own_columns(columns: Iterable[str]) -> list[str]:
-    """Return the user's own columns of a table, which only `--task COLUMN` reads."""
+    """Return the user's own columns of a table: no command reads them under a fixed name."""
     known = (*TARGETS, *DRAW_COLUMNS, NAME_COLUMN)
     return [
         name
@@ -143,8 +148,9 @@ def concept_name(value: Any) -> str | None:
 class Clip:
     """One annotated piece of film.
 
-    `start_s` and `end_s` are the times of the clip within `video`; None means the whole file.
-    `level` is the annotation level: EN, HN, NS, S, or empty. `extra` has the further columns.
+    `start_s` and `end_s` are the times of the clip in `video`, in seconds, or in the film if there
+    is no video; None: the clip is the whole file. `level` is the annotation level: EN, HN, NS, S,
+    or "" for none. `extra` has the cells of the other columns, by column.
     """
 
     clip_id: str
@@ -158,7 +164,7 @@ class Clip:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def values(self, column: str) -> tuple[str, ...]:
-        """Return the values in a column of the manifest: the parts of its cell, split at '|'.
+        """Return the values of the clip in a column: the parts of its cell, split at '|'.
 
         >>> Clip("lake-1", "lake", extra={"emotions": "joy|fear"}).values("emotions")
         ('joy', 'fear')
@@ -176,7 +182,7 @@ class Clip:
             raise unknown_name("column", column, known, where=self.clip_id)
         cell = "" if value is None else str(value)
         if column in TARGETS:
-            # The program writes times and rates as 2.0, which is 2 here.
+            # Times and rates are written as 2.0, and compared as 2.
             cell = plain_value(cell, column)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
 
@@ -187,7 +193,10 @@ class Clip:
 
 
 class Annotation(NamedTuple):
-    """The annotation of a clip by one of several annotators; `own` has the extra columns."""
+    """The annotation of a clip by one annotator.
+
+    `own` has the cells of the extra columns that hold annotations, by column.
+    """
 
     clip_id: str
     annotator: str
@@ -204,11 +213,12 @@ class SourceFile(Record, frozen=True):
 
 
 class Header(Record, frozen=True):
-    """The TOML file of a manifest: the data set and the concepts that its clips may have.
+    """The content of a manifest's TOML file: the data set and the concepts that clips may have.
 
     `concepts` maps the name of each concept to its modality, or to "unknown". `films` is "none" if
-    no clip has a film. `rule` is the rule that made labels of several annotations, or "". `said`
-    lists the user's own columns that hold annotations; None means all of them. `grid` cuts films
+    no clip has a film. `rule` is the rule that made one label from several annotations of a clip;
+    "": no rule. `said` lists the extra columns that hold annotations; None: the user's own columns
+    and the comments. `video_root` is the folder of the linked videos. `grid` is how films were cut
     into windows.
     """
 
@@ -239,7 +249,7 @@ class Windows(tuple[Clip, ...]):
     grid: Grid
 
     def __new__(cls, films: tuple[CutFilm, ...], grid: Grid) -> Self:
-        """Make the windows of films."""
+        """Cut films into windows by a grid."""
         check_windows(grid, films)
         clips: list[Clip] = []
         for film in films:
@@ -255,7 +265,7 @@ class Windows(tuple[Clip, ...]):
         return made
 
     def film_cells(self) -> list[tuple[Any, ...]]:
-        """Return the cells of the table of films."""
+        """Return the rows of the table of films, with the cells in the order of its columns."""
         cells = []
         first = 0
         for film in self.films:
@@ -276,15 +286,16 @@ def _rate_of_windows(fps: float) -> Mapping[str, str]:
 
 @dataclass(frozen=True, repr=False)
 class Manifest:
-    """Clips under one name, in the order of their file::
+    """The clips of a manifest, in the order of the rows of its file::
 
         manifest = read_manifest("manifests/obygaze12.toml")
         len(manifest), "tt0108160-001" in manifest
         manifest["tt0108160-001"].level
         manifest.view("visual").to_frame()
 
-    Iterating yields the clips. `columns` are the extra columns of the CSV file. If several people
-    annotated the clips, `annotations` has the label of each person, and each clip has one label.
+    Iterating yields the clips. `columns` are the extra columns of the CSV file. If a clip has
+    several annotators, `annotations` has the labels of each annotator, and the clip has the one
+    label that a rule made from them.
     """
 
     name: str
@@ -353,12 +364,12 @@ class Manifest:
 
     @property
     def has_films(self) -> bool:
-        """Whether clips have films: all of them, or none."""
+        """Whether the clips have films: either all clips have a film, or none."""
         return self.header.films != NO_FILMS
 
     @property
     def folds(self) -> tuple[str, ...]:
-        """The names of the splits, published with the data or made by `manifest folds`."""
+        """The names of the splits: NAME for each column `fold:NAME`."""
         return tuple(
             name.removeprefix(FOLD_PREFIX)
             for name in self.columns
@@ -379,7 +390,7 @@ class Manifest:
         return said
 
     def with_clips(self, clips: Iterable[Clip]) -> Self:
-        """Return the manifest with these clips in place of its own."""
+        """Return the manifest with these clips in place of its own, and with their annotations."""
         kept = tuple(clips)
         ids = {clip.clip_id for clip in kept} if self.annotations else ()
         annotations = tuple(one for one in self.annotations if one.clip_id in ids)
@@ -388,10 +399,10 @@ class Manifest:
     def where(self, expression: str) -> Self:
         """Return the manifest with only the clips for which an expression holds.
 
-        Clips whose annotators differ on a column or concept of the expression are left out.
+        Clips whose annotators differ on a column or concept of the expression are excluded.
 
         Args:
-            expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
+            expression: A condition on columns: `"level == S and Body in concept"`.
         """
         parsed = parse(expression, vocabulary=self.header.concepts or None)
         try:
@@ -401,7 +412,7 @@ class Manifest:
                 clip for clip in decided if parsed.holds(clip.values)
             )
         except UnknownName as error:
-            # The error names the first clip, but no clip has this column.
+            # The error names the first clip as its place, but the column is missing in all clips.
             error.where = self.name
             raise
         for sentence in self.unknown_values(parsed):
@@ -411,7 +422,7 @@ class Manifest:
     def undisputed(self, names: Iterable[str]) -> Self:
         """Return the manifest without clips whose annotators differ on these columns or concepts.
 
-        A warning counts the clips that are left out.
+        A warning counts the excluded clips.
         """
         if DIFFERS not in self.columns:
             return self
@@ -434,7 +445,7 @@ class Manifest:
         return self.with_clips(kept)
 
     def unknown_values(self, expression: Expression) -> list[str]:
-        """Return a sentence for each value of an expression that no clip has in its column."""
+        """Return a sentence for each value that no clip has in the column it is compared with."""
         sentences = []
         for column, values in expression.values.items():
             known: dict[str, None] = {}
@@ -452,7 +463,7 @@ class Manifest:
     def levels_lost(self) -> str:
         """A sentence about clips with a level but no concepts, which are EN in the visual view.
 
-        It is "" if there are none. Such a clip was probably labelled with a level only.
+        The sentence is "" if there are no such clips. They probably have only a level as a label.
         """
         return self._en_in_visual_view(self.header.visual, have_concepts=False)
 
@@ -460,14 +471,19 @@ class Manifest:
     def levels_heard(self) -> str:
         """A sentence about clips with concepts but no visual one, which are EN in the visual view.
 
-        It is "" if there are none.
+        The sentence is "" if there are no such clips.
         """
         return self._en_in_visual_view(self._visible_concepts(), have_concepts=True)
 
     def _en_in_visual_view(
         self, visual: Collection[str], *, have_concepts: bool
     ) -> str:
-        """Return a sentence that counts the clips that become EN in the visual view, or ""."""
+        """Return a sentence with the number of clips that become EN in the visual view, or "".
+
+        Args:
+            visual: The visual concepts.
+            have_concepts: Count only clips with concepts; False: only clips without concepts.
+        """
         n_of_level: Counter[str] = Counter()
         names: set[str] = set()
         for clip in self.clips:
@@ -493,7 +509,7 @@ class Manifest:
 
         Args:
             column: The name of the column.
-            values: Its cells by clip id; a clip without a value gets an empty cell.
+            values: The cells of the column by clip id; a clip without a value gets an empty cell.
         """
         if column in CLIP_COLUMNS:
             raise FixUsage(
@@ -501,7 +517,7 @@ class Manifest:
                 where=self.name,
             )
         for clip_id, cell in values.items():
-            # An unknown id is an error that lists similar ids.
+            # For an unknown id, `self[clip_id]` raises an error that lists similar ids.
             require_text(self[clip_id], column, cell)
         spelling = Spelling()
         clips = []
@@ -554,8 +570,8 @@ class Manifest:
     def usual_view(self) -> str:
         """The default view in which labels are learnt and tested.
 
-        For a raw manifest it is "visual", as in the paper, if clips have visual concepts, else
-        "raw". A manifest in a different view keeps its view.
+        For a raw manifest, the default is "visual", as in the paper, or "raw" if no clip has a
+        visual concept. A manifest in a different view keeps its view.
         """
         stored = self.header.view
         return "visual" if stored == "raw" and self._visible_concepts() else stored
@@ -600,7 +616,7 @@ class Manifest:
         return replace(manifest, header=structs.replace(self.header, view=name))
 
     def cells_by_column(self) -> dict[str, list[Any]]:
-        """Return the cells of the CSV file by column, the concepts of a clip joined with '|'."""
+        """Return the values of each column of the CSV file; concepts are joined with '|'."""
         columns: dict[str, list[Any]] = {}
         for name in CLIP_COLUMNS:
             columns[name] = [getattr(clip, name) for clip in self.clips]
@@ -612,8 +628,8 @@ class Manifest:
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row per clip, indexed by `clip_id`.
 
-        It has the typed columns of the CSV file: `scene` and folds are integers that may be
-        missing, times are floats, and `concepts` is joined with '|'.
+        The columns are typed: `scene` and folds are integers that may be missing, times are floats,
+        and `concepts` is text, joined with '|'.
         """
         columns = self.cells_by_column()
         for split in self.folds:
@@ -635,7 +651,7 @@ def require_text(clip: Clip, column: str, cell: object) -> None:
 
 
 def film_count_text(n_films: int) -> str:
-    """Return the number of films in a sentence: ` of 3 films`, or that they are not stated."""
+    """Return the number of films as the end of a phrase: ` of 3 films`, `, films not stated`."""
     return f" of {count(n_films, 'film')}" if n_films else ", films not stated"
 
 
@@ -644,12 +660,12 @@ def require_films(
     where: str,
     so_that: str = "the clips of a film cannot be kept together",
 ) -> None:
-    """Raise an error if films are not stated.
+    """Raise an error if the film of a clip is not stated.
 
     Args:
         films: The film of each clip; "" where it is not stated.
         where: The manifest or the store.
-        so_that: The rest of the sentence: what is impossible without films.
+        so_that: What is impossible without films, as the end of the error's sentence.
     """
     n_without = sum(not film for film in films)
     if n_without:
@@ -666,9 +682,9 @@ def view_words(view: str) -> str:
 
 
 def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
-    """Yield the clips with visible concepts only; without one the level becomes EN.
+    """Yield the clips with their visible concepts only; without one, the level becomes EN.
 
-    If annotators differ on the only visible concepts of a clip, its level is left open, too.
+    If annotators differ on visible concepts of such a clip, its level is left open instead.
     """
     for clip in clips:
         label = _visual_label(clip.level, clip.concepts, visible)
@@ -703,7 +719,7 @@ def by_film(clips: Iterable[Clip]) -> dict[str, list[Clip]]:
 
 
 def with_columns_of(clips: Iterable[Clip], columns: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns, followed by the other columns of clips."""
+    """Return `columns`, followed by the other extra columns of the clips."""
     known = dict.fromkeys(columns)
     for clip in clips:
         known.update(dict.fromkeys(clip.extra))

@@ -27,7 +27,7 @@ from obygaze_features.manifest.model import (
 )
 
 SHOWN_CLIPS = 20
-# The columns of the text.
+# The columns that are shown on the screen, if they are not empty.
 COLUMNS = (
     *("clip_id", TITLE, "annotator", "scene", "start", "end"),
     *("level", "concepts", "video"),
@@ -46,7 +46,7 @@ class ManifestPage(Listing):
     limit: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts of the manifest and its selected clips, by default all of them."""
+        """Return the facts of the manifest, and at most `limit` selected clips (None or 0: all)."""
         manifest = self.manifest
         header = manifest.header
         shown = self.selection.clips[: self.limit or None]
@@ -70,7 +70,7 @@ class ManifestPage(Listing):
         columns = manifest_columns(shown)
         names = [*COLUMNS]
         if "level" not in columns:
-            # The labels are the user's own columns.
+            # Without levels, the labels are in the user's own columns.
             names += own_columns(shown.columns)
         filled = {name: columns[name] for name in names if name in columns}
         clips = table(tuple(filled), zip(*filled.values(), strict=True))

@@ -1,4 +1,4 @@
-"""Describe the user's own columns for `--task`, and suggest what to type."""
+"""Describe the user's own columns for `--task`, and suggest the command of an experiment."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
 MOST_WORDS = 12  # a column with more words cannot become a task per word
 MOST_COUNTED = 6  # a column with more words is summarised as a number of texts
-# A column of numbers has more than 4 numbers for each other word.
+# A column of numbers has more than 4 numbers for each cell that is not a number.
 MOST_NUMBERS = 4
 
 
@@ -42,7 +42,7 @@ def has_numbers(cells: Sequence[str]) -> bool:
 
 
 def even_limit(numbers: Sequence[str]) -> str:
-    """Return the number that splits the numbers of a column most evenly, with some below it."""
+    """Return the limit that splits numbers most evenly: below it, and from it upwards."""
     in_order = sorted(numbers, key=float)
 
     def unevenness(limit: str) -> int:

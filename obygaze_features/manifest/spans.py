@@ -15,7 +15,7 @@ FILM_TIMES = ("film_start_s", "film_end_s")
 FRAMES = ("start_frame", "end_frame")
 RATE_COLUMN = "framerate"
 
-# Equal times differ by at most a millisecond; 1e-9 allows for sums of floats.
+# Equal times differ by at most a millisecond; 1e-9 allows for the rounding of floats.
 MILLISECOND_S = 0.001 + 1e-9
 
 # Start and end in seconds.
@@ -44,7 +44,7 @@ def stated_frames(cells: Mapping[str, str]) -> FrameSpan | None:
     FrameSpan(first=25, last=49, rate=Fraction(25, 1))
     """
     if not cells.get(FRAMES[0]):
-        # Most clips are counted in seconds.
+        # Most rows state times and no frames.
         return None
     # pandas writes 91.0 where a column has empty cells.
     first, last = (number_of_cell(cells.get(column)) for column in FRAMES)
@@ -67,7 +67,7 @@ def clip_file(clip: Clip) -> str:
 
 
 def span_in_file(clip: Clip) -> Span | None:
-    """Return start and end of a clip in its file, or None if it has no file or is all of it."""
+    """Return start and end of a clip in its file; None without a file, or for the whole file."""
     if not clip_file(clip) or clip.start_s is None or clip.end_s is None:
         return None
     return clip.start_s, clip.end_s

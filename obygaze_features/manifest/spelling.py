@@ -1,7 +1,7 @@
 """Give each word of a table one spelling when the table is read; later, words are compared as is.
 
 Words and names of annotators are normalised: accents are composed, blanks are single, and 4.0 and
-04 are 4. If words differ only in capitals, the first spelling is used. Ids, names of files,
+04 become 4. If words differ only in capitals, the first spelling is used. Ids, names of files,
 comments and times are not changed.
 
 >>> spelling = Spelling()
@@ -11,7 +11,7 @@ comments and times are not changed.
 
 from obygaze_features.manifest.expression import OF_NAMES, plain_value
 
-# The columns of names and sentences, and the columns of numbers that the program reads.
+# The columns that are not changed: names, sentences, and numbers that the program reads.
 _AS_WRITTEN = (
     *OF_NAMES,
     *("framerate", "start_frame", "end_frame", "film_start_s", "film_end_s"),
@@ -26,7 +26,7 @@ class Spelling:
         self._first: dict[tuple[str, str], str] = {}
 
     def word(self, word: str, column: str) -> str:
-        """Return the spelling of a word of a column."""
+        """Return the first spelling of a word in a column."""
         plain = plain_value(word, column)
         return self._first.setdefault((column, plain.lower()), plain)
 

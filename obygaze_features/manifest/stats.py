@@ -42,7 +42,10 @@ GENRES_SOURCE = "mobygaze_movielist.csv, the list of films of MObyGaze"
 
 @dataclass(frozen=True)
 class FoldStats:
-    """The clips of one fold, and how many of them are positive (level S) or have no level."""
+    """The number of clips in one fold, of positive clips (level S), and of clips without a level.
+
+    `prevalence` is the share of positive clips.
+    """
 
     clips: int
     positive: int
@@ -126,13 +129,17 @@ class Stats:
 
     @property
     def notes(self) -> list[str]:
-        """The words of the counted levels."""
+        """A note with the names of the levels that clips have."""
         return self.level_notes()
 
     def level_notes(
         self, words_of: Mapping[str, Sequence[str]] | None = None
     ) -> list[str]:
-        """Return the words of the counted levels, or the words of the table for them."""
+        """Return a note with the names of the levels that clips have.
+
+        Args:
+            words_of: The words of the table for each level; None: the usual names.
+        """
         counted = [level for level, n_clips in self.levels.items() if n_clips]
         return [level_words(counted, words_of)] if counted else []
 
@@ -152,7 +159,7 @@ class Stats:
         return rows
 
     def _film_table(self) -> str:
-        """Return the clips of each film, and the sources of its genres."""
+        """Return the table of films, followed by the sources of their genres."""
         rows = []
         lines = []
         for film, levels in self.by_film.items():
@@ -260,7 +267,14 @@ def _counts(
     *,
     keep_zeros: bool = True,
 ) -> dict[str, dict[str, int]]:
-    """Return the number of pairs for each row and column."""
+    """Return the number of pairs (row, column) by row and column.
+
+    Args:
+        pairs: The pairs to count.
+        rows: The rows to return.
+        columns: The columns to return.
+        keep_zeros: Whether counts of 0 are returned, too.
+    """
     n_of = Counter(pairs)
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
@@ -331,7 +345,7 @@ def _concepts(stats: Stats) -> list[str]:
 
 
 def _draw_levels(axes: Any, stats: Stats) -> None:
-    """Draw a bar of all levels, each with its number."""
+    """Draw one bar of all levels, with the number of clips in each part."""
     left = 0
     style = {"ha": "center", "va": "center", "fontsize": 7}
     for level, n_clips in stats.levels.items():
@@ -348,7 +362,7 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
 
 
 def _draw_concepts(axes: Any, stats: Stats, names: Sequence[str]) -> None:
-    """Draw one row a concept with a dot a level: the share of its clips with the concept."""
+    """Draw a row for each concept, with a dot for each level: the share of its clips with it."""
     for level, counts in stats.concepts.items():
         if counts:
             mean = stats.concepts_per_clip.get(level)

@@ -4,12 +4,12 @@ This module has the rules for a whole film, and `spans` the rules for a single c
 
 - `start_s` and `end_s` of a clip are times in its file. Without both, the clip is the whole file.
 - `film_start_s` and `film_end_s` are times in the film.
-- If the table names no file for a clip, its times are times in the film, also after `link` found
-  the file of the film. If `link` found a file of the clip's own, the times in the film moved to
+- If the table names no file for a clip, `start_s` and `end_s` are times in the film. They stay if
+  `link` finds the file of the film. If `link` finds a file of the clip's own, they move to
   `film_start_s` and `film_end_s`.
-- If all clips of a film are parts of one file, and no time in the film is stated, this file is the
-  film.
-- Clips with files of their own and without times in the film follow each other by scene. Their
+- If all clips of a film are parts of one file, and no stated time in the film differs from the time
+  in this file, the file is the film.
+- Clips with files of their own and without times in the film are placed in a row by scene. Their
   positions are known only if the lengths of the files are known.
 """
 
@@ -41,10 +41,10 @@ class Piece(NamedTuple):
     """A part of a film that a file contains.
 
     Attributes:
-        start_s: The start in the film.
-        end_s: The end in the film.
+        start_s: The start in the film, in seconds.
+        end_s: The end in the film, in seconds.
         video: The file.
-        offset_s: The start in the file.
+        offset_s: The start in the file, in seconds.
     """
 
     start_s: float
@@ -59,10 +59,11 @@ class FilmTimes:
 
     Attributes:
         axis: The axis of all times: `IN_FILM` or `IN_A_ROW`.
-        end_s: The latest known end in the film.
+        end_s: The latest known end in the film, in seconds.
         spans: Known starts and ends of clips, by clip id.
-        pieces: The parts that files contain, in order.
-        unknown: The files of unknown length; with any, positions of clips in a row are guesses.
+        pieces: The parts of the film that files contain, sorted by start.
+        unknown: The files of unknown length, and clips without a file. If there are any, the
+            positions of clips in a row are assumed.
         file: The file of the whole film, or "" if clips have files of their own.
     """
 
@@ -110,7 +111,7 @@ def film_times(
     pieces = sorted(set(pieces))
     end_s = max([_last_end(spans), *(piece.end_s for piece in pieces)])
     file = film_file if pieces else ""
-    # A single file may be the file of the first clip only.
+    # A single piece is the whole film only if it covers the film and its file from the start.
     if not film_file and len(pieces) == 1 and pieces[0][:2] == (0.0, end_s):
         file = "" if pieces[0].offset_s else pieces[0].video
     return FilmTimes(axis, end_s, spans, pieces, unknown, file)
@@ -124,10 +125,10 @@ def all_film_times(clips: Iterable[Clip]) -> dict[str, FilmTimes]:
 def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
     """Return the known starts and ends of clips in their films, by clip id.
 
-    Clips in a row have none: the gaps between them in the film are unknown.
+    Clips in a row have no known times, because the gaps between them are unknown.
 
     Args:
-        clips: All clips of each film. If some are left out, the others may look like a whole film.
+        clips: All clips of each film. If some are missing, the others may look like a whole film.
     """
     spans: dict[str, Span] = {}
     for times in all_film_times(clips).values():
@@ -139,8 +140,8 @@ def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
 class FrameClocks:
     """Check that the rows of each film count frames at one rate, and from one start.
 
-    The times of a row are the times of its frames in a file of the film. The first frame of a file
-    may be late; then all rows of the film are later than their frames by the same time.
+    If the first frame of a file is late, the times of all rows are later than their frames by the
+    same delay, which is allowed.
     """
 
     def __init__(self) -> None:
@@ -160,7 +161,7 @@ class FrameClocks:
     def span_problem(self, film: str, frames: FrameSpan, times_s: Span) -> str:
         """Return a sentence if the frames of a row contradict its times, or "".
 
-        Frames and times may count in different copies, or only one of them was corrected.
+        They may count in different copies of the film, or only one of the two was corrected.
 
         Args:
             film: The film.
@@ -191,7 +192,7 @@ class FrameClocks:
 
 
 def are_near(of_frames: Span, times_s: Span, rate: Fraction) -> bool:
-    """Return whether times match the times of frames, up to one frame and ROUNDED_S."""
+    """Return whether times match the times of frames, to within one frame plus ROUNDED_S."""
     most_apart_s = float(1 / rate) + ROUNDED_S
     pairs = zip(of_frames, times_s, strict=True)
     return all(abs(one - other) <= most_apart_s for one, other in pairs)
@@ -220,7 +221,7 @@ def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:
 def _known_spans(
     clips: Iterable[Clip], span_of: Callable[[Clip], Span | None]
 ) -> dict[str, Span]:
-    """Return the starts and ends that are known, by clip id."""
+    """Return the span of each clip for which `span_of` returns one, by clip id."""
     spans = {}
     for clip in clips:
         span = span_of(clip)
@@ -236,7 +237,10 @@ def _last_end(spans: Mapping[str, Span]) -> float:
 def _in_a_row(
     clips: Sequence[Clip], length_of: Callable[[str], float]
 ) -> tuple[dict[str, Span], list[str]]:
-    """Return spans of clips placed one after another by scene, and videos of unknown length."""
+    """Return the spans of clips placed in a row by scene, and the files of unknown length.
+
+    A clip without a file has an unknown length and is listed by its id.
+    """
     spans: dict[str, Span] = {}
     unknown = []
     end_s = 0.0

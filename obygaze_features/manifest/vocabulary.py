@@ -29,7 +29,7 @@ def concepts() -> dict[str, str]:
 
 
 def subconstructs() -> dict[str, tuple[str, ...]]:
-    """Return the sub-constructs in their order, with the concepts that have instances of each.
+    """Return the sub-constructs in their order, each with the concepts that have instances of it.
 
     >>> subconstructs()["male gaze"]
     ('Type of shot', 'Look')
@@ -84,12 +84,12 @@ def film_facts(movie_id: str) -> dict[str, Any]:
     >>> film_facts("tt0467406")
     {'title': 'Juno', 'year': 2007, 'genres': ['Comedy', 'Drama']}
     """
-    # A copy, so that a caller cannot change what the next one gets.
+    # A copy is returned, so that no caller changes the cached table.
     return deepcopy(read_packaged("films.toml").get(movie_id, {}))
 
 
 def _key(spelling: str) -> str:
-    """Return a spelling without case, repeated blanks and underscores."""
+    """Return a spelling in lower case, with single blanks in place of blanks and underscores."""
     return " ".join(spelling.replace("_", " ").split()).casefold()
 
 

@@ -1,8 +1,9 @@
-"""Windows of whole films: a grid cuts every film; the films are stored and not their windows.
+"""Cut whole films into windows by a grid; a manifest stores the films, not their windows.
 
-Windows of seconds start at the beginning of the file, windows of pictures at the first picture.
-Each window has a picture. Pictures after the last whole window belong to no window. The id of a
-window is made of its film and its span, so windows of two grids have no common ids.
+Windows in seconds start at the beginning of the file, windows in pictures at the first picture.
+Windows in seconds without a picture, before the first one, are skipped. Pictures after the last
+whole window belong to no window. The id of a window is made of its film and its span, so only
+windows with the same span have the same id.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CUT_COLUMNS = (
     "first_row",
     "n_rows",
 )
-# Times that differ by less are equal: they are products of ticks, which are rounded.
+# Times that differ by less count as equal, because they are computed from rounded ticks.
 ROUNDING_S = 1e-6
 # Ids have times to the millisecond, so windows must start more than a millisecond apart.
 LEAST_STEP_S = 0.001
@@ -39,7 +40,11 @@ _AT_LEAST_0 = Meta(ge=0)
 
 @dataclass(frozen=True)
 class Grid:
-    """How a film is cut: `window` pictures every `stride`, or `seconds` every `every` seconds."""
+    """How a film is cut, in pictures or in seconds; values of 0 are not used.
+
+    A window of `window` pictures starts every `stride` pictures, or a window of `seconds` seconds
+    every `every` seconds.
+    """
 
     window: Annotated[int, _AT_LEAST_0] = 0
     stride: Annotated[int, _AT_LEAST_0] = 0
@@ -47,7 +52,7 @@ class Grid:
     every: Annotated[float, _AT_LEAST_0] = 0
 
     def check(self) -> Grid:
-        """Return this grid, or raise an error unless it has one of the forms."""
+        """Return this grid; an error unless it is either in pictures or in seconds."""
         for name, value in asdict(self).items():
             if not 0 <= value < math.inf:
                 raise FixUsage(f"{name} must be a finite number from 0, got {value:g}")
@@ -63,7 +68,7 @@ class Grid:
         return ", ".join(f"{name} {value:g}" for name, value in self.to_json().items())
 
     def to_json(self) -> dict[str, float]:
-        """Return the values that are not 0; those that may have a fraction are floats."""
+        """Return the values that are not 0; `seconds` and `every` are floats."""
         values = {name: value for name, value in asdict(self).items() if value}
         return {
             n: v if n in ("window", "stride") else float(v) for n, v in values.items()
@@ -91,7 +96,7 @@ class Grid:
         return film.begins_s + first / film.fps, film.begins_s + after / film.fps
 
     def _n_before(self, film: CutFilm) -> int:
-        """Return the number of steps whose windows end before the first picture."""
+        """Return the number of windows in seconds that end before the first picture."""
         late_s = film.begins_s + ROUNDING_S - self.seconds
         return max(0, math.floor(late_s / self.every) + 1)
 
@@ -100,7 +105,8 @@ class Grid:
 class CutFilm:
     """A film to cut: its video, its number of pictures, and its length.
 
-    `fps` is its exact rate, 0 if the rate varies; `begins_s` is when its first picture is shown.
+    `fps` is the exact frame rate, or 0 if the rate varies. `begins_s` is the time of the first
+    picture in the file, and `duration_s` the time from there to the end of the last picture.
     """
 
     movie_id: str
@@ -112,12 +118,12 @@ class CutFilm:
 
     @property
     def end_s(self) -> float:
-        """When the last picture ends."""
+        """The end of the last picture in the file, in seconds."""
         return self.begins_s + self.duration_s
 
 
 def check_windows(grid: Grid, films: Iterable[CutFilm]) -> None:
-    """Raise an error for windows without times, for steps of a millisecond, and for too many."""
+    """Raise an error for windows without times, too close together, or too many."""
     n_windows = 0
     for film in films:
         if grid.window and not film.fps:

@@ -1,4 +1,4 @@
-"""Read the files of data sets as manifests: a module for each data set, and what they share."""
+"""Read files as manifests: a module for each format, and here the functions that they share."""
 
 import ast
 import re
@@ -51,9 +51,9 @@ def published_header(dataset: str, *sources: SourceFile, **more: Any) -> Header:
 
 
 class ImportedManifest(NamedTuple):
-    """A manifest made from the files of a data set, and warnings about these files.
+    """A manifest made from files or from other manifests, with warnings.
 
-    `notes` are sentences about how the files were read, and `facts` the same for --json.
+    `notes` are sentences about how the files were read. `facts` are further values for --json.
     """
 
     manifest: Manifest
@@ -65,7 +65,7 @@ class ImportedManifest(NamedTuple):
         """Write the manifest under the name of its file.
 
         Args:
-            path: Its TOML file.
+            path: The TOML file of the manifest.
             force: Replace the output if it exists.
         """
         manifest = replace(self.manifest, name=path.stem)
@@ -192,7 +192,7 @@ def known_sources(
 def unread_columns(
     path: Path, columns: Collection[str], *read_columns: str
 ) -> list[str]:
-    """Return a warning that lists the unknown columns, or an empty list."""
+    """Return a warning that lists the columns that are not read; an empty list if all are read."""
     unread = [name for name in columns if name not in read_columns]
     if not unread:
         return []
@@ -226,7 +226,7 @@ def unknown_level(word: str) -> str:
 
 
 def read_strings(row: TableRow, column: str) -> tuple[str, ...]:
-    """Return the strings of a list that Python wrote into a cell."""
+    """Return the strings of a list in Python's syntax; an invalid cell is a violation."""
     strings = string_list(row[column])
     if strings is None:
         row.add(column, f"expected a list of strings, got {row[column]!r}")

@@ -1,4 +1,4 @@
-"""Read any table of clips, with a mapping of its columns and words to those of a manifest.
+"""Read any table of clips, with a mapping to the columns and words of a manifest.
 
 There are three steps: read the table as texts (`table_reading`), decide what the texts mean
 (`table_questions`), and make clips of them (`table_cells`). One error lists all questions and all
@@ -82,20 +82,20 @@ def read(
     """Read any table, with a mapping of its columns.
 
     Args:
-        csv: The table: text, a spreadsheet or parquet. Several tables have the annotations of one
-            person each, about the same clips.
-        columns: The column of the table, or `=value`, for columns of the manifest; it takes
-            precedence over the mapping.
+        csv: The table: text, a spreadsheet or parquet. If there are several tables, each has the
+            annotations of one annotator about the same clips.
+        columns: For columns of the manifest, the column of the table or a constant (`=value`).
+            These take precedence over `mapping`.
         mapping: The mapping, or its file.
         form: The form of clip ids, such as `{movie_id}-{count:03d}`.
         films: "none" if the table states no films.
-        sheet: The name of the sheet of a spreadsheet, by default the likely one.
+        sheet: The name of the sheet of a spreadsheet; "": the sheet that is probably meant.
         words: The level or the concepts of each word of the table.
         rule: The rule that makes one label where annotators differ.
         orders: The words of columns from the lowest, separated by commas.
         write_mapping: A file for the mapping that was used. If the table leaves questions open, the
             file is a draft with the likely answers.
-        name: The name of the manifest, by default the name of the file.
+        name: The name of the manifest; None: the name of the file.
         command: The words of the typed command, without the options of tables.
     """
     paths = [Path(csv)] if isinstance(csv, str | Path) else [Path(path) for path in csv]
@@ -187,7 +187,7 @@ def _refuse(
     typed: TableMapping,
     draft: str | Path | None,
 ) -> None:
-    """Raise one error of all questions and all invalid cells.
+    """Raise one error that lists all questions and all invalid cells.
 
     Args:
         questions: The table, and the likely answers.
@@ -195,7 +195,7 @@ def _refuse(
         command: The command that imports the table, without options of tables.
         typed: The part of the mapping that was typed.
         draft: The file for a mapping with the likely answers. An existing file is not replaced,
-            because the user may have edited it.
+            because the user may have edited it. None: no draft is written.
     """
     table = questions.table
     line = shell_line([*command, *typed.joined(questions.answers).typed()])
@@ -296,7 +296,10 @@ def _is_file(path: Path) -> bool:
 def _labelled(
     manifest: Manifest, path: Path, made: TableClips, mapping: TableMapping
 ) -> Manifest:
-    """Return the manifest with one label a clip; a second file may have the annotations."""
+    """Return the manifest with one label per clip.
+
+    The annotations may be in a second table next to this one.
+    """
     annotations_file = annotators_path(path)
     if annotations_file.is_file():
         header = manifest.header
@@ -315,7 +318,8 @@ def _labelled(
             header = structs.replace(header, sources=sources)
             said = sorted_annotations(said)
             manifest = replace(manifest, header=header, annotations=said)
-            # A table with a table of annotators next to it was exported with its labels.
+            # A table with annotations next to it was exported with its labels. Without a rule, the
+            # labels stay.
             if not mapping.rule:
                 return manifest
     return apply_rule(manifest, mapping.rule or None, parse_orders(mapping.orders))
@@ -377,7 +381,7 @@ def _words(target: str, mapping: TableMapping, table: TableCells) -> list[str]:
 
 
 def complete_mapping(mapping: TableMapping, table: TableCells) -> TableMapping:
-    """Return a mapping that lists all columns and words that were used, also unstated ones."""
+    """Return the mapping with all columns and words that were used, stated or not."""
     columns: dict[str, str] = {}
     for target, source in source_columns(table, mapping).items():
         is_made = target == "clip_id" and mapping.id

@@ -27,7 +27,7 @@ def read(folder: str | Path, *, name: str | None = None) -> ImportedManifest:
 
     Args:
         folder: The folder; no video is opened.
-        name: The name of the manifest. By default that of the folder.
+        name: The name of the manifest; None: the name of the folder.
     """
     folder = Path(folder)
     # Parts of a film without scene numbers follow each other in this order.

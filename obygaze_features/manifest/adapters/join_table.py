@@ -145,7 +145,7 @@ def join(
     sheet: str = "",
     force: bool = False,
 ) -> JoinedColumns:
-    """Return a manifest with the columns of a table, which `join_columns` writes."""
+    """Return the manifest with the columns of a table, as `join_columns` writes it."""
     source = source_file(csv)
     mapping, _ = choose_mapping(csv, None, columns or {}, {}, sheet=sheet)
     read = read_tables([csv], mapping)
@@ -157,7 +157,7 @@ def join(
     _check_columns(cells, key, read, mapping)
     rows_of_id = _rows_of_ids(cells, key, csv)
     n_without_id = len(rows_of_id.pop("", ()))
-    # The table has the ids of clips, or with the key movie_id the ids of their films.
+    # For each clip, the id that its rows have in the table: of the clip, or of its film.
     id_in_table = {clip.clip_id: getattr(clip, key) for clip in manifest}
     n_by_id = 0
     if key == CLIP:
@@ -271,8 +271,8 @@ def _require_same(
     short: str,
     path: Path,
 ) -> int:
-    """Return the number of rows matched by id only; an error for rows of different clips."""
-    # NumPy is not loaded for the help of commands.
+    """Return the number of rows matched by id only; an error for different films or spans."""
+    # Imported here because it loads NumPy, which would slow down the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 
     clips = []
@@ -310,10 +310,10 @@ def _added(
     manifest: Manifest, cells: Cells, key: str, mapping: TableMapping, *, force: bool
 ) -> list[str]:
     """Return the columns to add; without `force`, an error if the manifest has one of them."""
-    # Times in the table may count in a different file.
+    # The times of the table are not added, because they may count in a different file.
     own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS}
     if key == CLIP:
-        # The frames are compared with the frames of the manifest.
+        # Frames that the manifest also has are compared, not added.
         own |= {*FRAMES, RATE_COLUMN}.intersection(manifest.columns) - {
             *mapping.columns
         }

@@ -1,6 +1,6 @@
 """Read LIRIS-ACCEDE of MediaEval 2015: 10,900 excerpts, joined by name and checked by id.
 
-The classes come only from the affect files: ranking values are on a different scale. The official
+The classes come only from the affect files, because rankings have a different scale. The official
 split comes only from the shots files; the `set` of the sets files is a different split.
 """
 
@@ -52,7 +52,11 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9]{2,4})?")
 
 @dataclass
 class _Excerpts:
-    """The cells of each excerpt in the files read so far, with its first row, by its clip id."""
+    """The excerpts in the files read so far.
+
+    `rows` has the first row and the cells of each excerpt, by its clip id. `id_of` has the id of
+    each excerpt by family of files and name. `unread` are warnings about columns.
+    """
 
     rows: dict[str, tuple[TableRow, dict[str, str]]] = field(default_factory=dict)
     id_of: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -90,7 +94,7 @@ def read(
     has a film.
 
     Args:
-        files: The annotation files or the folder that holds them; rows are joined by id.
+        files: The annotation files or their folder; rows are joined by the name of the excerpt.
         name: The name of the manifest.
     """
     given = [files] if isinstance(files, str | Path) else files
@@ -156,7 +160,7 @@ def _family(path: Path) -> str:
 def _values(
     values: Mapping[str, Any], path: Path, wrong: Violations, excerpts: _Excerpts
 ) -> None:
-    """Add the values of a table; without listed columns, the third is the class of violence."""
+    """Add the values of a table; by default, the third column is the class of violence."""
     columns: Mapping[str, str] = values.get("columns", {})
     table = read_table(path, required=("id", "name", *columns), violations=wrong)
     if not columns:
@@ -207,7 +211,7 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
 
 
 def _media(path: Path, wrong: Violations) -> list[TableRow]:
-    """Return the texts in each `media` element; a document type, and so entities, are refused."""
+    """Return the texts of each `media` element; a document type (with entities) is a violation."""
     rows: list[TableRow] = []
     cells: dict[str, str] = {}
     texts: list[str] = []
@@ -246,7 +250,7 @@ def _media(path: Path, wrong: Violations) -> list[TableRow]:
 
 @cache
 def _readers() -> dict[str, Callable[[Path, Violations, _Excerpts], None]]:
-    """Return the function that reads each file, in the order in which they are read."""
+    """Return the function for each file name, in the order in which the files are read."""
     readers: dict[str, Callable[[Path, Violations, _Excerpts], None]] = {}
     for table in dataset_entry("liris-accede")["tables"]:
         readers |= dict.fromkeys(table["files"], partial(_values, table))

@@ -1,7 +1,7 @@
-"""MObyGaze: the segments that two experts a film marked, each a clip of its own.
+"""Read MObyGaze: each segment that one of the two experts of a film marked becomes a clip.
 
-The rows serve as they are as the segments of `obygaze manifest project`. A segment's id is made
-of the film, the annotator, and the number in `clip_index`.
+The clips can be the segments of `obygaze manifest project`. The id of a segment is made from the
+film, the annotator, and the number in `clip_index`.
 """
 
 import re
@@ -33,7 +33,7 @@ EXTRA = (
     *("annotator", "start_frame", "end_frame", "framerate"),
     *("movie_title", "clip_index", "comment"),
 )
-# The columns of the id of a segment, and its subtitles.
+# The columns that make the id of a segment, and the column of its subtitles.
 TEXTS = ("imdb_key", "annotator", "clip_index", "subtitle")
 # Columns that are not kept: row numbers, numbers of films, and columns described in the notes.
 LEFT_OUT = ("", "movie_id", "subtitle", "start_clip", "end_clip")
@@ -50,7 +50,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def read(csv: str | Path, *, name: str = "mobygaze") -> ImportedManifest:
-    """Read the segments of MObyGaze, those of each annotator.
+    """Read the segments of MObyGaze from both annotators of each film.
 
     Args:
         csv: The released file, `mobygaze_dataframe.csv`.

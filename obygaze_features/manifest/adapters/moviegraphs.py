@@ -1,7 +1,7 @@
 """Read MovieGraphs: the times of each clip in its film.
 
-Each film has three files: scenes in shots, cuts in frames, and frames in seconds. Frames count in
-the data set's own copies of the films.
+Each film has three files: the shots of each scene, the frame of each cut, and the time of each
+frame. Frames are counted in the data set's own copies of the films.
 """
 
 import re
@@ -91,7 +91,8 @@ def _scenes(
     cuts = _cuts(of_cuts, seconds)
     length = seconds[-1] - seconds[0] if seconds else 0.0
     fps = (len(seconds) - 1) / length if length > 0 else 25.0
-    # The first frame of each shot, and the time of each; the film ends one frame after its last.
+    # `starts` are the first frames of shots, and `starts_s` the times of all frames. Both end with
+    # the end of the film, one frame after the start of the last frame.
     starts = [0, *cuts, len(seconds)]
     starts_s = [0.0, *seconds[1:], seconds[-1] + 1 / fps] if seconds else []
     number = 0
@@ -126,7 +127,7 @@ def _scenes(
 def _matches(
     form: re.Pattern[str], expected: str, wrong: Violations, n_before: int = 0
 ) -> Iterator[tuple[int, re.Match[str]]]:
-    """Yield the matching lines after the first `n_before`; a line that differs is a violation."""
+    """Yield the matching lines after the first `n_before`; any other line is a violation."""
     for place, (line, text) in enumerate(numbered_lines(Path(wrong.path))):
         match = form.fullmatch(text)
         if match is not None and place >= n_before:

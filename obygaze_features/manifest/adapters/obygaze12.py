@@ -36,7 +36,7 @@ NAMES = {
     **{"scene": "clip", "first_shot": "clip", "last_shot": "clip"},
 }
 SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
-# The levels of each label; the files by film have 1 for S and 0 for EN or HN.
+# The levels that each label stands for. The split files by film have 1 for S, and 0 for EN or HN.
 LEVELS_OF_LABEL = {
     "Easy Neg": ("EN",),
     "Hard Neg": ("HN",),
@@ -145,7 +145,7 @@ def _read_split(
     for row in table.rows:
         row.unique("id", line_of)
         row.whole("fold", "a fold")
-        # Without clips the table of clips has violations; there is nothing to compare with.
+        # If there are no clips, the table of clips is invalid, and the split is not compared.
         if clips:
             _compare(row, clips.get(row["id"]), levels)
     return {row["id"]: row["fold"] for row in table.rows if row["id"] in clips}

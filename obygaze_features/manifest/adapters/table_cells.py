@@ -1,4 +1,4 @@
-"""Make the clips of a table whose mapping is complete: its cells become those of a manifest.
+"""Make clips from the cells of a table whose mapping is complete.
 
 An invalid cell is a violation of its row. The clips of rows with violations must not be used.
 """
@@ -55,10 +55,10 @@ class TableClips:
 
     Attributes:
         clips: The clips.
-        annotations: The annotations, if several people annotated the clips.
+        annotations: The annotations if clips have several annotators, else empty.
         columns: The extra columns of the clips.
-        changed_ids: Sentences that list the first ids that differ from the names in the table.
-        spelling: The words that were read.
+        changed_ids: Sentences with the first ids that differ from the names in the table.
+        spelling: The spelling of the words that were read.
     """
 
     clips: tuple[Clip, ...]
@@ -128,7 +128,7 @@ def source_columns(table: TableCells, mapping: TableMapping) -> dict[str, str]:
 
 
 def _use_seconds(cells: Cells, table: TableCells, mapping: TableMapping) -> None:
-    """Replace clock times by seconds."""
+    """Replace clock times by seconds, and check the clock times next to them."""
     for column in ALL_TIMES:
         if column in cells:
             texts = cells[column]
@@ -163,7 +163,7 @@ def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> Non
 
 
 def _names_of_form(cells: Cells, table: TableCells, mapping: TableMapping) -> list[str]:
-    """Return the name of each clip, made of cells by the form of ids.
+    """Return the name of each clip, made from cells by the form of ids.
 
     The clips of each film are counted from 1; rows with equal times are the same clip. Without
     times, rows of several annotators cannot be matched: each is a violation.
@@ -242,7 +242,7 @@ def _use_ids(cells: Cells, rows: Sequence[TableRow]) -> list[str]:
 
 
 def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
-    """Add the times of rows that only have frame numbers in their film, by the frame rate.
+    """Add the times of rows that state only frames in the film, computed by the frame rate.
 
     A row that names a file gets no times: the frames may count in a different file. A clip that is
     alone in its file is the whole file.
@@ -255,7 +255,7 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
         cells[name] = [plain_value(cell, name) for cell in cells[name]]
     files_named = (cells.get("video", blank), cells.get(NAME_COLUMN, blank))
     videos = [video or name for video, name in zip(*files_named, strict=True)]
-    # Annotators may have several rows of a clip.
+    # A clip counts once, also if several annotators have rows of it.
     files = {*zip(videos, cells["clip_id"], strict=True)}
     n_clips_of_file = Counter(video for video, _ in files)
     starts, ends = ([*cells[name]] for name in SPAN_COLUMNS)
@@ -285,7 +285,7 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
 
 
 def _use_words(cells: Cells, mapping: TableMapping) -> None:
-    """Replace the words of the table by levels and concepts; unknown words were asked about."""
+    """Replace words by levels and concepts; unknown words are questions already."""
     if "level" in cells:
         level_of = {word: mapping.level(word) or "" for word in {*cells["level"]}}
         cells["level"] = [level_of[word] for word in cells["level"]]

@@ -25,7 +25,7 @@ def has_annotator_rows(
     mapping: TableMapping,
     spelling: Spelling,
 ) -> bool:
-    """Return whether clips have rows of several annotators; names get one spelling.
+    """Return whether clips have rows of several annotators, and give each name one spelling.
 
     Rows without an annotator, and two rows of an annotator for one clip, are violations.
     """
@@ -125,8 +125,8 @@ def _with_fact(clip: Clip, column: str, other: Clip) -> Clip:
 def _compare_files(
     rows: Sequence[TableRow], clips: Sequence[Clip], files: Sequence[Violations]
 ) -> None:
-    """Add a violation for each two files with different films or times of the same clips."""
-    # NumPy is not loaded for the help of commands.
+    """Add a violation for each pair of files with different films or times for a clip."""
+    # Imported here because it loads NumPy, which would slow down the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 
     clips_of_file: dict[str, dict[str, Clip]] = {file.path: {} for file in files}

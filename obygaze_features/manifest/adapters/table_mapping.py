@@ -1,4 +1,4 @@
-"""The mapping of the columns and words of a table to those of a manifest: options or a TOML file.
+"""Map the columns and words of a table to those of a manifest, by options or a TOML file.
 
 `--map level=Urteil --word ja=S` is the same as `level = "Urteil"` under `[columns]` and `ja = "S"`
 under `[levels]` in the file that `--mapping` reads and `--write-mapping` writes.
@@ -54,13 +54,14 @@ class TableMapping:
     """How to read a table: its columns, and the meaning of its words for levels and concepts.
 
     `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
-    `id` is the form of clip ids that are made of columns. `films` is "none" if the table states no
-    films. `times` is the format of 1:05 (m:ss or h:mm). `separator` separates concepts, by default
-    `|`. `no_value` lists the words of a column of the table that mean an empty cell, separated by
-    commas. In `levels` and `concepts`, `?` means no level or no concept, several concepts are
-    joined with `|`, and a modality makes the word a new concept of this modality. `coders` maps the
-    columns of each annotator: `ada` is the column of the level, `ada:concepts` the column of the
-    concepts. `rule` makes one label a clip. `orders` lists the words of columns from the lowest.
+    `coders` maps the columns of each annotator: `ada` is the column of the level, `ada:concepts`
+    the column of the concepts. `id` is the form of clip ids that are made from columns. `films` is
+    "none" if the table states no films. `times` is the format of 1:05 (m:ss or h:mm). `separator`
+    separates concepts, by default `|`. `no_value` lists the words of a column of the table that
+    mean an empty cell, separated by commas. `levels` and `concepts` have the meanings of words: `?`
+    is no level or no concept, several concepts are joined with `|`, and a modality makes the word a
+    new concept of this modality. `rule` makes one label per clip where annotators differ. `orders`
+    lists the words of columns from the lowest to the highest, separated by commas.
     """
 
     sheet: Filled = ""
@@ -87,7 +88,7 @@ class TableMapping:
         return _meaning(word, self.levels, LEVELS, canonical_level, "level")
 
     def concept(self, word: str) -> str | None:
-        """Return the concepts of a word, joined with `|`, or None if the word is unknown."""
+        """Return the concepts of a word, joined with `|`; "" for no concept, None if unknown."""
         meanings = {**self.concepts, **{name: name for name in self.own_concepts}}
         return _meaning(word, meanings, concepts(), canonical_concept, CONCEPTS[0])
 
@@ -125,14 +126,17 @@ class TableMapping:
 
     @property
     def annotator_targets(self) -> list[str]:
-        """The columns of the manifest that are made of the columns of annotators."""
+        """The columns of the manifest that are made from the columns of annotators."""
         targets = dict.fromkeys([ANNOTATOR] if self.coders else [])
         for columns in self.people.values():
             targets.update(dict.fromkeys(columns))
         return [*targets]
 
     def sources(self, target: str) -> list[str]:
-        """Return the columns of the table for a column of the manifest: one for each annotator."""
+        """Return the columns of the table for a column of the manifest.
+
+        There may be one column, one for each annotator, or none.
+        """
         of_people = [one[target] for one in self.people.values() if target in one]
         if of_people or target in self.columns:
             return of_people or [self.columns[target]]
@@ -278,7 +282,7 @@ def choose_mapping(
     sources = {target: composed(column) for target, column in columns.items()}
     filled = {name: value for name, value in options.items() if value}
     for name in AS_COLUMNS:
-        # A column of this name keeps it.
+        # With `--map times=times`, the table has a column of this name, which keeps it.
         if sources.get(name, name) != name:
             filled[name] = sources.pop(name)
     check_times(filled.get("times", ""))

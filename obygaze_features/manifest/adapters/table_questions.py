@@ -1,8 +1,8 @@
-"""Find what only a person can decide about a table, and a likely answer to each question.
+"""Find the questions about a table that only the user can answer, each with a likely answer.
 
 Questions are about facts that nobody stated: which columns are films, ids, times or annotators,
 what 1:05 is, what separates concepts, what words mean. `decide` takes the likely answer to each
-question before it asks the next one. All answers together are a mapping, which is one command.
+question before it asks the next one. All answers together are a mapping, typed as one command.
 """
 
 import re
@@ -63,7 +63,7 @@ SEPARATORS = (";", ",", "/")
 # cells are words of levels.
 MOST_WORDS = 12
 MOST_OF_TEN = 8
-# The name of a column `level` whose words are not levels.
+# The new name of a column `level` whose words are not levels.
 OWN_LEVEL = "own_level"
 KEEP = "--map COLUMN=COLUMN keeps a column as it is"
 
@@ -94,8 +94,8 @@ class Questions:
         Args:
             sentence: The question.
             answer: The likely answer.
-            column: The column of the manifest, if the question is about one.
-            rows: The rows, if the question is not about the whole table.
+            column: The column of the manifest; None: the question is about no column.
+            rows: The rows that the question is about; empty: the whole table.
         """
         self.mapping = self.mapping.joined(answer)
         self.answers = self.answers.joined(answer)
@@ -110,14 +110,14 @@ class Questions:
             self.table.violations[0].add(None, None, sentence)
 
     def is_stated(self, *targets: str) -> bool:
-        """Return whether the table has one of these columns of a manifest, or one is mapped."""
+        """Return whether one of these columns of a manifest is in the table or is mapped."""
         mapping = self.mapping
         stated = {*mapping.columns, *self.table.cells, *mapping.annotator_targets}
         return not stated.isdisjoint(targets)
 
     @property
     def free(self) -> list[str]:
-        """The columns of the table that have cells and no stated meaning."""
+        """The columns of the table that are not empty and have no stated meaning."""
         mapping = self.mapping
         used = {"", *TARGETS, *mapping.columns.values(), *mapping.coders.values()}
         free = []
@@ -128,7 +128,12 @@ class Questions:
         return free
 
     def named(self, target: str, columns: Sequence[str] | None = None) -> list[str]:
-        """Return the columns whose name contains a usual name of a column of the manifest."""
+        """Return the columns whose names contain a usual name for a column of the manifest.
+
+        Args:
+            target: The column of the manifest.
+            columns: The columns of the table; None: `free`.
+        """
         named = []
         for column in self.free if columns is None else columns:
             words = re.findall("[a-z]+", ascii_id(column).casefold())
@@ -145,7 +150,7 @@ class Questions:
         return [*zip(*map(self.table.column, columns), strict=True)]
 
     def are_unique(self, columns: Sequence[str]) -> bool:
-        """Return whether no two rows have the same cells."""
+        """Return whether no two rows have the same cells in some columns."""
         return len(set(self.keys(columns))) == len(self.table.rows)
 
     def rows_of_words(
@@ -221,7 +226,7 @@ def _are_of_films(cells: Sequence[str]) -> bool:
 
 
 def _are_words(cells: Sequence[str]) -> bool:
-    """Return whether no cell is a number, and the column is not one of times."""
+    """Return whether a column has words: no cell is a number, and most cells are not times."""
     return not any(map(NUMBER.fullmatch, cells)) and not has_times(cells)
 
 
@@ -345,7 +350,7 @@ def _person_column(questions: Questions, key: Sequence[str]) -> str:
 
 
 def _ask_repeated_ids(questions: Questions) -> None:
-    """Ask how to make ids unique over films, and for the annotators of clips with several rows."""
+    """Ask how to make ids unique across films, and who annotated clips with several rows."""
     table = questions.table
     clip, film = (questions.source(name) for name in NEEDED)
     repeated = []
@@ -374,7 +379,7 @@ def _ask_repeated_ids(questions: Questions) -> None:
         for name in questions.mapping.columns_of_id or ["clip_id"]
     ]
     if COUNT in key and COUNT not in table.cells:
-        # Rows with equal times are one clip; without times each row is one.
+        # Rows with equal times are one clip; a row without times is a clip of its own.
         key = [questions.source(name) for name in SPAN_COLUMNS]
         if not {*key} <= {*table.cells}:
             return

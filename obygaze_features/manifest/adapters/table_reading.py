@@ -36,7 +36,7 @@ class TableCells:
         rows: The rows of all tables; each has its line, and the violations of its table.
         cells: The cell of each row by column; "" in a column that its table does not have.
         violations: The violations of each table.
-        warnings: Sentences about rows that were left out.
+        warnings: Sentences about excluded rows, and remarks about the tables.
     """
 
     tables: Mapping[str, CsvTable]
@@ -52,7 +52,7 @@ class TableCells:
 
     @property
     def sheet(self) -> str:
-        """The name of the sheet that was read, if others have data too."""
+        """The name of the sheet that was assumed because several sheets have data, or ""."""
         return next((table.sheet for table in self.tables.values() if table.sheet), "")
 
     @property

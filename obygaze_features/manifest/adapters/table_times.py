@@ -1,4 +1,4 @@
-"""The times in a table: seconds, clock times with hours, and times such as 1:05 of one meaning."""
+"""Read the times in a table: seconds, clock times, and short times such as 1:05."""
 
 import re
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from fractions import Fraction
 from obygaze_features.core.tables import TableRow, number_of_cell
 
 SPAN_COLUMNS = ("start_s", "end_s")
-# The same times as clock times, which `manifest show` writes next to the seconds.
+# The columns of the same times as clock times, which `manifest show` writes, too.
 CLOCK_COLUMNS = ("start", "end")
-# The formats of 1:05. Excel shows times without seconds as h:mm.
+# The formats that 1:05 may have. Excel shows times without seconds as h:mm.
 MINUTES = "m:ss"
 HOURS = "h:mm"
 SHORT_TIMES = (MINUTES, HOURS)
@@ -19,14 +19,14 @@ _CLOCK = re.compile(
     r"(?:(?P<hours>[0-9]{1,9}):(?=[0-5]?[0-9]:))?(?P<minutes>[0-9]{1,9})"
     r":(?P<seconds>[0-5]?[0-9](?:[.,][0-9]{1,400})?)"
 )
-# 0:00 is the same in minutes and in hours.
+# Short times, except 0:00, which is the same in minutes and in hours.
 _SHORT = re.compile(r"(?=.*[1-9])[0-9]{1,9}:[0-5]?[0-9](?:[.,][0-9]{1,400})?")
-# A column of times has more than 4 times for each other cell.
+# A column of times has more than 4 times for each cell that is not a time.
 MOST_WRONG = 4
 
 
 def is_short(text: str) -> bool:
-    """Return whether a time may be minutes or hours."""
+    """Return whether a time such as 1:05 may be m:ss or h:mm."""
     return _SHORT.fullmatch(text.strip()) is not None
 
 
@@ -36,7 +36,7 @@ def is_time(text: str) -> bool:
 
 
 def has_times(cells: Sequence[str]) -> bool:
-    """Return whether a column looks like one of times, some of which may be typing errors."""
+    """Return whether most cells of a column are times; the others may be typing errors."""
     n_times = sum(map(is_time, cells))
     return n_times > MOST_WRONG * (len(cells) - n_times)
 
@@ -47,7 +47,7 @@ def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
     Args:
         text: The cell.
         has_decimal_comma: Whether 70,5 is a number.
-        short: The format of 1:05, one of `SHORT_TIMES`; without it, such a time stays unchanged.
+        short: The format of 1:05, one of `SHORT_TIMES`; "": such a time stays unchanged.
 
     >>> in_seconds("0:01:10.1", has_decimal_comma=False), in_seconds("x", has_decimal_comma=False)
     ('70.1', 'x')
@@ -62,7 +62,7 @@ def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
     time = _CLOCK.fullmatch(stripped)
     if time is None or (is_short(stripped) and not short):
         return text
-    # As fractions, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
+    # The parts are fractions, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
     parts = [Fraction((part or "0").replace(",", ".")) for part in time.groups()]
     hours, minutes, seconds = parts
     exact = 3600 * hours + 60 * minutes + seconds
