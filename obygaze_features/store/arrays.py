@@ -61,7 +61,7 @@ class Arrays:
         result = out.reshape(-1).view(np.uint8)
         memories: list[Bytes | None] = []
         for first, after in zip(firsts.tolist(), ends, strict=True):
-            # A whole chunk is read to its place in the result. Its checksum lies in the place of
+            # A whole chunk is read to its place in the result. Its checksum is then in the place of
             # the next chunk, which is read later.
             memory = result[first * array.row_bytes :][:chunk_bytes]
             is_whole = is_ascending and after - first == array.chunk_rows
@@ -84,7 +84,7 @@ class Arrays:
     def read_all(self, array: Array) -> npt.NDArray[Any]:
         """Return the values of all rows, file by file.
 
-        An untrusted number of rows takes no memory: the first missing file is an error.
+        An untrusted number of rows cannot fill the memory: the first missing file is an error.
         """
         n_rows = self.record.rows.total
         parts = []
@@ -95,7 +95,7 @@ class Arrays:
         return np.concatenate(parts)
 
     def texts(self, column: Array, numbers: Sequence[int]) -> Iterator[TextColumn]:
-        """Yield the texts of each of these files of a column of texts."""
+        """Yield the texts of files of a column, one file at a time; `numbers` are the files."""
         n_rows = self.record.rows.total
         checks = self.checks[column.name]
         ranges = []
@@ -142,7 +142,7 @@ class Arrays:
         return ranges
 
     def check_index(self, array: Array, file: int) -> None:
-        """Raise an error unless the index of a file is right; only other readers use it."""
+        """Raise an error unless the index of a file is right; only readers of Zarr use it."""
         index_start = self._check_length(array, file)
         name = array.file_name(file)
         wanted = Range(name, index_start, index_start + index_bytes(array))

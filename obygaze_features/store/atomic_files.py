@@ -50,7 +50,7 @@ _NO_LINKS = (*system.NO_LINKS, errno.EXDEV)
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file; after closing, it is synced and read-only."""
+    """Open a new file for writing; at the end, it is synced and made read-only."""
     with path.open("xb", buffering=_WRITTEN_BYTES) as stream:
         yield stream
         stream.flush()
@@ -132,7 +132,7 @@ def make_hidden(target: Path, tag: str = "") -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder of a name that no other process uses.
+    """Make a folder whose name no other process uses.
 
     A network disk may repeat the request, and then report that the folder exists.
     """
@@ -235,9 +235,9 @@ def replaced_store_path(target: Path, seal: str) -> Path:
 
 
 def replace_store(finished: Path, target: Path, seal: str) -> bool:
-    """Replace the store that has this seal by a finished store.
+    """Replace the store that has this seal by a finished store; return whether it was replaced.
 
-    Returns False and changes nothing if it was replaced already.
+    Return False, and change nothing, if another process has replaced the store already.
     """
     before = replaced_store_path(target, seal)
     seal_now = read_seal(target)

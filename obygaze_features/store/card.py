@@ -145,7 +145,8 @@ def with_terms(card: bytes, terms: Terms) -> bytes:
 def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
     """Return the lines of the head with the terms, as the hub reads them.
 
-    The hub shows one licence: if labels have a different one, none applies to the whole.
+    The hub shows one licence. If the labels have a different licence, the shown licence is `other`,
+    and its name states both licences.
     """
     licence = spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl")
     name = terms.licence
@@ -167,7 +168,7 @@ def _yaml_text(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a text in one line; a merged store has the citations of its sources."""
+    """Return a text in one line; a merged store has one line for each citation."""
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())
 
 

@@ -54,7 +54,7 @@ class Changed:
     warnings: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that is known of the new store."""
+        """Return the fields as plain JSON."""
         return {**vars(self), "path": str(self.path)}
 
     def __str__(self) -> str:
@@ -123,7 +123,10 @@ def subset(
 def _chosen_rows(
     store: Store, films: Iterable[str] | None, clips: Iterable[str | Clip] | None
 ) -> Rows:
-    """Return the rows of films and clips; raise an error for a missing clip."""
+    """Return the rows of films, of clips, or of those clips that are of these films.
+
+    Raise an error for a clip that the store does not have, or that is not of these films.
+    """
     if clips is None:
         return store.select(films=films).rows
     requested = list(clips)
@@ -162,7 +165,7 @@ def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
 
 
 def _still_in_manifests(names: Sequence[str], workspace: Workspace) -> list[str]:
-    """Return a sentence that lists the manifests with a film or clip that a subset leaves out."""
+    """Return a sentence that lists the manifests with one of these films or clips, if any."""
     found = []
     for manifest_name in workspace.names("manifests") if names else ():
         with suppress(ObygazeError, OSError):
@@ -229,7 +232,7 @@ def merge(
         ids = store.clip_ids.tolist()
         both = [clip for clip in ids if clip in known]
         if both:
-            # It is unknown which of the two rows counts.
+            # Nothing says which of the two rows is right.
             raise Mismatch(
                 f"{count(len(both), 'clip')} of this store are in a second store too:"
                 f" {few(both, 3)}",
@@ -245,7 +248,7 @@ def merge(
 
 
 def _rows_of_arrays(store: Store) -> list[object]:
-    """Return the facts of arrays that must be equal to merge stores."""
+    """Return for each array the facts that must be equal in all stores of a merge."""
     arrays = store.record.arrays
     return [(array.name, array.dtype, array.shape, array.dims) for array in arrays]
 
@@ -255,7 +258,7 @@ def _file_rows(arrays: Sequence[Array]) -> int:
 
 
 def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
-    """Return the licence of all stores, or the given one, and the citations of all stores."""
+    """Return the given licence, or the licence that all stores state, with all citations."""
     terms = [store.terms for store in stores]
     licences = {each.licence for each in terms}
     if len(licences) == 1:
@@ -273,14 +276,14 @@ def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
 
 
 class PickedRows:
-    """Rows of stores, as a `RowSource`.
+    """Selected rows of several stores, as a `RowSource`.
 
     Args:
         stores: The stores.
-        rows: The rows of each store that are copied, store by store.
+        rows: For each store, the numbers of the rows that are copied.
     """
 
-    # Counts the rows of all arrays.
+    # Counts the rows that are read, once for each array.
     progress: Progress = Quiet()
 
     def __init__(self, stores: Sequence[Store], rows: Sequence[Rows]) -> None:
@@ -296,7 +299,7 @@ class PickedRows:
         return RowColumns.of(self.rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
-        """Return rows of an array."""
+        """Return the rows from `first` to before `after` of an array."""
         self.progress.advance(after - first)
         values = fill_rows(array, after - first)
         places = self.places[first:after]
@@ -341,7 +344,7 @@ def list_origins(stores: Sequence[Store]) -> list[Origin]:
     origins: dict[Origin, None] = {}
     for store in stores:
         location = store.location
-        # Only the name: a path shows the disk and the user to others.
+        # Only the name is recorded: a path would show the disk and the user to others.
         place = location if is_url(location) else Path(location).name
         theirs = {origin.seal: origin for origin in store.record.origins}
         for seal in store.made_of:

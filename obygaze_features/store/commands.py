@@ -1,4 +1,4 @@
-"""`obygaze store`: the table of its commands, with the function of each."""
+"""The table of the commands of `obygaze store`, with the function of each command."""
 
 import click
 

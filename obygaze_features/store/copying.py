@@ -1,4 +1,4 @@
-"""Copy whole stores: pull one from anywhere, push one to a folder, a bucket or the hub.
+"""Copy whole stores: pull a store from anywhere, or push it to a folder, a bucket or the hub.
 
 Models are copied by the same two functions, `fetch` and `send`. A file that exists with the right
 length and SHA-256 is not copied again. The document that lists the files is written last, so that
@@ -60,8 +60,8 @@ class Copied:
 
     Args:
         place: The folder or URL of the copy.
-        seal: Its seal.
-        n_sent: The number of copied files; the others existed.
+        seal: The seal of the store or model.
+        n_sent: The number of copied files; the other files existed.
         notes: Remarks for the user.
     """
 
@@ -139,10 +139,10 @@ def pull(
 
 
 def _pull(store: Store, target: Path, progress: Progress) -> int:
-    """Build a copy in the folder of its seal, then rename it; return the number of copied files.
+    """Build a copy in a hidden folder and rename it; return the number of copied files.
 
-    Other processes may build the same copy there. Each process finishes it, or finds the folder
-    gone.
+    The hidden folder is named by the seal, so several processes may build the same copy in it. Each
+    process finishes the copy, or finds that another process has renamed the folder.
     """
     hidden = pulled_name(target, store.seal)
     documents = {CARD: store.card, STORE_JSON: store.store_json()}
@@ -176,8 +176,8 @@ def fetch(
     Args:
         listed: The files, which are checked against their lengths and SHA-256.
         documents: Documents that are not listed; the document that lists the files comes last.
-        folder: The folder.
-        beside: An unfinished file has a hidden name next to this path.
+        folder: The folder of the copy.
+        beside: The path next to which an unfinished file has a hidden name.
         progress: Counts bytes.
     """
     progress.expect(sum(mark.n_bytes for mark in listed.marks.values()), "B")
@@ -273,7 +273,7 @@ def push(
         before = replaced_store_path(root, parcel.seal)
         if read_seal(before) != parcel.seal:
             raise
-        # The store was replaced, and the store before is kept.
+        # Another process replaced the store meanwhile: the replaced store is kept, and is sent.
         n_sent = send(Parcel("store", before, marks), place, progress)
         notes.append(f"{opened.location} was replaced; the store before it was sent")
     return Copied(place.location, opened.seal, n_sent, notes)
@@ -304,7 +304,7 @@ class Parcel(NamedTuple):
         return self.marks[self.last].sha256
 
     def require(self, name: str) -> None:
-        """Raise an error unless a file of the folder is as listed."""
+        """Raise an error unless a file of the folder has its listed length and SHA-256."""
         if has_file(self.root / name, self.marks[name]):
             return
         if not has_file(self.root / self.last, self.marks[self.last]):
@@ -312,7 +312,7 @@ class Parcel(NamedTuple):
         raise Corrupt(f"{name} is damaged: its SHA-256 differs", where=str(self.root))
 
     def conflict_error(self, state: str, where: str) -> AlreadyThere:
-        """Return the error that a target belongs to a different seal."""
+        """Return the error for a target that belongs to a different seal."""
         return AlreadyThere(
             f"another {self.kind} {state}",
             where=where,
@@ -321,11 +321,11 @@ class Parcel(NamedTuple):
 
 
 def send(parcel: Parcel, target: Target, progress: Progress) -> int:
-    """Send files to a target, which belongs to the first seal; return the number of sent files.
+    """Send the files of a parcel to a target; return the number of sent files.
 
-    First, a document with the seal is created, which fails if one exists. So a different store is
-    refused, and pushes of the same store send the same bytes. Existing files are not sent again.
-    The document that lists the files comes last.
+    First, the target is claimed: a document with the seal is created there, which fails if one
+    exists. So a different store is refused, and pushes of the same store send the same bytes.
+    Existing files are not sent again. The document that lists the files is sent last.
     """
     # A damaged store must not claim a target.
     for name in parcel.marks:
@@ -373,7 +373,7 @@ def _claim_target(parcel: Parcel, target: Target) -> list[str]:
             "is being sent there, or was begun", target.location
         )
     try:
-        # Another process may have finished here, or have begun above or below.
+        # Another process may have finished its push here, or begun one in a folder above or below.
         return _list_target(parcel, target)
     except AlreadyThere:
         target.remove_claim()

@@ -1,7 +1,7 @@
 """Decode the bytes of arrays: chunks with their checksums, in files with an index.
 
-Everything here is pure. The bytes are untrusted: anything wrong raises ValueError, which the
-callers convert to an error that names the file.
+All functions are pure. The bytes are untrusted: damaged bytes raise one of the exceptions in
+`DAMAGE`, which the callers convert to an error that names the file.
 """
 
 import struct
@@ -18,9 +18,9 @@ from obygaze_features.store.text_columns import TextColumn
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
-# Offset and length of a chunk, in the index of a file.
+# The bytes of the offset and the length of a chunk, in the index of a file.
 ENTRY_BYTES = 16
-# The length of a text, before its bytes.
+# The bytes of the length of a text. The length stands before the text.
 LENGTH_BYTES = 4
 # The exceptions of decoders for damaged bytes.
 DAMAGE = (
@@ -57,9 +57,9 @@ def checked_content(array: Array, chunk: Bytes, expected_crc32c: int) -> Bytes:
 
 
 def decode_texts(content: Bytes, n_rows: int) -> TextColumn:
-    """Return the first texts of a chunk of texts.
+    """Return the first `n_rows` texts of a chunk of texts.
 
-    The chunk has the number of texts, then the length and the bytes of each.
+    The chunk begins with the number of its texts; then follow the length and bytes of each text.
     """
     data = content.tobytes()
     if n_rows > int.from_bytes(data[:LENGTH_BYTES], "little"):
@@ -96,7 +96,7 @@ def stored_chunk_bytes(array: Array) -> int:
 
 
 def shard_index(array: Array, n_chunks: int) -> bytes:
-    """Return the index of a file of `n_chunks` chunks, which follow each other."""
+    """Return the index of a file with `n_chunks` chunks, one directly after the other."""
     step = stored_chunk_bytes(array)
     entries = np.full((array.chunks_of_a_file, 2), 2**64 - 1, "<u8")
     entries[:n_chunks, 0] = np.arange(n_chunks) * step

@@ -93,7 +93,7 @@ def describe(store: Store) -> str:
 
 
 def _lines_of_absent(store: Store) -> list[str]:
-    """Return the first clips without features, with their reasons."""
+    """Return a line for each of the first clips without features, and a line on the others."""
     _, reasons = store.presence(store.clip_ids.tolist())
     lines = [f"{clip} {why.status}: {why.sentence}" for clip, why in reasons.items()]
     n_more = len(lines) - SHOWN_ROWS

@@ -54,7 +54,7 @@ def write_shard(
 ) -> tuple[FileMark, bytes]:
     """Write one file of an array: its chunks, then the index.
 
-    Returns the length and the hash of the file, and the 4 bytes of each chunk for `checks`.
+    Return the length and the hash of the file, and the CRC32C of each chunk (4 bytes) for `checks`.
 
     Args:
         stream: The file.
@@ -79,7 +79,7 @@ def write_shard(
 
 
 class HashedStream:
-    """A stream that is written, with the length and SHA-256 of its bytes so far."""
+    """A stream for writing, with the length and SHA-256 of the bytes written so far."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.n_bytes = 0
@@ -103,7 +103,7 @@ class HashedStream:
 def text_file(column: Array, texts: TextColumn, first: int, after: int) -> bytes:
     """Return a file of a column of texts: one chunk, padded with empty texts.
 
-    The chunk has the number of texts, then the length and the bytes of each.
+    The chunk begins with the number of its texts; then follow the length and bytes of each text.
     """
     n_rows = after - first
     if texts.table is not None:

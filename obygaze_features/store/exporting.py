@@ -1,4 +1,4 @@
-"""Write the features of a store in other formats; clips without features are left out.
+"""Write the features of a store in other formats, without the clips that have no features.
 
 Every export records its store: in an array of an npz file, an attribute of an HDF5 file, the
 metadata of a Parquet file and the head of the README.md next to it.
@@ -70,7 +70,7 @@ PIECE_BYTES = 2**25
 # Upper bound of an HDF5 file without its arrays: names, lists of chunks, record of the store.
 HDF5_BYTES = 2**16
 SHOWN_CLIPS = 20
-# The format of tables, which may have labels as columns; the hub reads it as a folder.
+# The format of tables. A table may have labels as columns; the hub reads a folder with a table.
 TABLE = "parquet"
 EXPORTED_TABLE = "data/features.parquet"
 # Columns of facts of clips, with their descriptions.
@@ -94,10 +94,10 @@ class Exported:
     Args:
         path: The new file or folder.
         format: The format.
-        n_clips: How many clips were written.
-        arrays: The arrays.
+        n_clips: The number of written clips.
+        arrays: The exported arrays.
         left_out: The clips without features, each with its status and reason.
-        warnings: The number of clips without labels.
+        warnings: A sentence on the clips without a level; empty: none.
         not_exported: The arrays that are not exported.
     """
 
@@ -121,7 +121,7 @@ class Exported:
 
     @property
     def notes(self) -> list[str]:
-        """The first clips that were left out, with their reasons, and the left out arrays."""
+        """Lines on the clips without features, and on the arrays that are not exported."""
         notes = []
         if self.left_out:
             notes.append(f"left out: {count(len(self.left_out), 'clip')}")
@@ -133,7 +133,7 @@ class Exported:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command, which says whether clips failed."""
+        """The exit code of the command; 0 only if all clips have features."""
         statuses = [STATUS_OF_WORD[each.status] for each in self.left_out.values()]
         return max((status.exit_code for status in statuses), default=0)
 
@@ -232,7 +232,7 @@ class Export:
 
     Attributes:
         store: The store.
-        arrays: The arrays.
+        arrays: The exported arrays.
         columns: The facts of each clip, by column; None if unknown.
         numbers: The row numbers of the clips in the store.
         left_out: The reasons of clips without features.
@@ -280,15 +280,15 @@ class Export:
         }
 
     def add_labels(self, labels: Manifest) -> list[str]:
-        """Add the labels of a manifest; return a sentence on clips without a level.
+        """Add the labels of a manifest; return a sentence on clips without a level, if any.
 
-        Raise an error if the manifest has none of the clips, or a different clip of the same id.
+        Raise an error if the manifest has none of the clips, or another clip with the same id.
         """
         if isinstance(labels.clips, Windows):
             raise FixUsage("windows have no labels", where=labels.name)
         ids = self.columns[ID_KEY]
         clips = labels.by_id
-        # Raises an error if the store has a different clip of this id.
+        # This raises an error if the store has a different clip with the same id.
         self.store.match([clips[clip_id] for clip_id in ids if clip_id in clips])
         if clips.keys().isdisjoint(ids):
             raise FixInput(
@@ -450,7 +450,7 @@ def write_hdf5(export: Export, path: Path) -> None:
 
 
 def write_parquet(export: Export, path: Path) -> None:
-    """Write a table with a row per clip; into a folder, also a README.md for the hub."""
+    """Write a table with a row per clip; if `path` is a folder, also its README.md."""
     if not path.is_dir():
         _write_table(export, path)
         return

@@ -38,8 +38,8 @@ class NoRanges(FixInput):
 class Range(NamedTuple):
     """Bytes of a file: from `start` to before `stop`.
 
-    `memory` is a place for these bytes, for readers that read one part after another. Other
-    readers ignore it.
+    `memory` is the place for these bytes; None: new memory. Only readers that read one part after
+    another use this place, other readers ignore it.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Range(NamedTuple):
 class Files(Protocol):
     """Files by name, whole or in part. Names are relative, with forward slashes.
 
-    To read stores from a new kind of place, write these members. One that cannot read parts of
-    files raises `NoRanges`.
+    A class with these members can read stores from a new kind of place. If the place cannot send
+    parts of files, `read_ranges` raises `NoRanges`.
     """
 
     # `location` is shown to people. `address` opens the files again, and may contain secrets.
@@ -62,16 +62,16 @@ class Files(Protocol):
     piece_bytes: int
 
     def read(self, name: str, most_bytes: int) -> Bytes:
-        """Return a whole file; raise FileNotFoundError if it is absent.
+        """Return a whole file; raise FileNotFoundError if it is missing.
 
-        A file of more than `most_bytes` is an error before it is in memory.
+        A file of more than `most_bytes` is refused before it is read into memory.
         """
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
         """Yield parts of files in this order. A part that ends after its file is shorter."""
 
     def length(self, name: str) -> int:
-        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+        """Return the length of a file in bytes; raise FileNotFoundError if it is missing."""
 
     def names(self) -> list[str] | None:
         """Return the names of all files, or None if the place cannot list them."""
@@ -80,7 +80,7 @@ class Files(Protocol):
 class FolderFiles:
     """The files of a folder on this machine. Symbolic links in it are refused."""
 
-    # One chunk: it is read to its place in the result.
+    # One chunk, which is read directly to its place in the result.
     piece_bytes = CHUNK_BYTES
 
     def __init__(self, root: Path) -> None:
@@ -91,7 +91,7 @@ class FolderFiles:
         self._checked_folders = {""}
 
     def read(self, name: str, most_bytes: int) -> Bytes:
-        """Return a whole file; raise FileNotFoundError if it is absent."""
+        """Return a whole file; raise FileNotFoundError if it is missing."""
         with self._open(name) as stream:
             n_bytes = os.fstat(stream.fileno()).st_size
             check_length(name, n_bytes, most_bytes, self.location)
@@ -107,7 +107,7 @@ class FolderFiles:
                     yield _read_at(stream, start, memory)
 
     def length(self, name: str) -> int:
-        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+        """Return the length of a file in bytes; raise FileNotFoundError if it is missing."""
         with self._open(name) as stream:
             return os.fstat(stream.fileno()).st_size
 
@@ -212,7 +212,7 @@ class ListedFiles:
         self.files = files
         self.marks = marks
         self.seal = seal
-        # From servers that send whole files only: the last files, up to `_KEPT_BYTES`.
+        # Of a server that sends whole files only, the last files are kept, up to `_KEPT_BYTES`.
         self._sends_parts = True
         self._kept: dict[str, Bytes] = {}
 
@@ -260,10 +260,10 @@ class ListedFiles:
         return self._kept[wanted.name][wanted.start : wanted.stop]
 
     def pieces(self, name: str) -> Iterator[memoryview]:
-        """Yield the bytes of a listed file."""
+        """Yield the bytes of a listed file in pieces."""
         n_bytes = self.marks[name].n_bytes
         size = self.files.piece_bytes
-        # In groups: an untrusted length must not decide the length of a list.
+        # Pieces are listed in groups: an untrusted length must not decide the length of a list.
         for first in range(0, n_bytes, size * _PIECES_AT_ONCE):
             after = min(first + size * _PIECES_AT_ONCE, n_bytes)
             ranges = [

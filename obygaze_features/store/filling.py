@@ -1,4 +1,4 @@
-"""Filling a store by blocks, by any number of processes: plan, begin a block, commit it.
+"""Fill a store by blocks, with any number of processes: plan, begin a block, commit the block.
 
 `NAME.next` contains the plan and the finished blocks (docs/store.md, section 7). The rename of a
 block's folder decides which process computed the block. There is no lock and no clock: the hidden
@@ -120,7 +120,7 @@ def plan_filling(
         kind: The device, precision and version that compute all rows.
         windows: Whether the rows are windows of films.
         computed: For each row, whether this filling computes it; by default all rows.
-        replaces: The seal of the store at the target that is changed.
+        replaces: The seal of the store at the target that the filling changes; "": a new store.
     """
     check_store_name(target.name, str(target))
     check_rows(RowColumns.of(rows), str(target))
@@ -165,7 +165,7 @@ def plan_filling(
         remove_leftover(target)
         raise _already_exists_error(target)
     if replaces and is_sealed(filling):
-        # Other processes changed it meanwhile: the store of this plan has moved.
+        # Other processes changed the store meanwhile: the store of this plan was moved.
         remove_filling(filling)
         raise _just_finished_error(target)
     return filling
@@ -174,7 +174,10 @@ def plan_filling(
 def _check_rows_of_change(
     target: Path, seal: str, rows: Sequence[Row], computed: Sequence[bool]
 ) -> None:
-    """Raise an error unless the store's clips come first and none with features is computed."""
+    """Raise an error unless the rows are right for a change of the store with this seal.
+
+    The clips of the store come first, and no clip with features is computed again.
+    """
     while True:
         store = open_store_before(target, seal)
         try:
@@ -259,7 +262,7 @@ class Filling:
     Args:
         target: The folder of the finished store.
         plan: The plan.
-        rows: All rows of the new store, without facts that are known after their computation.
+        rows: All rows of the new store, without facts that are known only after computation.
         computed: For each row, whether this filling computes it.
         digest: The SHA-256 of plan.json followed by clips.json. Each block records it, so that a
             late process cannot add a block to a different plan.
@@ -358,7 +361,7 @@ class Filling:
         return done, begun
 
     def begin(self, block: int, maker: Maker) -> "BlockWriter | None":
-        """Begin a block; return None if it is finished."""
+        """Begin a block; return None if the block or the whole store is finished."""
         if maker.kind != self.plan.kind:
             raise Mismatch(
                 f"the plan is for {self.plan.kind}, and this is {maker.kind}",
@@ -373,7 +376,7 @@ class Filling:
             make_folder(hidden)
             return BlockWriter(self, block, maker, hidden, kept)
         except (OSError, ObygazeError) as error:
-            # The store is finished. The parent folder is never made, which would bring it back.
+            # The store is finished. The parent folder is never made: that would bring it back.
             if isinstance(error, FileNotFoundError) or not self.is_current():
                 return None
             if is_sealed(self):
@@ -382,9 +385,9 @@ class Filling:
             raise
 
     def _kept_rows(self, block: int) -> dict[str, Values]:
-        """Return the values of all rows of a block before its computation, by array.
+        """Return the values of all rows of a block before it is computed, by array.
 
-        A block is whole files: rows that are not computed are copied from the store before.
+        A block has whole files, so rows that are not computed are copied from the changed store.
         """
         first, after = self.block_range(block)
         if self.computed[first:after].all():
@@ -414,7 +417,7 @@ class Filling:
             ):
                 return record
         except (FileNotFoundError, Corrupt):
-            # It is damaged or was removed.
+            # The block is damaged, or another process removed it.
             pass
         self.set_aside(block)
         return None
@@ -432,7 +435,7 @@ class Filling:
         )
 
     def _has_files(self, folder: Path, record: BlockRecord, hashes: bool) -> bool:
-        """Return whether the files of a block have the right lengths, and with `hashes` hashes."""
+        """Return whether the files of a block have the right lengths (`hashes`: and hashes)."""
         for name, file in record.files.items():
             with (folder / name).open("rb") as stream:
                 if os.fstat(stream.fileno()).st_size != file.n_bytes:
@@ -446,7 +449,7 @@ class Filling:
     def set_aside(self, block: int) -> None:
         """Rename a damaged block, so that it counts as missing."""
         name = f".damaged-{block:05d}-{secrets.token_hex(4)}"
-        # It may be gone, also with NAME.next after the seal.
+        # Another process may have renamed the block, or removed NAME.next after the seal.
         with suppress(FileNotFoundError):
             take_name(self.block_folder(block), self.folder / BLOCKS / name)
 
@@ -454,7 +457,9 @@ class Filling:
 def choose_block(
     needed: Sequence[int], done: set[int], begun: Mapping[int, int], start: int
 ) -> int | None:
-    """Return the first block that is neither finished nor begun, else the least often begun one.
+    """Return the unfinished block that was begun least often; None if all blocks are finished.
+
+    Of several such blocks, return the first one in the order from `start`.
 
     Args:
         needed: All blocks, in order.
@@ -473,7 +478,7 @@ def choose_block(
 
 
 class BlockWriter:
-    """Collects the rows of a block and writes it. Without `commit`, nothing stays.
+    """Collects the rows of a block and writes the block. Without `commit`, nothing is kept.
 
     Example:
         >>> with filling.begin(block, maker) as writer:
@@ -495,7 +500,7 @@ class BlockWriter:
         self.rows = filling.rows_of(block)
         self._maker = maker
         self._folder = folder
-        # All rows of each array; rows that are not computed have their values from before.
+        # All rows of each array; rows that are not computed have the values of the changed store.
         self._values = values
         self._added: list[Row] = []
 
@@ -574,7 +579,7 @@ class BlockWriter:
 def read_rows_before(
     before: Store | None, array: Array, first: int, after: int
 ) -> Values:
-    """Return rows of the store before; rows that it does not have get the fill value."""
+    """Return rows of the changed store `before`; rows that it lacks have the fill value."""
     values = fill_rows(array, after - first)
     n_kept = 0 if before is None else max(0, min(after, len(before)) - first)
     if before is not None and n_kept:
@@ -583,7 +588,7 @@ def read_rows_before(
 
 
 def find_store_before(target: Path, seal: str) -> Path | None:
-    """Return the folder of the store that is changed, or None if it was replaced."""
+    """Return the folder of the store that is changed, or None if it no longer exists."""
     place = target if read_seal(target) else replaced_store_path(target, seal)
     return place if read_seal(place) == seal else None
 
@@ -639,7 +644,7 @@ def remove_leftover(target: Path) -> None:
     if is_sealed(filling):
         remove_filling(filling)
         return
-    # Blocks that killed processes began.
+    # Remove the hidden folders of blocks that killed processes began.
     for block in filling.list_blocks()[1]:
         remove_leftovers(filling.block_folder(block))
 
@@ -653,8 +658,8 @@ def remove_filling(filling: Filling) -> None:
         except FileNotFoundError:
             return
         if _read_digest(hidden) != filling.digest:
-            # Another process removed it meanwhile: this folder has a different plan, or a third
-            # process has removed it.
+            # Another process removed the filling meanwhile. The renamed folder has a different
+            # plan, or a third process has removed it.
             with suppress(FileNotFoundError):
                 take_name(hidden, filling.folder)
             return

@@ -1,4 +1,4 @@
-"""Join stores at run time: the vectors of several stores, side by side, are one row per clip.
+"""Join stores at run time: the row of a clip has the vectors of several stores side by side.
 
 A join is never written. It is read like a store: `seen+heard` names a join.
 """
@@ -37,7 +37,7 @@ from obygaze_features.store.rows import FAILED, Row
 
 # The sign between the names of the stores of a join.
 PLUS = "+"
-# The array of a join, and its type: float16 becomes float32 exactly.
+# The only array of a join, and its type: each float16 is exactly a float32.
 JOINED_ARRAY = "clip"
 JOINED_DTYPE = "float32"
 DTYPES_OF_PARTS = ("float16", JOINED_DTYPE)
@@ -53,7 +53,7 @@ class JoinedPart:
     Args:
         name: The name of the store in results and errors.
         store: The store.
-        typed: The part as it was typed, perhaps with `:ARRAY`.
+        typed: The part as it was typed, with `:ARRAY` if an array is named.
         named_array: The array in `typed`; "" for the default array.
     """
 
@@ -83,7 +83,7 @@ class JoinedPart:
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """The sort key of parts: rows do not depend on the order in which parts are typed."""
+        """The sort key of parts: vectors do not depend on the order in which parts are typed."""
         recipe = self.store.recipe
         return (recipe.title, recipe.of_clips.fingerprint, self.array.name)
 
@@ -109,8 +109,8 @@ def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
 class JoinedStore(Store):
     """Several stores that are read as one, with the vectors of each clip side by side.
 
-    Its rows and row numbers are those of its first part. A row has features if all parts have
-    features of its clip. Parts are sorted by their recipes.
+    Parts are sorted by their recipes. The rows and their numbers come from the first part. A row
+    has features if all parts have features of its clip.
 
     Args:
         parts: The stores, in any order.
@@ -128,7 +128,7 @@ class JoinedStore(Store):
             arrays=(Array.of(JOINED_ARRAY, JOINED_DTYPE, (self.width,)),),
             recipe=recipe.to_json(),
             fingerprint=recipe.fingerprint,
-            # The history of the parts is not that of the join.
+            # A join has no history of its own.
             replaces=(),
             origins=(),
         )
@@ -139,7 +139,10 @@ class JoinedStore(Store):
         return JoinedStore, (self.parts,)
 
     def with_arrays(self, array_of: Mapping[str, str]) -> Self:
-        """Return the join with these arrays, by part, for parts without a named array."""
+        """Return the join with the arrays of `array_of` for parts without a named array.
+
+        `array_of` has names of arrays by names of parts; other parts have their default array.
+        """
         parts = []
         for part in self.parts:
             array = part.named_array or array_of.get(part.name, "")
@@ -171,7 +174,7 @@ class JoinedStore(Store):
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """The rows of the first part; rows that a different part does not have are failed."""
+        """The rows of the first part; a row is failed if a part has no features of its clip."""
         rows = self.table.rows()
         for number, reason in self.status().reasons.items():
             row = rows[number]
@@ -179,7 +182,7 @@ class JoinedStore(Store):
         return rows
 
     def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return whether all parts have features of the clips of rows."""
+        """Return for each row whether all parts have features of its clip."""
         return self._presence(Selection(rows, self))[0]
 
     def match(self, clips: Sequence[Clip]) -> Matched:
@@ -205,7 +208,7 @@ class JoinedStore(Store):
         return super().select(clips, films)
 
     def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return which rows have words; all rows unless all parts are made of words."""
+        """Return which rows have words in a part; all rows unless the parts are made of words."""
         if self.recipe.medium != "words":
             return np.ones(len(rows), np.bool_)
         of_parts = []
@@ -214,7 +217,7 @@ class JoinedStore(Store):
         return np.asarray(np.any(of_parts, axis=0))
 
     def _rows_of_parts(self, rows: Rows) -> list[tuple[JoinedPart, Rows]]:
-        """Return each part with its rows of the clips of rows; -1 if it does not have the clip."""
+        """Return each part with its row of each clip of `rows`; -1 if it does not have the clip."""
         ids = self.table.clip_ids_of(rows).tolist()
         return [(part, part.store.table.find(ids)) for part in self.parts]
 
@@ -251,8 +254,8 @@ class JoinedStore(Store):
     def _require_same_clips(self, ids: Sequence[str]) -> None:
         """Raise an error if two stores state different films or times of one clip.
 
-        Warn of clips that only their ids match, and of clips whose video was read from different
-        files.
+        Warn of clips that are matched by their ids alone, and of clips whose features were computed
+        from different video files.
         """
         stores = {store.seal: store for store in self.stores}
         for one, two in combinations(stores.values(), 2):
@@ -289,7 +292,7 @@ def _warn(text: str) -> None:
 
 
 def _check_parts(parts: Sequence[JoinedPart]) -> None:
-    """Raise an error unless parts differ, and are of clips or of windows of one grid."""
+    """Raise an error unless parts differ, and all have clips or windows of the same grid."""
     first = parts[0].store
     part_of_key: dict[tuple[str, str], JoinedPart] = {}
     for part in parts:
@@ -321,7 +324,7 @@ def split_array(text: str) -> tuple[str, str]:
 
 
 def names_of_join(store: object, workspace: PathLike | None = None) -> list[str]:
-    """Return the names in a text such as `seen+heard`; none for a single store."""
+    """Return the names in a text such as `seen+heard`; an empty list for a single store."""
     if not isinstance(store, str) or PLUS not in store or is_url(store):
         return []
     place = Path(Workspace.of(workspace).store(store))

@@ -1,6 +1,6 @@
 """The layout of a store: chunks, files and blocks of arrays, and the names of files.
 
-Everything here is pure: numbers in, numbers and names out (docs/store.md, sections 1, 4 and 7).
+All functions are pure (docs/store.md, sections 1, 4 and 7).
 """
 
 import math
@@ -28,7 +28,7 @@ MOST_ROW_BYTES = 2**40
 MOST_DIMENSIONS = 16
 MOST_ROWS = 2**28
 CRC_BYTES = 4
-# Files that are read whole (documents, texts) have at most so many bytes, and more for each row.
+# Upper bound of files that are read whole (documents, texts): these bytes, and more for each row.
 WHOLE_BYTES = 2**20
 WHOLE_ROW_BYTES = 2**10
 
@@ -50,19 +50,19 @@ COLUMNS = {
     "video_hash": STRING,
     "n_pictures": "int64",
 }
-# A store has the other columns only if a row has a value.
+# Columns of every store. A store has any other column only if a row has a value in it.
 ALWAYS_THERE = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
 # Rows per chunk of a column. A file of texts is one chunk.
 COLUMN_ROWS = 2**16
-# True for real frames, false for the padding of a short clip.
+# The mask of frames: true for real frames, false for the padding of a short clip.
 MASK = "mask"
-# Words per clip, in a store of words: all clips without words have the same vector.
+# The number of words of each clip, in a store of words. All clips without words have one vector.
 N_WORDS = "n_words"
 # Pictures of films. A store with this array is private.
 PICTURES = "pictures"
-# Next to the pictures: whether a clip is undamaged.
+# An array next to the pictures: whether each clip is undamaged.
 CLEAN = "clean"
-# Arrays with times of frames; a frame that does not exist has no time.
+# Arrays with times of frames; the times of padding are NaN.
 TIMES = ("time_s", "asked_s")
 OF_FRAMES = (MASK, "time_s", "asked_s")
 # Arrays that may belong to other arrays: see `belongs_to`.
@@ -76,20 +76,20 @@ ZARR = "data.zarr"
 GROUP_JSON = f"{ZARR}/zarr.json"
 CARD = "README.md"
 
-# While a store is filled.
+# Names of the folder in which a store is filled, and of the files in it.
 NEXT = ".next"
 PLAN_JSON = "plan.json"
 CLIPS_JSON = "clips.json"
 BLOCKS = "blocks"
 ROWS_JSON = "rows.json"
-# A store that was replaced.
+# The word in the name of a replaced store, before its seal.
 BEFORE = ".before-"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One array of a store: `shape` is the shape of one row, `dims` its dimensions' names.
+    """One array of a store: `shape` is the shape of one row, `dims` names its dimensions.
 
     Make one with `Array.of`, which knows the sizes of chunks and files.
     """
@@ -150,7 +150,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_float(self) -> bool:
-        """Whether rows without features are NaN."""
+        """Whether the values are floats; rows without features are then NaN."""
         return self.dtype.startswith("float")
 
     @property
@@ -187,9 +187,9 @@ def arrays_of_features(arrays: Sequence[Array]) -> list[Array]:
 
 
 def default_array(arrays: Sequence[Array]) -> str:
-    """Return the name of the default array: the first with one vector per clip.
+    """Return the name of the default array: the first array with one vector per clip.
 
-    A store of only frames has its first array of features, a store without features "".
+    Without such an array, return the first array of features; without any, return "".
     """
     features = arrays_of_features(arrays)
     vectors = [array for array in features if len(array.shape) == 1]
@@ -267,9 +267,10 @@ def choose_block_rows(n_rows: int, row_bytes: int, *, windows: bool = False) -> 
 
 
 def with_file_rows(arrays: Sequence[Array], file_rows: int = 0) -> tuple[Array, ...]:
-    """Return arrays whose files all have `file_rows` rows, by default those of the largest rows.
+    """Return the arrays with an equal number of rows per file.
 
-    A block of a filling is one file of each array, so that nothing is written twice.
+    `file_rows` is this number; 0: the smallest number of the arrays. A block of a filling is one
+    file of each array, so that nothing is written twice.
     """
     n_rows = file_rows or min((array.file_rows for array in arrays), default=1)
     same = []
@@ -367,7 +368,7 @@ def _is_name(name: str) -> bool:
 
 
 def most_whole_bytes(n_rows: int) -> int:
-    """Return the upper bound of a document of `n_rows` rows, or of a file of `n_rows` texts."""
+    """Return the most bytes of a document on `n_rows` rows, or of a file of `n_rows` texts."""
     return WHOLE_BYTES + WHOLE_ROW_BYTES * n_rows
 
 

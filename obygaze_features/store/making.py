@@ -1,4 +1,4 @@
-"""Write a store: rows in, a finished folder out.
+"""Write a new store from a source of rows: build its folder, then give it its name.
 
 Import, subset, merge and the sealing of an extraction use this module. Files are written one at a
 time, so that memory is bounded. `store.json` is written last; then the folder gets its name.
@@ -81,7 +81,7 @@ NO_TERMS = Terms()
 
 
 class FinishedFile(NamedTuple):
-    """A file of an array that exists already, and is linked.
+    """An existing file of an array, which is linked into the new store.
 
     Args:
         path: Its path.
@@ -122,7 +122,7 @@ class Written(NamedTuple):
 
 
 def new_store(workspace: Workspace, path: str | os.PathLike[str]) -> Path:
-    """Return the folder of a new store, from its name or path; raise an error if it is taken."""
+    """Return the folder for a new store's name or path; raise an error if it is taken."""
     target = workspace.new_store(path)
     check_store_name(target.name, str(target))
     check_not_inside_store(target)
@@ -154,12 +154,12 @@ def write_store(
 
     Args:
         target: The folder of the new store; folders above it are made.
-        source: The rows. If it is a `LinkingSource`, files that it has are linked.
+        source: The rows. The finished files of a `LinkingSource` are linked.
         arrays: The arrays of the store.
-        recipe: How the numbers were made.
-        manifest: The manifest whose clips the rows are.
-        makers: All that made the rows.
-        origins: The stores of which rows were taken.
+        recipe: The recipe of the features.
+        manifest: The manifest of the rows.
+        makers: The makers of the rows; empty: unknown.
+        origins: The stores or files from which the rows were copied.
         terms: Licence and citation, for the card.
     """
     check_store_name(target.name, str(target))
@@ -203,7 +203,7 @@ OTHER_NAME = (
 
 
 def store_exists_error(target: Path) -> AlreadyThere:
-    """Return the error that the name of a new store is taken."""
+    """Return the error for a new store whose name is taken."""
     return AlreadyThere(
         "a file or folder of this name exists already",
         where=str(target),
@@ -353,7 +353,7 @@ def _rows_of_source(
         stored = fill_rows(array, len(is_ok))
         stored[is_ok] = rows[is_ok]
         rows = stored
-    # A frame that does not exist has no time.
+    # Times may be NaN: the padding of a short clip has no times.
     if array.name not in TIMES:
         for place in rows_not_finite(rows):
             if is_ok[place]:

@@ -102,7 +102,7 @@ def object_store(url: str, **client: Any) -> Any:
 
 
 def network_error() -> type[Exception]:
-    """Return the base class of obstore's errors, without that of missing files."""
+    """Return the base class of obstore's errors, except the error for a missing file."""
     base: type[Exception] = import_optional(
         "obstore.exceptions", "remote", PURPOSE
     ).BaseError
@@ -111,7 +111,7 @@ def network_error() -> type[Exception]:
 
 @contextmanager
 def network_errors(where: str) -> Iterator[None]:
-    """Convert errors of obstore, except the error for a missing file."""
+    """Convert errors of obstore to ObygazeError; a missing file stays FileNotFoundError."""
     try:
         yield
     except network_error() as error:
@@ -155,7 +155,7 @@ class ObjectFiles:
         self.location = without_secrets(location or address)
 
     def read(self, name: str, most_bytes: int) -> Bytes:
-        """Return a whole file; raise FileNotFoundError if it is absent."""
+        """Return a whole file; raise FileNotFoundError if it is missing."""
         data = self._bytes(name, {}, most_bytes)
         if name == STORE_JSON and data[:1].tobytes() != b"{":
             # Some servers answer with a page of HTML for every name.
@@ -171,12 +171,12 @@ class ObjectFiles:
                 )
 
     def length(self, name: str) -> int:
-        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+        """Return the length of a file in bytes; raise FileNotFoundError if it is missing."""
         try:
-            # Not HEAD, which some servers do not answer.
+            # Request one byte: some servers do not answer HEAD.
             answer = self.answer(name, {"range": (0, 1)})
         except NoRanges:
-            # A request for the whole file, whose body is not read.
+            # Request the whole file, but do not read its body.
             answer = self.answer(name, {})
         return int(answer.meta["size"])
 
@@ -197,7 +197,7 @@ class ObjectFiles:
         where = f"{self.location}/{name}"
         answer = self.answer(name, options)
         for key, value in answer.attributes.items():
-            # The body is not the bytes of the file.
+            # The body of a compressed response does not have the bytes of the file.
             if key.lower() == "content-encoding" and value.lower() != "identity":
                 raise FixInput(
                     f"this server sends the file compressed (Content-Encoding: {value})",
@@ -210,7 +210,10 @@ class ObjectFiles:
 
 
 def _open_hub(url: str) -> Files:
-    """Return the files of a store on the hub at its last commit; later commits change nothing."""
+    """Return the files of a store on the hub, at the commit in the URL or at the last commit.
+
+    Later commits do not change an open store.
+    """
     repo, commit = split_hub_url(url)
     package = import_optional("huggingface_hub", "remote", HUB)
     api = package.HfApi()

@@ -1,4 +1,4 @@
-"""Read the features of a store by clip or film; missing rows are errors, never replaced."""
+"""Read the features of a store by clip or film; by default, missing features are an error."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Matched(NamedTuple):
 
     Args:
         rows: The row of each clip; -1 if the store does not have it.
-        n_by_ids: The number of clips that only their ids match.
+        n_by_ids: The number of clips that are matched by their ids alone.
     """
 
     rows: Rows
@@ -150,7 +150,11 @@ class Matched(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The requested rows with their clip ids; -1 if the store does not have the clip."""
+    """The requested rows of a store, and their clip ids.
+
+    A row is -1 if the store does not have the clip. `requested` has the requested clip ids; None:
+    the ids are read from the store.
+    """
 
     rows: Rows
     store: Store
@@ -214,7 +218,7 @@ class Matrix:
 
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
-        """The clip of each row of `values`."""
+        """The clip id of each row of `values`."""
         return self.selection.clip_ids
 
 
@@ -278,7 +282,7 @@ def open_store(
 
 
 def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
-    """Return a location without `#sha256=...`, and the expected seal; "" for any seal."""
+    """Return a location without `#sha256=...`, and the expected seal; "": no seal is expected."""
     address, sign, stated = location.rpartition(EXPECTED)
     if not sign:
         address = location
@@ -299,7 +303,7 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
 
 
 def checked_seal(text: str) -> str:
-    """Return a typed seal; raise an error unless it is a SHA-256."""
+    """Return a typed seal in lower case; raise an error unless it is a SHA-256."""
     seal = text.strip().lower().removeprefix("sha256:")
     if not _SHA256.fullmatch(seal):
         raise FixUsage(f"a seal has 64 hex digits, got {text!r}")
@@ -319,7 +323,7 @@ def seal_mismatch(
 def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
     """Return the location of a store: a URL or path as given, or a folder of the workspace.
 
-    Replaced stores and unfinished stores have no name.
+    Replaced stores and unfinished stores cannot be named: they are opened by their paths.
     """
     here = Workspace.of(workspace)
     location = here.store(name)
@@ -387,7 +391,7 @@ def find_filling(path: Path) -> BeingFilled | None:
     """
     for folder in (path, filling_path(path)):
         if (folder / PLAN_JSON).is_file():
-            # It may be finished and removed meanwhile.
+            # Another process may finish the store and remove this folder meanwhile.
             with suppress(FileNotFoundError):
                 names = [entry.name for entry in (folder / BLOCKS).iterdir()]
                 return BeingFilled(sum(name.isdigit() for name in names), folder)
@@ -464,17 +468,17 @@ class Store:
         return isinstance(clip_id, str) and self.table.find([clip_id])[0] >= 0
 
     def __getitem__(self, array: str) -> Matrix:
-        """Return all rows of an array that are there; `matrix` has the choices."""
+        """Return all rows of an array that have features; `matrix` has more options."""
         return self.matrix(array, missing="drop")
 
     @property
     def location(self) -> str:
-        """Where it was opened."""
+        """The folder or URL from which the store was opened."""
         return self.files.location
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """This store; for a join, its stores."""
+        """This store alone; for a join, the stores of its parts."""
         return (self,)
 
     @cached_property
@@ -495,7 +499,7 @@ class Store:
 
     @property
     def card(self) -> bytes:
-        """README.md as it is now; b"" if it is missing, or a server sends something else."""
+        """The current bytes of README.md; b"" if it is missing or the server sends another text."""
         is_in_folder = isinstance(self.files, FolderFiles)
         try:
             card = self.files.read(CARD, MOST_CARD_BYTES).tobytes()
@@ -534,25 +538,25 @@ class Store:
 
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
-        """The clip of each row."""
+        """The clip id of each row."""
         return self.table.clip_ids
 
     @property
     def movie_ids(self) -> npt.NDArray[np.str_]:
-        """The film of each row."""
+        """The film id of each row; "" in all rows if no film is stated."""
         return self.table.movie_ids
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the films of some rows."""
+        """Return the film ids of rows."""
         return self.table.movie_ids_of(rows)
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """All rows of its table."""
+        """All rows of the table of rows."""
         return self.table.rows()
 
     def read(self, array: str | Array, rows: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return the values of rows in their order, whatever their status.
+        """Return the values of rows in the order of `rows`, whatever their status.
 
         Rows that are not ok have the fill value: NaN, or 0 in arrays of whole numbers.
 
@@ -574,7 +578,7 @@ class Store:
         return self.arrays.read(array, rows)
 
     def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return whether some rows have features."""
+        """Return for each of these rows whether it has features."""
         is_ok: npt.NDArray[np.bool_] = self.table.is_ok[rows]
         return is_ok
 
@@ -593,9 +597,9 @@ class Store:
     ) -> Selection:
         """Return the rows of clips (in their order), or of films (in the order of the store).
 
-        With both, the clips of these films. Films are named by their ids. A clip of a manifest must
-        have the film and the times of the clip of its id in the store; a warning counts clips that
-        only their ids match.
+        By default, return all rows. With both parameters, clips of other films are removed. Films
+        are named by their ids. A clip of a manifest must have the same film and times as the clip
+        of its id in the store. A warning counts clips that are matched by their ids alone.
         """
         rows = None if films is None else self.table.rows_of(self._check_films(films))
         if clips is None:
@@ -617,7 +621,7 @@ class Store:
         return selection[(found < 0) | np.isin(found, rows)]
 
     def match(self, clips: Sequence[Clip]) -> Matched:
-        """Return the rows of clips of a manifest.
+        """Return the rows of clips of a manifest; -1 if the store does not have the clip.
 
         Raise an error for a clip with a different film or span in the store.
         """
@@ -645,7 +649,7 @@ class Store:
         return Matched(rows, n_by_ids)
 
     def facts_of(self, rows: Rows) -> ClipFacts:
-        """Return the facts that the store states of the clips of rows."""
+        """Return the ids, films, times and frames that the store states of the clips of rows."""
         from obygaze_features.manifest.clip_facts import ClipFacts
 
         numbers = []
@@ -660,7 +664,7 @@ class Store:
         )
 
     def files_of(self, rows: Rows) -> list[str]:
-        """Return the hashes of the videos of rows; "" if unknown."""
+        """Return the quick hashes of the videos of rows; "" if unknown."""
         return self.table.texts("video_hash", rows)
 
     def _check_films(self, films: Iterable[str]) -> list[str]:
@@ -673,10 +677,11 @@ class Store:
         return names
 
     def find_manifest(self, workspace: Workspace) -> Manifest | None:
-        """Return the manifest of this name in a workspace; it may have changed since.
+        """Return the manifest in a workspace that has the name of the manifest of this store.
 
-        None if the workspace has none, or it cannot be read, or it has no clip of this store: a
-        different laboratory may use the same name.
+        The manifest may have changed since. Return None if the workspace has no such manifest, if
+        it cannot be read, or if it has no clip of this store: another laboratory may use the same
+        name.
         """
         # Imported late: few commands need it, and it imports all readers of tables.
         from obygaze_features.manifest.io import read_manifest
@@ -705,21 +710,21 @@ class Store:
             array: the name of the array; not needed if the store has only one array of features.
             clips: ids of clips, or clips of a manifest, in the order of the result; by default all.
             films: only the clips of these films.
-            missing: for rows that are missing or failed, an error that lists them with their
-                reasons, rows of NaN, or no rows.
+            missing: what clips without features become: `error` raises an error that lists them
+                with their reasons, `nan` returns rows of NaN, `drop` returns no rows for them.
         """
         known = self._check_request(array, missing)
         return self._matrix(known, self.select(clips, films), missing)
 
     def frame(self, array: str) -> Any:
-        """Return the rows of an array with features as a pandas DataFrame."""
+        """Return the rows of an array that have features, as a pandas DataFrame."""
         return self[array].to_frame()
 
     def to_xarray(self) -> Any:
         """Return an xarray Dataset of all arrays of features, with the masks and times of frames.
 
-        Rows without features are NaN, or 0 in arrays of whole numbers. All is read into memory. For
-        larger arrays, use `xarray.open_zarr` on data.zarr.
+        Rows without features are NaN, or 0 in arrays of whole numbers. All arrays are read into
+        memory. For larger arrays, use `xarray.open_zarr` on data.zarr.
         """
         xarray = import_optional("xarray", "xarray", "Store.to_xarray")
         features = [self.array(name) for name in self.feature_arrays]
@@ -741,7 +746,7 @@ class Store:
     def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
         """Return which frames [row, frame] of an array are real, not the padding of a short clip.
 
-        None if the array has no frames, or the store has no mask.
+        Return None if the array has no frames, or the store has no mask.
         """
         mask = self.record.array(MASK)
         if mask is None or not belongs_to(mask, self.array(array)):
@@ -764,7 +769,7 @@ class Store:
     def presence(
         self, clips: Iterable[str | Clip]
     ) -> tuple[npt.NDArray[np.bool_], Mapping[str, Reason]]:
-        """Return whether each clip has features, and the reasons of the others; read no values."""
+        """Return which clips have features, and the reasons of the others; read no values."""
         return self._presence(self.select(clips))
 
     def stream(
@@ -810,8 +815,9 @@ class Store:
                 whose `centre` is in it, or those that are `within` it.
             reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
                 Without it, all windows are returned, with offsets.
-            of_films: all clips of these films, such as the whole manifest, where `segments` are
-                some of them: together they say whether times are those of a file or of the film.
+            of_films: all clips of the films of `segments`, such as the whole manifest; by default
+                `segments`. Only all clips of a film show whether times are those of a file or of
+                the film.
 
         Example:
             >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")

@@ -14,7 +14,7 @@ from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.untrusted_text import safe_text
 
-# Machine, batch size and number of workers are not part of it: they do not change the numbers.
+# Machine, batch size and number of workers are not in a recipe: they do not change the numbers.
 SECTIONS = (
     "backbone",
     "weights",
@@ -37,7 +37,7 @@ TOKENIZER = "tokenizer"
 
 # The output of a text model, in stores of words.
 TEXT = "text"
-# The rule for words of clips in a table; otherwise the words are in cues.
+# The rule of recipes for words that a table states for each clip; other words are in cues.
 RULE_OF_TEXTS = "the text of the clip"
 # The outputs of each family that its contrastive head compares with text. Other outputs were not
 # trained for that.
@@ -49,7 +49,7 @@ JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-# The value of a key that one of two recipes does not have.
+# What a difference shows for a key that only one of two recipes has.
 ABSENT = "(absent)"
 # The first word of the title of imported features without a stated backbone.
 UNKNOWN_FACT = "unknown"
@@ -161,7 +161,7 @@ class Recipe:
 
     @property
     def of_clips(self) -> Self:
-        """This recipe for clips: a window has the features of a clip of the same pictures."""
+        """This recipe without windows: a window has the features of a clip of the same pictures."""
         value = self.to_json()
         for key in self.windows:
             del value["sampling"][key]
@@ -180,9 +180,10 @@ class Recipe:
         return safe_text(title, "terminal")
 
     def as_claimed_by(self, other: Self) -> Self:
-        """Return this recipe with the checkpoint of `other`, if its weights have the same hashes.
+        """Return this recipe with the checkpoint that `other` states, if the weights are equal.
 
-        The bytes of the weights determine the numbers, whatever checkpoint was stated.
+        If the hashes of the weights differ, return this recipe unchanged. The bytes of the weights
+        determine the numbers, whatever checkpoint was stated.
         """
         ours = self.to_json()
         theirs = other.to_json()
@@ -197,9 +198,9 @@ class Recipe:
     def diff(
         self, other: Self, sides: tuple[str, str] = ("here", "there")
     ) -> list[tuple[str, str]]:
-        """Return each key, a dotted path, on which two recipes differ, with a line for people.
+        """Return the keys (dotted paths) whose values differ, each with a line on both values.
 
-        `sides` name the two recipes in the lines.
+        `sides` are the words for this recipe and for `other` in the lines.
         """
         return list(_differences("", self.to_json(), other.to_json(), sides))
 
@@ -211,7 +212,7 @@ class Recipe:
         message: str = "different recipe",
         hint: str = "choose another store name",
     ) -> None:
-        """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
+        """Raise an error (exit 5) that lists the differing keys, unless the recipes are equal."""
         differences = self.diff(other)
         if differences:
             keys = ", ".join(key for key, _ in differences[:4])
@@ -233,10 +234,10 @@ def _check_section(key: str, section: Any) -> None:
 def _differences(
     path: str, ours: Any, theirs: Any, sides: tuple[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the path of each key on which two values differ, with a line for people."""
+    """Yield the path of each key whose values differ, with a line that shows both values."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
-            # People see the facts of an import as keys of the recipe.
+            # Messages show the facts of an import as keys of the recipe itself.
             inner = f"{path}.{key}" if path not in ("", FACTS) else key
             pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
             yield from _differences(inner, *pair, sides)
@@ -273,8 +274,8 @@ def same_space(first: str, second: str) -> bool:
 def space_of_array(recipe: Recipe, array: str) -> str | None:
     """Return the text space of an array, or None if the recipe does not determine it.
 
-    Raise an error for an array that its backbone never compares with text: cosines would mean
-    nothing.
+    Raise an error for an array that its backbone never compares with text: cosines between this
+    array and texts would mean nothing.
     """
     whole = recipe.to_json()
     backbone: Mapping[str, Any] = whole.get("backbone", {})

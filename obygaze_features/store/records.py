@@ -33,9 +33,9 @@ from obygaze_features.store.rows import OK, Row, RowStatus
 STORE_FORMAT = "obygaze-store"
 PLAN_FORMAT = "obygaze-plan"
 VERSION = 1
-# Plain JSON takes twenty times its length in memory.
+# The recipe of an untrusted document is bounded: decoded JSON takes twenty times its length.
 MOST_RECIPE_BYTES = 2**20
-# The first bytes of store.json and rows.json, before the 64 digits.
+# The first bytes of store.json and rows.json, before the 64 digits of the hash.
 _START = b'{\n "sha256": "'
 _ZEROS = b"0" * 64
 _Number = Annotated[int, Meta(ge=0)]
@@ -45,7 +45,7 @@ SEVERAL_MANIFESTS = "several manifests"
 
 
 class ManifestMark(Record, frozen=True):
-    """The manifest whose clips the rows are: its name, and the hash of its ids.
+    """The manifest of the rows of a store: its name, and the hash of the clip and film ids.
 
     The name is "" for several manifests, and `WITHOUT_MANIFEST` for none.
     """
@@ -61,13 +61,13 @@ class ManifestMark(Record, frozen=True):
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
 
 
-# The version of the code that computes numbers. Raise it with any change that could change a
-# number and is not in recipes; a release alone does not raise it.
+# The version of the code that computes features. Raise it with each change of this code that could
+# change a feature and that recipes do not record. A release alone does not raise it.
 NUMBERS = 1
 
 
 class ComputeSetup(Record, frozen=True):
-    """How rows are computed; equal for all rows while a store is filled."""
+    """The device, precision and version that compute rows: equal for all rows of a filling."""
 
     device: str = ""
     precision: str = ""
@@ -103,7 +103,10 @@ def all_makers(makers: Iterable[Maker]) -> tuple[Maker, ...]:
 
 
 class Origin(Record, frozen=True):
-    """A store from which rows were copied: the name of its folder or its URL, and its seal."""
+    """The source of rows: a store (its folder name or URL, and its seal) or an imported file.
+
+    For an imported file or folder, `place` is its name and `seal` is its hash.
+    """
 
     place: str
     seal: str
@@ -143,7 +146,7 @@ class FileMark(Record, frozen=True, array_like=True):
 
 
 class StoreRecord(Record, frozen=True, kw_only=True):
-    """store.json. Its bytes decide the seal; see `seal_of`."""
+    """The content of store.json. The seal is the hash of its bytes: see `seal_of`."""
 
     format: str = STORE_FORMAT
     version: int = VERSION
@@ -152,24 +155,24 @@ class StoreRecord(Record, frozen=True, kw_only=True):
     manifest: ManifestMark
     recipe: dict[str, Any]
     fingerprint: str
-    # The table of rows: each column is an array too.
+    # The columns of the table of rows: each column is stored as an array.
     columns: tuple[Array, ...]
     arrays: tuple[Array, ...]
     rows: Counts
     # The makers of the rows; empty if unknown.
     makers: tuple[Maker, ...] = ()
-    # The seals of the stores that it replaced, the oldest first.
+    # The seals of the stores that this store replaced, oldest first.
     replaces: tuple[Sha256, ...] = ()
     origins: tuple[Origin, ...] = ()
     files: dict[str, FileMark]
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of all listed files: all but store.json and README.md."""
+        """The bytes of all listed files, which are all files except store.json and README.md."""
         return sum(mark.n_bytes for mark in self.files.values())
 
     def array(self, name: str) -> Array | None:
-        """Return the array of a name, or None."""
+        """Return the array with this name, or None if there is none."""
         for array in self.arrays:
             if array.name == name:
                 return array
@@ -228,7 +231,7 @@ _NOT_A_DOCUMENT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     """Return the bytes of a document: indented JSON with one final newline.
 
-    Numbers are spelled as in the canonical JSON of which the fingerprint is the hash.
+    Numbers are written as in canonical JSON, whose hash is the fingerprint.
     """
     value = msgspec.to_builtins(document)
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
@@ -240,14 +243,17 @@ def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
 
 
 def _with_sha256(data: bytes) -> bytes:
-    """Return a document with its first key: the SHA-256 of the bytes with zeros for its digits."""
+    """Return a document with `sha256` as its first key.
+
+    The value is the SHA-256 of the document with 64 zeros in place of the value.
+    """
     end = b'",' + data.removeprefix(b"{")
     digits = hashlib.sha256(_START + _ZEROS + end).hexdigest()
     return _START + digits.encode() + end
 
 
 def _without_sha256(data: bytes, where: str) -> bytes:
-    """Return a document without its first key; raise an error if a byte was changed."""
+    """Return a document without its key `sha256`; raise an error if a byte was changed."""
     end = data[len(_START) + len(_ZEROS) :].removeprefix(b'",')
     document = b"{" + end
     if data != _with_sha256(document):
@@ -258,7 +264,7 @@ def _without_sha256(data: bytes, where: str) -> bytes:
 
 
 def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
-    """Return the document in untrusted bytes; raise an error that names the wrong key."""
+    """Return the document in untrusted bytes; the error for a wrong document names the key."""
     if kind is not BlockRecord:
         _check_head(data, STORE_FORMAT if kind is StoreRecord else PLAN_FORMAT, where)
     if kind is not PlanRecord:
@@ -347,9 +353,9 @@ def _check_recipe(data: bytes) -> None:
 
 
 def _check_store(store: StoreRecord, where: str) -> None:
-    """Raise an error unless fingerprint, counts and files are right.
+    """Raise an error unless the fingerprint, the counts and the list of files are right.
 
-    The length of a file that is read whole must be in proportion to the number of rows.
+    A file that is read whole may be only as long as the number of its rows allows.
     """
     if Recipe.from_json(store.recipe).fingerprint != store.fingerprint:
         raise _damaged("`fingerprint` does not match the recipe", where)

@@ -13,10 +13,10 @@ from obygaze_features.store.reading import Store
 
 
 def replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[str]:
-    """Return the videos whose files differ in length from the files that a store was made of.
+    """Return the videos whose file no longer has the length that the store recorded.
 
-    Missing files, and stores that do not know their files, are skipped. A segment of a film has the
-    features of the windows of the film.
+    Videos are skipped if their file is missing or the store recorded no length. A segment of a film
+    is compared by the windows of its film.
 
     Args:
         clips: Clips of a manifest.
@@ -40,7 +40,7 @@ def replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[st
 
 
 def _find_windows(clip: Clip, store: Store) -> list[int]:
-    """Return the rows of the windows of the film of a segment; none for other clips."""
+    """Return the rows of the windows of a segment's film; an empty list for other clips."""
     has_own_video = any(clip.extra.get(name) for name in FILM_TIMES)
     is_part = (clip.start_s, clip.end_s) != (None, None)
     if not store.recipe.windows or has_own_video or not is_part:

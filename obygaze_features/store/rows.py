@@ -1,4 +1,4 @@
-"""Rows of a store: clip, status and source."""
+"""The rows of a store, their statuses, and the sources from which new stores get rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from obygaze_features.manifest.spans import FrameSpan, stated_frames
 from obygaze_features.store.layout import Array
 from obygaze_features.store.text_columns import TextColumn, side_by_side
 
-# When an extraction computes a row of a status again; `RowStatus.tried`.
+# The values of `RowStatus.tried`: when an extraction computes a row of a status again.
 NEVER = "never"
 ALWAYS = "always"
 WITH_VIDEO = "as soon as its clip has a video, or frames that were kept"
@@ -72,13 +72,16 @@ OK_CODE = STATUSES.index(OK)
 
 
 def words_of_status(word: str, *, is_imported: bool) -> str:
-    """Return the words for rows of a status; imports and joins extract nothing."""
+    """Return the words for rows of a status.
+
+    An import extracts nothing, so its failed rows are "without features".
+    """
     if word == FAILED and is_imported:
         return "without features"
     return STATUS_OF_WORD[word].words
 
 
-# The reason of a row that is not ok if its writer gave none.
+# The reason of a row that is not ok, if the writer of the row gave no reason.
 NO_REASON = "no reason given"
 
 
@@ -97,21 +100,22 @@ class Reason(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of a store. A time that is None is the start or the end of the file.
+    """One row of a store: a clip, its status, and the facts of its video.
 
     Args:
         clip_id: The clip.
         movie_id: Its film.
-        start_s: The time in the video at which the clip begins, as it was asked for.
-        end_s: The time in the video at which the clip ends, as it was asked for.
+        start_s: The requested start of the clip in its video, in seconds; None: the start of the
+            file.
+        end_s: The requested end of the clip in its video, in seconds; None: the end of the file.
         status: The status.
         reason: Why the row is not ok, in one sentence; a row that is ok may have a remark.
-        start_frame: The first frame of the clip in its film, if the manifest counts frames.
-        end_frame: The last frame.
-        framerate: The frames per second by which the manifest counts.
-        video_bytes: The length of the video that was read.
-        video_hash: The quick hash of the video that was read, 16 hex digits.
-        pictures: The number of pictures of the clip in the video.
+        start_frame: The first frame of the clip in its film; None if the manifest has no frames.
+        end_frame: The last frame of the clip in its film; None if the manifest has no frames.
+        framerate: The frames per second by which the manifest counts; None if it states none.
+        video_bytes: The length of the video file that was read, in bytes; None: unknown.
+        video_hash: The quick hash of the video file that was read, 16 hex digits; "": unknown.
+        pictures: The number of pictures of the clip in the video; None: unknown.
     """
 
     clip_id: str
@@ -134,7 +138,7 @@ class Row(NamedTuple):
         return row.with_frames(stated_frames(clip.extra))
 
     def with_frames(self, span: FrameSpan | None) -> Self:
-        """Return the row with the frames of its manifest, if these are given."""
+        """Return the row with the frames of `span`; unchanged if `span` is None."""
         if span is None:
             return self
         rate = None if span.rate is None else float(span.rate)
@@ -159,7 +163,7 @@ class Row(NamedTuple):
 class RowColumns:
     """All rows of a new store: a column for each field of `Row`, in the order of the format.
 
-    An import of a million rows does not make a million objects.
+    With columns, an import of a million rows does not make a million objects.
     """
 
     clip_ids: TextColumn
@@ -194,7 +198,7 @@ class RowColumns:
 
     @property
     def clips_sha256(self) -> str:
-        """The hash of the clip and film ids in their order, which a store keeps of its manifest.
+        """The hash of the clip and film ids in the order of the rows, for the `ManifestMark`.
 
         Labels, folds, times and links to videos do not change it.
         """

@@ -1,4 +1,4 @@
-"""Seal a filling: the files of its blocks, and of the store that it changes, become a store."""
+"""Seal a filling: make a store of the files of its blocks and of the store that it changes."""
 
 from pathlib import Path
 
@@ -46,12 +46,13 @@ def seal(
 ) -> Written:
     """Make the store of a filling whose blocks are finished, and remove NAME.next.
 
-    Several processes may seal a store at once: the first one gives it its name, and the others
-    return this store.
+    Several processes may seal a store at once: the first process gives the store its name, and the
+    other processes return that store.
 
     Args:
         target: The folder of the store; NAME.next is beside it.
-        seal_now: Seal the finished blocks: other rows get the status `not-extracted`.
+        seal_now: Whether to seal although blocks are missing. The new rows of these blocks get the
+            status `not-extracted`.
         terms: Licence and citation for the card; by default those of the changed store.
     """
     while True:
@@ -94,7 +95,10 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
 
 
 def _contents(source: "_Blocks", terms: Terms) -> Contents:
-    """Return the facts of the new store, with those of the store before."""
+    """Return the facts of the new store.
+
+    Makers, history and terms of the store that the filling changes are kept.
+    """
     plan = source.filling.plan
     before = source.before
     return Contents(
@@ -109,7 +113,10 @@ def _contents(source: "_Blocks", terms: Terms) -> Contents:
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
-    """Return the records of the finished blocks; raise an error if blocks are missing."""
+    """Return the records of the finished blocks, by number.
+
+    Raise an error if blocks are missing, except with `seal_now` if at least one is finished.
+    """
     done, _ = filling.list_blocks()
     blocks: dict[int, BlockRecord] = {}
     for block in sorted(done.intersection(filling.needed)):
@@ -127,10 +134,10 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
 
 
 class _Blocks:
-    """The rows of finished blocks and of the store before, as a `LinkingSource`.
+    """The rows of finished blocks and of the store that the filling changes.
 
-    Each file of the new store is a file of a block or of the store before. Only files of missing
-    blocks are written.
+    This is a `LinkingSource`: each file of the new store is a file of a block or of the changed
+    store. Only files of missing blocks are written.
     """
 
     def __init__(
@@ -159,11 +166,11 @@ class _Blocks:
         return RowColumns.of(rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
-        """Return rows of a missing block, as they are in the store before."""
+        """Return rows of a missing block from the changed store; new rows have the fill value."""
         return read_rows_before(self.before, array, first, after)
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
-        """Return the file of a block, or of the store before, with exactly these rows."""
+        """Return a file of a block or of the changed store with exactly these rows, or None."""
         record = self.blocks.get(number)
         if record is None:
             return self._file_before(array, number)
@@ -173,7 +180,7 @@ class _Blocks:
         return FinishedFile(path, mark, file.crcs)
 
     def _file_before(self, array: Array, number: int) -> FinishedFile | None:
-        """Return a file of the store before, or None if the new file has more rows."""
+        """Return a file of the changed store, or None if it has none with exactly these rows."""
         before = self.before
         after = min((number + 1) * array.file_rows, len(self.filling.rows))
         if before is None or after > len(before) or array not in before.record.arrays:

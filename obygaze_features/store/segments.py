@@ -1,4 +1,4 @@
-"""Read segments of films from a store of windows: all windows of each, or one vector."""
+"""Read segments of films from a store of windows: all windows of a segment, or one vector."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WindowRule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
 Floats = npt.NDArray[np.float64]
 
-# A border of a segment within this share of a picture counts as the border of the picture: rounded
-# rates (23.976) shift times over a film.
+# If a border of a segment is nearer to a border of a picture than this share of a picture, both are
+# equal: rounded frame rates (23.976) shift times over a film.
 PICTURE_SHARE = 0.25
 NO_TIMES = "missing: it has no times"
 NO_FILM = "missing: its film has no windows in this store"
@@ -75,10 +75,10 @@ class StoreOfWindows(Protocol):
 class Segments:
     """The windows of segments, in the order of the segments.
 
-    `clip_ids` are the segments with a window, `present` is whether each requested segment has one,
-    and `reasons` has the reasons of the others. The windows of segment i are
+    `clip_ids` are the segments with a window. `present` is whether each requested segment has a
+    window, and `reasons` has the reasons of the others. The windows of `clip_ids[i]` are
     `values[offsets[i]:offsets[i + 1]]`. If windows are reduced, `values[i]` is the vector of
-    segment i, and the offsets still count windows.
+    `clip_ids[i]`, and the offsets still count windows.
     """
 
     values: npt.NDArray[Any]
@@ -108,13 +108,13 @@ def windows_of_segments(
     """Return which windows belong to which segments [segment, window].
 
     Args:
-        start_s: The start of each window.
-        end_s: The end of each window.
-        first_s: The start of each segment.
-        last_s: The end of each segment.
+        start_s: The start of each window, in seconds.
+        end_s: The end of each window, in seconds.
+        first_s: The start of each segment, in seconds.
+        last_s: The end of each segment, in seconds.
         rule: `touch`: windows that share a picture with the segment; `centre`: windows whose centre
             is in it; `within`: windows that lie completely in it.
-        within_s: Times that differ by less than this are equal.
+        within_s: The difference up to which times are equal, in seconds.
     """
     first_s = first_s[:, np.newaxis]
     last_s = last_s[:, np.newaxis]
@@ -209,8 +209,8 @@ def _read_windows(
 ) -> list[npt.NDArray[Any]]:
     """Return the values of the windows of each segment of a film.
 
-    `ok` are the rows of the film's windows with features. To reduce windows, all frames must be
-    real.
+    `ok` are the rows of the film's windows with features; `spans` has the start and the end of each
+    segment. If windows are reduced, raise an error for frames that are padding.
     """
     start_s = store.table.numbers("start_s", ok)
     # A merge of two stores may have put the rows of a film in a different order.

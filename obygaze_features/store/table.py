@@ -1,4 +1,4 @@
-"""Write and read the table of rows: each fact of a clip is a column, an array of the store.
+"""Write and read the table of rows: its columns are facts of clips, stored as arrays.
 
 `new_table` makes the columns of a new store. `RowTable` reads the columns of an untrusted store;
 threads may share it. A column is an array of numbers or a `TextColumn`.
@@ -41,7 +41,7 @@ _MEMORY_OF_A_ROW = 64
 def new_table(rows: RowColumns) -> dict[str, Column]:
     """Return the columns of a new store, in the order of the format.
 
-    Optional columns without any value are left out.
+    Optional columns without any value are omitted.
     """
     table: dict[str, Column] = {}
     for name, of_rows in zip(COLUMNS, vars(rows).values(), strict=True):
@@ -124,15 +124,15 @@ class RowTable:
         self._listed = arrays.listed
         self._record = record
         self._columns = {column.name: column for column in record.columns}
-        # The number of clips that were requested.
+        # The number of clips that were requested so far.
         self._n_asked = 0
-        # The texts of files that were read.
+        # The texts of files that were read, by column and number of the file.
         self._texts: dict[tuple[str, int], TextColumn] = {}
 
     # Columns.
 
     def numbers(self, name: str, rows: Rows) -> Values:
-        """Return the numbers of rows in a column; NaN or -1 if unknown."""
+        """Return the values of rows in a column of numbers; NaN or -1 if unknown."""
         column = self._columns.get(name)
         if column is None:
             unknown = UNKNOWN if COLUMNS[name] == "int64" else np.nan
@@ -204,11 +204,11 @@ class RowTable:
 
     @cached_property
     def clip_ids(self) -> npt.NDArray[np.str_]:
-        """The clip of each row."""
+        """The clip id of each row."""
         return self._text_array(self._check_texts("clip_id", list(self._clips.texts)))
 
     def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the clips of rows."""
+        """Return the clip ids of rows."""
         return self._text_array(self.texts("clip_id", rows))
 
     @cached_property
@@ -244,7 +244,7 @@ class RowTable:
 
     @cached_property
     def _runs_of_film(self) -> dict[str, list[Rows]]:
-        """The rows of each film, as runs of neighbours; only films that are stated."""
+        """The rows of each stated film, as runs of consecutive rows."""
         films = self._whole("movie_id")
         is_first = np.ones(self.n_rows, bool)
         if films.table is not None:
@@ -274,12 +274,12 @@ class RowTable:
 
     @cached_property
     def movie_ids(self) -> npt.NDArray[np.str_]:
-        """The film of each row; "" in all rows if no film is stated."""
+        """The film id of each row; "" in all rows if no film is stated."""
         texts = list(self._whole("movie_id").texts)
         return self._text_array(self._check_texts("movie_id", texts))
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the films of rows."""
+        """Return the film ids of rows."""
         return self._text_array(self.texts("movie_id", rows))
 
     # Statuses.
@@ -307,7 +307,10 @@ class RowTable:
     # Rows.
 
     def all_rows(self) -> Rows:
-        """Return the numbers of all rows; statuses are read first, so that the rows exist."""
+        """Return the numbers of all rows.
+
+        Statuses are read first: an untrusted number of rows must not decide the length of a list.
+        """
         return np.arange(len(self.codes))
 
     def rows(self) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Targets of stores and models: folders, buckets, and data sets on the Hugging Face hub."""
+"""Send stores and models to targets: folders, buckets, and data sets on the Hugging Face hub."""
 
 import hashlib
 import os
@@ -88,9 +88,10 @@ def _inside_error(location: str, above: str) -> AlreadyThere:
 class FolderTarget:
     """A folder on this machine or on a shared disk.
 
-    All targets have the same methods. `claim` creates the document with the seal of the target if
-    none exists, so that one of two processes is first; it returns the existing document. `has` and
-    `put` get the path of a local file. All changes are visible after `finish`.
+    All targets have the same methods. `claim` creates the document with the seal unless one exists,
+    and returns the document at the target: of two processes, only one is first. `has` compares a
+    file at the target with a local file, and `put` sends the local file. All changes are visible
+    after `finish`.
     """
 
     def __init__(self, root: Path) -> None:
@@ -100,7 +101,7 @@ class FolderTarget:
         check_folders_above(root / STORE_JSON)
 
     def claim(self, document: bytes) -> bytes:
-        """Rename a folder with the document, which fails if the name is taken."""
+        """Rename a folder with the document unless its name is taken; return what is there."""
         path = self.root / CLAIM
         self.root.mkdir(parents=True, exist_ok=True)
         made = make_hidden(path.parent)
@@ -127,7 +128,7 @@ class FolderTarget:
         return names
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Read the file and compare it."""
+        """Return whether the target has a file of this length and SHA-256; read it."""
         return has_file(self.root / name, mark)
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
@@ -142,7 +143,7 @@ class FolderTarget:
         sync_dir(self.root)
 
     def finish(self, message: str) -> None:
-        """Remove the leftovers of killed pushes, not those of running ones."""
+        """Remove the hidden files of killed pushes, but not of running pushes."""
         for path in list(self.root.rglob(".*")):
             hidden = read_hidden(path)
             if hidden is not None and hidden.state == "ended":
@@ -168,7 +169,7 @@ class BucketTarget:
         self.location = self.files.location
 
     def claim(self, document: bytes) -> bytes:
-        """Create the object, which fails if it exists; return the existing object."""
+        """Create the object unless it exists; return the bytes of the object at the target."""
         taken = import_optional(
             "obstore.exceptions", "remote", PURPOSE
         ).AlreadyExistsError
@@ -196,7 +197,7 @@ class BucketTarget:
         return names
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Compare the length and the ETag of an object; read it if the ETag differs."""
+        """Return whether the object is this file; read the object only if its ETag differs."""
         try:
             head = self.files.answer(name, {"head": True}).meta
         except FileNotFoundError:
@@ -228,7 +229,7 @@ class BucketTarget:
             self._call("delete", CLAIM)
 
     def finish(self, message: str) -> None:
-        """Do nothing: each object was visible at once."""
+        """Do nothing: each object is visible as soon as it is sent."""
 
     def _call(self, name: str, *given: Any, **options: Any) -> Any:
         return getattr(self.files.obstore, name)(self.files.store, *given, **options)
@@ -268,7 +269,7 @@ class HubTarget:
         self._operations: list[Any] = []
 
     def claim(self, document: bytes) -> bytes:
-        """Do nothing: of two commits with the same parent, the hub takes the first."""
+        """Return the document; the hub accepts only the first of two commits with one parent."""
         return document
 
     def check_above(self) -> None:
@@ -279,7 +280,7 @@ class HubTarget:
         return [name for name in self._there if name != ".gitattributes"]
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Compare a file with the listing; read small files, which are listed without SHA-256."""
+        """Return whether the data set has this file; read small files, listed without SHA-256."""
         entry = self._there.get(name)
         if entry is None or entry.size != mark.n_bytes:
             return False

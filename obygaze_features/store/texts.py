@@ -20,9 +20,9 @@ WORDS = ("prompt", "template", "attribute")
 
 @dataclass(frozen=True)
 class TextTable:
-    """Texts and their embeddings, one row each, as the model returned them: not normalised.
+    """Texts and their embeddings, one row for each text. The embeddings are not normalised.
 
-    `space_id` names the space that the embeddings share with an array of a store.
+    `space_id` names the space that the embeddings share with an array of a store; "" if unknown.
     """
 
     embeddings: npt.NDArray[np.float32]

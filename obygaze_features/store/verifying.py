@@ -26,9 +26,9 @@ from obygaze_features.store.reading import Store, open_store
 
 LENGTHS = "lengths"
 HASHES = "hashes"
-# The attributes that other readers need; all others are remarks.
+# The attributes of Zarr that other readers need. All other attributes are remarks.
 _ATTRIBUTES = ("coordinates", "flag_values", "flag_meanings")
-# Settings that a document of Zarr may omit; it may omit empty ones too.
+# Settings that a document of Zarr may omit. It may omit empty settings too.
 _DEFAULTS = (
     ("endian", "little"),
     ("index_location", "end"),
@@ -59,7 +59,7 @@ class VerifyReport:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Turn errors about a file into problems, but raise those of a broken connection.
+        """Turn errors about a file into problems, but raise errors of a broken connection.
 
         If a server does not answer, or sends no ranges, nothing is known of the file.
         """
@@ -154,7 +154,7 @@ def verify(
         _check_documents(unsealed, report)
         _check_indexes(unsealed, report)
     if report.problems:
-        # Another store may have taken the place of this one meanwhile.
+        # This raises an error if another store has taken the place of this store meanwhile.
         with suppress(FileNotFoundError):
             opened.store_json()
     return report

@@ -1,7 +1,7 @@
 """Make a store of features that another program wrote: npz, HDF5, Parquet, or a file for each clip.
 
-`open_features` opens files of one format. The rest is equal for all formats: the rows of clips, the
-stored arrays, pooling, masks, and numbers that a store cannot have.
+`open_features` opens files of one format. The other steps are the same for all formats: the rows of
+clips, the stored arrays, pooling, masks, and the check for invalid numbers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SHOWN_CLIPS = 5
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of an import: the new store, and what was left out."""
+    """The result of an import: the new store, and what was not imported."""
 
     path: Path
     seal: str
@@ -89,7 +89,7 @@ class Imported:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, why clips have no features, and the next command."""
+        """What was not imported, why clips have no features, and the next command."""
         notes = list(self.remarks)
         if self.failed:
             notes.append(f"{count(len(self.failed), 'clip')} without features")
@@ -162,7 +162,7 @@ def import_features(
         kind, parts = feature_paths(source)
         files = open_features(source, arrays, id_key=id_key, folder=target.parent)
         if pool is None and list(files.arrays) == ["tokens"] and not keep_frames:
-            # The released tokens have what experiments read beside them.
+            # Experiments read one vector per clip: the maximum of the tokens is stored with them.
             pool = "max"
             keep_frames = True
         parts_of_folder = parts if source.is_dir() else None
@@ -177,8 +177,8 @@ def import_features(
             keep_frames=keep_frames,
             are_named=bool(arrays),
         )
-    # Without a backbone, it is unknown how they were made: the files become part of the recipe, so
-    # that no other import has the same one.
+    # Without a backbone, it is unknown how the features were made. The files become part of the
+    # recipe, so that only an import of the same files has the same recipe.
     backbone = backbone.strip()
     facts: dict[str, Any] = {"backbone": backbone} if backbone else {ORIGIN: origin}
     if rows.pooling:
@@ -272,7 +272,7 @@ def describe_origin(
     files: Sequence[Path] | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a file, or of a folder: one hash of names and contents."""
+    """Return the record of a file or a folder; of a folder, one hash of names and contents."""
     origin: dict[str, Any] = {"format": kind}
     if files is None:
         origin |= {"file": path.name, "sha256": sha256_file(path)}

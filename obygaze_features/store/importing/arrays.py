@@ -97,7 +97,7 @@ def _find_start(member: zipfile.ZipInfo, file: BinaryIO) -> int:
 def _array_in(file: BinaryIO, where: str, end: int) -> Values:
     """Return the memory-mapped array of a .npy file, which must end before `end`."""
     formats = np.lib.format
-    # `np.load` would take other files for a zip or a pickle.
+    # `np.load` would read other files as a zip or a pickle.
     read_header = formats.read_array_header_2_0
     if formats.read_magic(file) == (1, 0):
         read_header = formats.read_array_header_1_0
@@ -113,10 +113,10 @@ def _array_in(file: BinaryIO, where: str, end: int) -> Values:
 
 
 def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
-    """Open a folder with one file per clip, perhaps in folders of films.
+    """Open a folder with one file per clip.
 
-    The folders are those of the released code, FEATURES/<film>/<video>.pth, or all files are in one
-    folder.
+    The files are in folders of films, as in the released code (FEATURES/<film>/<video>.pth), or all
+    in one folder.
     """
     read = _map_npy
     if kind == "pth":
@@ -126,7 +126,7 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
         names = [f"{file.parent.name}-{file.stem}" for file in files]
     repeated = [name for name, number in Counter(names).items() if number > 1]
     refuse_if(repeated, FixInput, "several files for one clip", where=str(root))
-    # Two folders of one name may be of two films.
+    # The film is unknown if two folders have one name: they may be of two films.
     folders = Counter(
         folder.name for folder in {file.parent for file in files} - {root}
     )
@@ -139,7 +139,7 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
 
 
 def _map_npy(path: Path) -> Values:
-    """Return the array of a .npy file."""
+    """Return the memory-mapped array of a .npy file."""
     with path.open("rb") as file:
         return _array_in(file, str(path), path.stat().st_size)
 

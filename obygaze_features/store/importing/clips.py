@@ -33,7 +33,10 @@ ID_LENGTH = 200
 
 
 class Clips(NamedTuple):
-    """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
+    """The rows of the new store, and the places of their clips in the files.
+
+    `places` has for each row the number of its clip in the files; -1: the files do not have it.
+    """
 
     manifest: ManifestMark
     rows: RowColumns
@@ -45,7 +48,7 @@ class Clips(NamedTuple):
 def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     """Return the rows of the new store: the clips of the manifest, or of the files.
 
-    Clips of files get the ids that a manifest of the same table has, so that the store matches it.
+    Clips of files get the ids that a manifest of the same table has: the store then matches it.
     """
     films = _as_ids(files.films)
     if manifest is None:
@@ -149,9 +152,9 @@ def _make_rows(
 def _ids_in_manifest(files: FeatureFiles, manifest: Manifest) -> list[str]:
     """Return the clip id of each name in the files, or the name if the manifest has no such clip.
 
-    The id is the name itself, or the name as manifests spell ids, also with its film: `FILM/ID`.
-    Files of the released features are named by the path of the video, `FILM/VIDEO`, if the whole
-    video is one clip.
+    The id is the name itself, the name as manifests spell ids, or `FILM/ID` as manifests spell it.
+    The name of a file of the released features is the path of a video, `FILM/VIDEO`: its id is that
+    of the clip if the whole video is one clip.
     """
     clips_of_path: dict[str, list[str]] = {}
     for clip in manifest:
@@ -161,7 +164,7 @@ def _ids_in_manifest(files: FeatureFiles, manifest: Manifest) -> list[str]:
             clips_of_path.setdefault(path, []).extend([clip.clip_id] * (1 + is_part))
     ids = []
     for name, film in zip(files.names, files.films, strict=True):
-        # If two films have clips of one name, the reader prefixed the film.
+        # If a name occurs in two films, the reader has put the film before the names.
         in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
         of_path = clips_of_path.get(in_film, [])
         known = (name, as_id(name), ascii_id(in_film), *of_path * (len(of_path) == 1))

@@ -28,7 +28,8 @@ TIME_KEYS = ("start_s", "end_s")
 FRAME_KEYS = (*FRAMES, RATE_COLUMN)
 SPAN_KEYS = (*TIME_KEYS, *FRAME_KEYS)
 EXPORT_KEY = "obygaze_origin"
-# The largest factor of deflate, for zeros; an array with a larger factor was never written.
+# Upper bound of the factor by which deflate compresses zeros. An array with a larger factor was
+# never written.
 MOST_COMPRESSED = 1100
 # Empty and equal texts are small in a compressed file, and large in memory.
 MOST_LETTERS = 2**28
@@ -53,7 +54,7 @@ class ArrayOfClips:
     """An array with one file or data set per clip, which are read one at a time.
 
     Args:
-        read: Returns the array of a clip, with `shape`, `dtype` and `array[()]`.
+        read: Returns the array of a clip by its number, with `shape`, `dtype` and `array[()]`.
         n_clips: The number of clips.
     """
 
@@ -62,7 +63,7 @@ class ArrayOfClips:
     def __init__(self, read: Callable[[int], Any], n_clips: int) -> None:
         self.read = read
         self.shape: tuple[int, ...] = (n_clips, 0)
-        # The dimensions are those of the first readable clip.
+        # The number of dimensions is that of the first readable clip.
         for place in range(n_clips):
             with suppress(BadRow, *ERRORS_OF_DAMAGE):
                 self.shape = (n_clips, *[0] * len(read(place).shape))
@@ -86,14 +87,14 @@ class FeatureFiles:
     Args:
         where: The file or folder.
         names: The name of each clip.
-        arrays: By the names that they get in the store, arrays with a row for each clip, which have
-            `shape`, `dtype` and `array[first:after]`; a size that each clip may have is 0.
+        arrays: The arrays, by their names in the store. Each has a row for each clip, and `shape`,
+            `dtype` and `array[first:after]`; in `shape`, a size that may differ between clips is 0.
         films: The film of each clip; "" where the files do not state it.
         spans: The times of clips in their videos in seconds, and their frames, by `SPAN_KEYS`; NaN
             where unknown.
-        unasked: Arrays that were not named, and are stored with the arrays to which they belong.
+        unasked: Arrays that were not requested: each is stored only if a stored array needs it.
         keys: The keys of the arrays in the files, for the recipe.
-        notes: What was left out, in sentences.
+        notes: What was not imported, in sentences.
         is_export: Whether the files are an export of a store.
     """
 
@@ -130,13 +131,13 @@ def features_of_rows(
 ) -> FeatureFiles:
     """Return the features in arrays that have a row for each id.
 
-    Without `asked`, all arrays of floats are taken.
+    If `asked` is empty, all arrays of floats are selected.
 
     Args:
         where: The file or folder.
         columns: The arrays of the file, with `shape`, `dtype` and `array[first:after]`.
-        asked: The keys of the named arrays, by their names in the store.
-        id_key: The array of clip ids.
+        asked: The keys of the requested arrays, by their names in the store.
+        id_key: The key of the array of clip ids; None: `clip_id`.
         is_export: Whether the file is an export: its arrays keep their names and order.
     """
     id_key = id_key or ID_KEY
@@ -182,7 +183,7 @@ def features_of_rows(
 def _arrays_of_floats(
     columns: Columns, n_clips: int, where: Path, *, is_export: bool
 ) -> dict[str, str]:
-    """Return the arrays of features, by their names in the store.
+    """Return the keys of the arrays of features, by their names in the store.
 
     Experiments read the first array with one vector per clip. A file may have labels too, so it
     must be clear which array is first: a single array is called `clip` or `frames`; of several
@@ -229,7 +230,7 @@ def to_texts(column: Any, key: str, where: object) -> list[str]:
             if set(map(type, cells)) - {str, bytes, int}:
                 raise FixInput(f"{key!r} holds {column.dtype}, not ids", where=place)
             some = [one.decode() if type(one) is bytes else str(one) for one in cells]
-            # NumPy makes broken texts of numbers that are no characters.
+            # This raises an error for broken texts, which NumPy makes of invalid characters.
             n_letters += len("".join(some).encode())
         longest = max(map(len, some))
         texts += some
@@ -238,6 +239,6 @@ def to_texts(column: Any, key: str, where: object) -> list[str]:
 
 
 def check_letters(longest: int, n_letters: int, key: str, where: str) -> None:
-    """Raise an error for ids that take more memory than those of a million clips."""
+    """Raise an error for ids that take more memory than the ids of a million clips."""
     if longest > LONGEST_ID or n_letters > MOST_LETTERS:
         raise Corrupt(f"{key!r} has texts that are too long for ids", where=where)

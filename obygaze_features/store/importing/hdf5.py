@@ -107,7 +107,7 @@ class _Hdf5:
         return node
 
     def clips(self, patterns: Keys) -> FeatureFiles:
-        """Return features with one data set per clip."""
+        """Return features with one data set per clip; `patterns` are paths with `{id}`."""
         clips: list[str] = []
         for pattern in patterns.values():
             if pattern.count(CLIP_MARK) != 1:
@@ -141,10 +141,11 @@ class _Hdf5:
         return self.is_array(self.node(pattern.replace(CLIP_MARK, clip)))
 
     def refuse_unread_companions(self, patterns: Keys, clips: list[str]) -> None:
-        """Raise an error for a mask next to a read array: without it, padding would count.
+        """Raise an error if a mask or numbers of words next to a read array are not read too.
 
-        The same holds for numbers of words: without them, clips without words would count as
-        others. At the root of a file with arrays of rows, both are found and read.
+        Without the mask, padding would count as frames. Without the numbers of words, clips without
+        words would count as clips with words. At the root of a file with arrays of rows, both are
+        found and read.
         """
         for pattern in patterns.values():
             words = pattern.split("/")
@@ -174,12 +175,12 @@ def _is_written(node: Any) -> bool:
 
 
 def _check_texts(root: Any, node: Any) -> None:
-    """Raise ValueError for texts longer than the file, and for one of no bytes in a block of texts.
+    """Raise ValueError for a text that is longer than the file, or a damaged block of texts.
 
-    The HDF5 library (2.0 too) takes the memory for the first, and reads the second for ever; it has
-    no function that checks them. So the bytes are looked at before it reads a text. An entry of a
-    block has its number in 2 bytes, 0 for the free space after the last, and its size, which has
-    `n_size` bytes, after 8 bytes.
+    The HDF5 library (also version 2.0) takes memory for such a text, and it reads an entry of no
+    bytes in a block for ever. It has no function that checks texts, so their bytes are checked here
+    before it reads them. An entry of a block begins with its number in 2 bytes (0: the free space
+    after the last entry). Its size is at byte 8, in `n_size` bytes.
     """
     n_size = root.id.get_create_plist().get_sizes()[1]
     with Path(root.filename).open("rb") as stream:

@@ -26,9 +26,10 @@ from obygaze_features.store.importing.files import (
 )
 
 PARQUET_EXTRA = "parquet"
-# Equal numbers take no space in Parquet: up to so many bytes of them are read.
+# Equal numbers take almost no space in Parquet, so a column of at most this many bytes is read
+# however small its file is.
 MOST_REPEATED = 100_000_000
-# Bytes of an id as a Python text, about.
+# The approximate bytes of a Python text without its letters.
 ID_BYTES = 50
 
 
@@ -90,7 +91,7 @@ class _Column:
 
     @cached_property
     def whole(self) -> Any:
-        """All rows."""
+        """All rows of the column, as a chunked array of pyarrow."""
         # Equal texts are stored once in memory.
         texts = [self.name] if len(self.shape) == 1 else []
         lib = _arrow("lib")
@@ -112,7 +113,8 @@ def _read_column(path: Path, name: str, texts: list[str]) -> Any:
         n_values = 0
         for number in range(opened.metadata.num_row_groups):
             # If the metadata of a column are damaged, reading the column raises an error, but a
-            # query of its metadata would end the process. So it is read first, and only it.
+            # query of its metadata would end the process. So one row of only this column is read
+            # first.
             next(opened.iter_batches(1, [number], [name]), None)
             group = opened.metadata.row_group(number)
             for place, path_in_schema in enumerate(paths):

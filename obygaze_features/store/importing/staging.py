@@ -1,6 +1,6 @@
-"""Read the numbers of files: pooling, masks, and numbers that a store cannot have.
+"""Read the values of imported files: pool them, apply masks, and find invalid numbers.
 
-The files are read once, into a temporary file, so that later changes of them do not matter.
+Each array is read once, into a temporary file, so that later changes of a file do not matter.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ImportedRows:
 
     Attributes:
         arrays: The arrays of the new store.
-        problems: The reasons of rows without features.
+        problems: The reasons of rows without features, by row number.
         pooling: The pooling, in words; "" if nothing was pooled.
         left_out: The arrays of the files that are not stored.
     """
@@ -71,7 +71,8 @@ class ImportedRows:
     ) -> None:
         """Read the files; temporary files are made in `folder`.
 
-        A pooled array is called `pooled` unless it was named.
+        A pooled array is called `pooled` if its frames are kept too, or if it is the only pooled
+        array and was not named. Otherwise it keeps its name.
         """
         self.arrays: list[Array] = []
         self.pooling = ""
@@ -86,10 +87,10 @@ class ImportedRows:
         for name, array in files.arrays.items():
             if len(array.shape) > 2 and name not in COMPANIONS:
                 several.append(name)
-        # The name in the store, the array of the files, and the pooling.
+        # For each source: the name in the store, the array of the files, and the pooling or None.
         sources: list[tuple[str, str, str | None]] = []
         if pool and keep_frames:
-            # These come first: experiments read the first array.
+            # Pooled arrays come first: experiments read the first array.
             sources = [(POOLED, name, pool) for name in several]
         for name in files.arrays:
             is_renamed = several == [name] and not (are_named or POOLED in files.arrays)
@@ -145,7 +146,11 @@ class ImportedRows:
     def _stage(
         self, name: str, key: str, pool: str | None, problems: dict[int, str]
     ) -> Array | None:
-        """Read an array of the files and add problems of clips; None if no clip has values."""
+        """Read an array of the files, and add the problems of clips to `problems`.
+
+        Return the array of the store. If no clip has values, return None for an array that was not
+        requested, and raise an error for any other array.
+        """
         names = self._files.names
         shape: tuple[int, ...] | None = None
         types = set()
@@ -226,7 +231,7 @@ class ImportedRows:
         if name == MASK and values.ndim == 2:
             return values.astype(bool), wrong
         if name in TIMES:
-            # A frame that does not exist has no time.
+            # Times may be NaN: the padding of a short clip has no times.
             return values.astype(np.float64), wrong
         # One vector per clip is stored as float32, as in all stores.
         is_half = values.dtype == np.float16 and values.ndim > 2
@@ -274,7 +279,7 @@ class ImportedRows:
 
 
 def _pool(values: Values, mask: Values | None, pool: str) -> Values:
-    """Return one vector per row, of only the real frames."""
+    """Return one vector per row, pooled over the real frames only."""
     vectors = values.reshape(len(values), -1, values.shape[-1])
     if vectors.dtype.kind != "f":
         vectors = vectors.astype(np.float64)
