@@ -59,7 +59,7 @@ class Terms(NamedTuple):
     citation: str = ""
 
     def or_else(self, others: Self) -> Self:
-        """Return these terms, completed by those of `others`."""
+        """Return these terms; a term that is not stated is taken from `others`."""
         return self._replace(
             licence=self.licence or others.licence,
             citation=self.citation or others.citation,
@@ -102,7 +102,7 @@ def has_head(card: bytes) -> bool:
 
 
 def read_terms(card: bytes) -> Terms:
-    """Return the terms in the head of a card, which a person may have edited."""
+    """Return the terms in the head of a card; the head may have been edited."""
     head = _HEAD.match(card.decode("utf-8", "replace"))
     values = dict.fromkeys(("license", "license_name", "citation"), "")
     for key, value in _TERM.findall(head[1]) if head else ():
@@ -113,7 +113,7 @@ def read_terms(card: bytes) -> Terms:
 
 
 def _parse_text(value: str) -> str:
-    """Return the text of a YAML value, in the forms that the program writes and people type."""
+    """Return the text of a YAML value, in the forms that this program writes or users type."""
     text = value.strip()
     if text.startswith('"'):
         with suppress(ValueError):

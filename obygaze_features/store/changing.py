@@ -123,7 +123,7 @@ def subset(
 def _chosen_rows(
     store: Store, films: Iterable[str] | None, clips: Iterable[str | Clip] | None
 ) -> Rows:
-    """Return the rows of films, of clips, or of those clips that are of these films.
+    """Return the rows of films or clips; with both, the rows of the clips of these films.
 
     Raise an error for a clip that the store does not have, or that is not of these films.
     """

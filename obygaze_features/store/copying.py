@@ -285,7 +285,7 @@ class Parcel(NamedTuple):
     Args:
         kind: `store` or `model`.
         root: The folder.
-        marks: The files, in the order in which they are sent. The last one lists the others and
+        marks: The files, in the order in which they are sent. The last file lists the others and
             decides the seal; before it exists, no store or model can be read.
     """
 

@@ -55,7 +55,7 @@ class Files(Protocol):
     parts of files, `read_ranges` raises `NoRanges`.
     """
 
-    # `location` is shown to people. `address` opens the files again, and may contain secrets.
+    # Messages show `location`. `address` opens the files again, and may contain secrets.
     location: str
     address: str
     # Bytes per read; larger where a request is slow.

@@ -166,7 +166,7 @@ class Selection:
 
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
-        """The clip ids; those of the store are read on first use."""
+        """The requested clip ids, or else the ids of the rows, read from the store."""
         if self.requested is not None:
             return self.requested
         return self.store.table.clip_ids_of(self.rows)
@@ -176,7 +176,7 @@ class Selection:
 class Matrix:
     """Rows of one array in the order in which they were requested.
 
-    `present` is whether each requested row has features; `reasons` has the reasons of the others,
+    `present` is whether each requested row has features; `reasons` says why other rows have none,
     by clip. With `missing="drop"`, `values`, `rows` and `clip_ids` have only the present rows.
     """
 
@@ -769,7 +769,7 @@ class Store:
     def presence(
         self, clips: Iterable[str | Clip]
     ) -> tuple[npt.NDArray[np.bool_], Mapping[str, Reason]]:
-        """Return which clips have features, and the reasons of the others; read no values."""
+        """Return which clips have features, and by clip why others have none; read no values."""
         return self._presence(self.select(clips))
 
     def stream(
@@ -781,7 +781,7 @@ class Store:
     ) -> Iterator[Matrix]:
         """Yield the rows of `matrix` in the order of the store, some MB at a time.
 
-        For arrays larger than memory; the parameters are those of `matrix`.
+        This is for arrays larger than memory. See `matrix` for the parameters.
         """
         known = self._check_request(array, missing)
         selection = self.select(clips)
@@ -811,13 +811,13 @@ class Store:
         Args:
             segments: clips or segments of a manifest, each with its film and its times.
             array: the name of the array.
-            rule: which windows belong to a segment: those that `touch` it (share a picture), those
-                whose `centre` is in it, or those that are `within` it.
+            rule: which windows belong to a segment: windows that `touch` it (share a picture),
+                windows whose `centre` is in it, or windows that are `within` it.
             reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
                 Without it, all windows are returned, with offsets.
             of_films: all clips of the films of `segments`, such as the whole manifest; by default
-                `segments`. Only all clips of a film show whether times are those of a file or of
-                the film.
+                `segments`. Only all clips of a film show whether times count from the start of the
+                file or of the film.
 
         Example:
             >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")
@@ -859,7 +859,7 @@ class Store:
     def _presence(
         self, selection: Selection
     ) -> tuple[npt.NDArray[np.bool_], dict[str, Reason]]:
-        """Return which rows have features, and the reasons of the others by clip."""
+        """Return which rows have features, and by clip the reasons of rows without features."""
         rows = selection.rows
         is_known = rows >= 0
         present = is_known.copy()
