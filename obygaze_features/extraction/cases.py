@@ -68,7 +68,8 @@ class ExtractionRequest:
         clips: The clips of the manifest, in the order of a store.
         recipe: The recipe of the features.
         arrays: The names of the arrays that the store should have.
-        kind: What would compute; None if a different machine does, which then compares it.
+        kind: The device, precision and version that would compute; None if a different machine
+            computes, which then compares them.
         facts: The videos as they are now.
         kept: The clips with kept frames, which need no video.
         retry_failed: Whether to try failed rows again.
@@ -99,7 +100,7 @@ class Work:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a row is to compute."""
+        """Whether any row is to be computed."""
         return any(self.computed)
 
     @property
@@ -108,7 +109,7 @@ class Work:
         return [_sentence(case, lines) for case, lines in self.found.items()]
 
     def refuse(self, where: str, backbone: str = "BACKBONE") -> None:
-        """Raise an error (exit code 5) if a case is refused; `backbone` is what was typed."""
+        """Raise an error (exit code 5) if a case is refused; `backbone` is the name in its hint."""
         for case, lines in self.found.items():
             if case.hint:
                 filling = shell_word(f"{where}{NEXT}")
@@ -187,7 +188,7 @@ def _other_ways(request: ExtractionRequest, stored: StoreState) -> list[str]:
 def _other_makers(here: ComputeSetup | None, stored: StoreState) -> list[str]:
     """Return the makers of the store that may give different numbers than what computes now.
 
-    A finished store may get rows of a later version with the same recipe.
+    A finished store may get rows from a later version of the program with the same recipe.
     """
     lines = []
     for there in dict.fromkeys(stored.kinds):
@@ -230,7 +231,7 @@ def case_of_row(
     if clip is None:
         case = ANOTHER_PLAN if is_planned else NOT_IN_MANIFEST
         return case, f"{name}: not in the manifest" if is_planned else name
-    # Clips that are decoded now have the times of the plan.
+    # While a store is filled, clips are decoded at the times of its plan.
     times = other_times(row, clip, count_frames=not stored.is_filling)
     video = other_video(row, clip, request.facts) if row.is_ok else ""
     if is_planned and times:
@@ -260,13 +261,13 @@ def _is_tried(row: Row, clip: PlannedClip, request: ExtractionRequest) -> bool:
 def other_times(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> str:
     """Return how the span or the film of a clip differs from that of its row, or "".
 
-    Times are equal to the millisecond. A window has none before it is decoded.
+    Times that agree to the millisecond are equal. A window has no times before it is decoded.
 
     Args:
         row: The row.
         clip: The clip as it is now.
-        count_frames: Whether frames that both state are compared in place of times, which are
-            different in a different copy of the film.
+        count_frames: Whether frames are compared in place of times if both state frames, since the
+            times differ in a different copy of the film.
     """
     planned = new_row(clip)
     names = ["movie_id"]

@@ -44,7 +44,7 @@ class PlannedClip(NamedTuple):
     """A clip to extract: its video, empty if it has none, and its times in the video.
 
     A window has its number instead of times, and the film as it was when it was cut. `frames` are
-    the frames of the film that the table of the clip counts, if it does.
+    the frames of the film if the table of the clip counts frames, else None.
     """
 
     clip_id: str
@@ -192,7 +192,7 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, facts: tuple[int, str] | None) -> Self:
-        """Return the facts of a file as a store has them: with some digits of the hash."""
+        """Return the facts of a file as a store has them: with the first 16 digits of the hash."""
         if facts is None:
             return cls()
         n_bytes, quick_hash = facts

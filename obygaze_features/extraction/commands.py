@@ -1,4 +1,4 @@
-"""`obygaze extract`: the table of its commands; each is made from a function of this room."""
+"""The commands of `obygaze extract`; each command is made from a function of this package."""
 
 import click
 

@@ -46,7 +46,7 @@ MAX_BATCH = 16
 
 @dataclass(frozen=True)
 class Computed:
-    """The arrays of some clips as stored [B, ...], and whether they are finite [B]."""
+    """The arrays of some clips as stored [B, ...], and whether each clip is finite in them [B]."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     finite: Mapping[str, npt.NDArray[np.bool_]]
@@ -100,7 +100,7 @@ class Computer(ABC):
 def _wait_for(future: Future[Computed]) -> Computed:
     """Return the result of a thread; signals are handled while it is awaited.
 
-    Python handles a signal that arrives just before it begins to wait only when it wakes up.
+    If a signal arrives just before a wait begins, Python handles it at the end of the wait.
     """
     while not wait([future], timeout=SIGNALS_S).done:
         continue
@@ -144,12 +144,12 @@ class ThreadComputer(Computer):
 class Uploads:
     """Pictures on a GPU, copied there once for all backbones that take pictures of their size.
 
-    A copy is kept while the decoded pictures are: until all backbones have begun with the clip.
+    A copy is kept as long as the decoded pictures: until all backbones have begun with the clip.
     """
 
     device: str
     n_copies: int = 0
-    # By the number of the decoded pictures, which another array may have later.
+    # By the id of the array of decoded pictures; a later array may have the same id.
     _copies: dict[int, tuple[weakref.ref[Any], Tensor]] = field(default_factory=dict)
 
     def pictures(self, clips: Sequence[ViewedClip]) -> Tensor:
@@ -239,7 +239,7 @@ class BatchComputer(Computer):
 
 
 def _copy_to_host(tensor: Tensor) -> Tensor:
-    """Start to copy a tensor to pinned memory, which torch uses again when it is not in use."""
+    """Start to copy a tensor to pinned memory; torch reuses it when the copy is not in use."""
     import torch
 
     copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
@@ -256,7 +256,7 @@ def computer_for(
 
     Args:
         backbone: The backbone.
-        specs: The arrays of a store; arrays other than features are left out.
+        specs: The arrays of a store; arrays other than features are ignored.
         pool: The threads that compute on a CPU.
         uploads: The pictures on the GPU, which several backbones share.
     """
@@ -271,7 +271,7 @@ def computer_for(
 def clip_threads(n_threads: int) -> Iterator[Executor]:
     """Return threads that compute clips; inside, torch computes with one thread in each."""
     before = _set_torch_threads(1)
-    # Every thread has a number of threads of its own.
+    # The number of torch's threads is a setting of each thread.
     pool = ThreadPoolExecutor(n_threads, "compute", _set_torch_threads, (1,))
     wait = True
     try:
@@ -286,7 +286,7 @@ def clip_threads(n_threads: int) -> Iterator[Executor]:
 
 
 def _set_torch_threads(n_threads: int) -> int:
-    """Set the number of threads of torch; return the one before, 1 if torch is not there."""
+    """Set the number of threads of torch; return the previous one, or 1 if torch is not loaded."""
     torch = sys.modules.get("torch")
     if torch is None:
         return 1

@@ -1,7 +1,7 @@
 """Estimate the time of a run from one clip: `obygaze extract plan`.
 
-While a GPU computes a clip, the cores decode others. The slower of the two decides, and the GPU
-waits for the rest of the time.
+While a GPU computes a clip, the cores decode others. The slower of the two determines the time of
+the run; if the cores are slower, the GPU waits for them.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ _TIMEOUT_S = 30.0
 
 
 class KnownDevice(NamedTuple):
-    """Billions of operations a second of a GPU that need not be in this machine.
+    """The speed of a GPU that need not be in this machine, in billions of operations a second.
 
-    `float32` and `half` are the rates that large networks reach, not the rates of its data sheet.
+    `float32` and `half` are the rates that large networks reach, not the rates of the data sheet.
     """
 
     float32: float
     half: float
 
 
-# Three video networks took .074 and .009 s a clip on an H100 (docs/performance.md). The A100 is
-# slower by the ratio of the two data sheets.
+# Three video networks took .074 s (float32) and .009 s (half) a clip on an H100
+# (docs/performance.md). The A100 is slower by the ratio of the two data sheets.
 KNOWN_DEVICES = {
     "h100": KnownDevice(33_000, 273_000),
     "a100": KnownDevice(9_700, 85_000),
@@ -68,9 +68,9 @@ KNOWN_DEVICES = {
 
 @dataclass(frozen=True)
 class StoreCost:
-    """The clips to compute for one store, their bytes, and the seconds of one clip.
+    """The clips to compute for one store, their bytes, and the seconds to compute one clip.
 
-    For a GPU of a different machine, the seconds follow from the operations of the card.
+    For a GPU of a different machine, the seconds follow from the operations that the card states.
     """
 
     store: str
@@ -84,9 +84,10 @@ class StoreCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """The counts and bytes of a plan, and the seconds to decode one clip, or None.
+    """The counts and bytes of a plan, and the seconds to decode one clip.
 
-    `decode_failure` is the reason why the first clip could not be decoded.
+    `decode_s` is None if no clip could be decoded; `decode_failure` is then the reason of the first
+    clip.
     """
 
     manifest: str
@@ -101,29 +102,29 @@ class Cost:
 
     @property
     def core_s(self) -> float:
-        """The seconds of one core for a clip."""
+        """The seconds for which one clip occupies a core."""
         on_cores = [one.forward_s for one in self.stores if not one.is_on_gpu]
         return (self.decode_s or 0.0) + sum(on_cores)
 
     @property
     def gpu_s(self) -> float:
-        """The seconds of the GPU for a clip."""
+        """The seconds for which one clip occupies the GPU."""
         return sum(one.forward_s for one in self.stores if one.is_on_gpu)
 
     @property
     def seconds(self) -> float:
-        """The seconds of a run, in which the slower of cores and GPU decides."""
+        """The seconds of a run, determined by the slower of cores and GPU."""
         n_clips = max((one.to_extract for one in self.stores), default=0)
         return n_clips * max(self.core_s / self.workers, self.gpu_s)
 
     @property
     def cores_needed(self) -> int | None:
-        """How many cores would feed the GPU; None without one."""
+        """The number of cores that would keep the GPU busy; None without a GPU."""
         return math.ceil(self.core_s / self.gpu_s) if self.gpu_s else None
 
     @property
     def waits(self) -> float | None:
-        """The share of time in which the GPU waits for the cores; None without one."""
+        """The share of time in which the GPU waits for the cores; None without a GPU."""
         if not self.gpu_s:
             return None
         return max(0.0, 1 - self.gpu_s * self.workers / self.core_s)
@@ -233,7 +234,7 @@ def plan_extraction(
             if known is not None and is_on_gpu:
                 speed = known.float32 if dtype == "float32" else known.half
                 forward_s = gflop_of_clip(store.backbone, clip) / speed
-            # User code states nothing.
+            # The card of user code states no operations: the computation is timed.
             forward_s = forward_s or _seconds_to_compute(store, clip)
         cost = StoreCost(
             store=store.path.name,
@@ -262,10 +263,10 @@ def plan_extraction(
 def _timed_clip(
     plan: ExtractionPlan, files: Collection[str], workspace: Workspace
 ) -> tuple[Decoded | None, float | None, str]:
-    """Decode a clip as a run does, for all backbones, and return the seconds that it takes.
+    """Decode a clip for all backbones as a run does; return the clip, the seconds, and "".
 
-    It is one of the middle of its film, since films begin with black pictures. If none can be
-    decoded, return the reason of the first.
+    The clip is from the middle of its film, since films begin with black pictures. If no clip can
+    be decoded, return None, None, and the reason of the first clip.
     """
     views = tuple(dict.fromkeys(store.view for store in plan.stores))
     rows_of_video: dict[str, list[int]] = {}
@@ -281,7 +282,7 @@ def _timed_clip(
             plan.clips, pool, 1, 0, indexes, grid=plan.grid, kept=plan.kept
         )
         for job in jobs[:_MOST_TRIED]:
-            # The first time, the worker starts, and the index of the film is made.
+            # The first decoding is not timed: it also starts the worker, and makes the index.
             (decoded,) = decoder.rows([job])
             if len(decoded.reasons) < len(views):
                 started = time.monotonic()
@@ -292,9 +293,9 @@ def _timed_clip(
 
 
 def gflop_of_clip(backbone: Backbone, clip: DecodedView) -> float:
-    """Return the operations of a clip by the card, which has those of a piece of a sound.
+    """Return the billions of operations for a clip, by the card.
 
-    A spectrogram is always that of a whole piece.
+    For sound, the card states the operations for one piece. A spectrogram has only whole pieces.
     """
     card = backbone.card
     if not isinstance(clip, HeardClip) or card.sound is None or not card.sound.seconds:
@@ -316,7 +317,7 @@ def _seconds_to_compute(store: StorePlan, clip: DecodedView) -> float:
             resources = Resources(store.backbone.placement.device)
             batch = resources.batch_of(computer)
             clips = [clip] * batch
-        # What is loaded or compiled once does not count.
+        # The first computation is not timed: it also loads and compiles.
         computer.compute_all(clips)
         started = time.monotonic()
         computer.compute_all(clips)

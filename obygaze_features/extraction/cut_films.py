@@ -1,4 +1,4 @@
-"""Cut whole films into windows, without decoding where packets have times."""
+"""Cut whole films into windows; films are decoded only if packets have no reliable times."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.spans import MILLISECOND_S, span_in_film
 from obygaze_features.manifest.windows import CutFilm, Grid
 
-# The share of a picture by which a window may be shorter.
+# The share of a picture by which a window may be shorter than one picture, because of rounding.
 ROUNDING = 1e-6
-# The time limit for reading a film, without progress.
+# The time limit for reading a film, in seconds; it starts again with each sign of progress.
 _TIMEOUT_S = 300.0
 
 

@@ -1,4 +1,4 @@
-"""Decode the rows of a store ahead, in order; a failed row has its reason."""
+"""Decode the rows of a store in advance and in order; a row that fails has its reason."""
 
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -57,11 +57,11 @@ class RowDecoder:
         clips: All clips, by their rows.
         pool: The processes that decode.
         most_clips: The number of clips that may be decoded ahead.
-        most_bytes: The number of bytes of these clips; a single clip may have more.
+        most_bytes: The largest number of bytes of these clips; a single clip may have more.
         indexes: The folder of stored indexes, for films with several clips.
         accept_damaged: Use damaged pictures and sound as the decoder returns them.
-        grid: How the films are cut, if the rows are windows.
-        kept: The kept frames.
+        grid: How the films are cut into windows; None: the rows are clips.
+        kept: The kept frames; empty: all clips are decoded.
         first_read: The facts of each video when its first clip was read.
     """
 
@@ -84,7 +84,7 @@ class RowDecoder:
     def _decoded_clips(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Decode rows that are clips, each by itself."""
         films = films_of_parts(self.clips)
-        # For each film, the next one.
+        # For each film with several clips, the next such film.
         videos = dict.fromkeys(clip.video for clip in self.clips)
         next_film = dict(pairwise(video for video in videos if video in films))
 
@@ -125,7 +125,7 @@ class RowDecoder:
     def _decoded_windows(
         self, jobs: Iterable[RowJob], grid: Grid
     ) -> Generator[Decoded, None, None]:
-        """Decode rows that are windows, those of one film and one block in one sweep."""
+        """Decode rows that are windows; windows of one film and one block share a sweep."""
 
         def sweep_of(job: RowJob) -> tuple[str, str, int, bool]:
             clip = self.clips[job.row]
@@ -160,7 +160,7 @@ class RowDecoder:
                 yield self._row(job, result)
 
     def _not_kept(self, job: RowJob) -> RowJob:
-        """Return the views of a row to decode: those without kept frames."""
+        """Return the job of a row with only the views that have no kept frames."""
         clip = self.clips[job.row]
         views = [view for view in job.views if not is_kept(clip, view, self.kept)]
         return RowJob(job.row, tuple(views))

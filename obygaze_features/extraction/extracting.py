@@ -1,6 +1,6 @@
 """Extract missing features: compare, plan, fill, seal. The same call resumes after a stop.
 
-`_extract` has the steps of a run, and `fill` in `loop.py` those of its clips. Each step is a
+`_extract` lists the steps of a run, and `fill` in `loop.py` the steps for its clips. Each step is a
 function below.
 """
 
@@ -71,7 +71,8 @@ from obygaze_features.store.rows import Row
 from obygaze_features.store.sealing import seal
 from obygaze_features.video.pool import DecodePool
 
-# Another process may finish a store while this one compares; then all stores are compared again.
+# The time limit for one clip, and the number of times that a run compares stores with the manifest:
+# if another process finishes a store meanwhile, all stores are compared again.
 TIMEOUT_S = 300.0
 _MOST_ATTEMPTS = 5
 
@@ -225,7 +226,7 @@ class Begun(NamedTuple):
 
 
 def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
-    """Compare the manifest with each store; refuse, or plan what is missing."""
+    """Compare the manifest with each store; raise an error, or plan what is missing."""
     attempts_left = _MOST_ATTEMPTS
     while True:
         plan = plan_stores(
@@ -290,7 +291,7 @@ def _what_computes(plan: ExtractionPlan, device: str) -> Iterator[str]:
 def _refuse_lost(one: Begun) -> None:
     """Raise an error if a plan was removed because the store changed meanwhile.
 
-    Otherwise a different command computed it, and all rows failed as before.
+    Otherwise the plan was removed since another command computed it, and all rows failed as before.
     """
     replaces = one.filling.plan.replaces
     if not replaces or read_seal(one.store.path) != replaces:
@@ -374,7 +375,7 @@ def _fill(
 def _files_read_before(
     together: Sequence[Begun], clips: Sequence[PlannedClip]
 ) -> dict[str, Source]:
-    """Return the facts of each video when other rows of the stores were computed."""
+    """Return the facts of each video that the finished rows of the stores state."""
     files = {}
     for store, _ in together:
         for row, clip in zip(store.work.rows, clips, strict=True):
@@ -386,7 +387,7 @@ def _files_read_before(
 def _planned_clips(
     rows: Sequence[Row], clips: Sequence[PlannedClip]
 ) -> Sequence[PlannedClip]:
-    """Return the clip of each row; rows that left the manifest are not computed."""
+    """Return the clip of each row; without a video if the row is no longer in the manifest."""
     clip_of_id = {clip.clip_id: clip for clip in clips}
     planned = []
     for row in rows:
@@ -401,7 +402,7 @@ def _planned_clips(
 def _seal_if_complete(
     one: Begun, run: ExtractionRun, clips: Sequence[PlannedClip]
 ) -> None:
-    """Seal a store whose blocks are all there."""
+    """Seal a store if all its blocks are finished, or if the run seals what is there."""
     store, filling = one
     n_missing = len(filling.missing()) if filling.is_current() else 0
     if n_missing and not run.seal_now:

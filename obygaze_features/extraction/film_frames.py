@@ -18,9 +18,10 @@ from obygaze_features.manifest.spans import FrameSpan, Span
 from obygaze_features.manifest.times import are_near, shown_span
 from obygaze_features.video.film import film_index
 
-# Rates that differ by a smaller share are one: a header may have it in whole microseconds.
+# Rates that differ by a smaller share are equal: a header may round to whole microseconds.
 SAME_RATE = 1e-4
-# The frames of a film at a rate are later in its second half by no more than this.
+# If a film has a frame rate, the mean delay of its frames changes by no more than this, in seconds,
+# from the first half of the film to the second.
 DRIFT_S = 0.001
 
 
@@ -51,7 +52,8 @@ class FilmFrames:
 
         Args:
             frames: The frames of the row.
-            stated_s: The times of the row. They may be counted from the first frame on.
+            stated_s: The times of the row, which may be counted from the first frame on; None: the
+                row states none.
         """
         if frames.last >= self.n_frames:
             return f"frame {frames.last}, and the film has the frames 0 to {self.n_frames - 1}"
@@ -83,7 +85,8 @@ class FilmFrames:
         """Return whether the film has a frame rate, by its header or by the times of its frames."""
         if abs(self.rate - rate) <= SAME_RATE * rate:
             return True
-        # The mean of many, as containers round times, and films for television repeat fields.
+        # The delays of many frames are averaged, because containers round times, and films for
+        # television repeat fields.
         late_s = self.boundaries_s[:-1] - np.arange(self.n_frames) / float(rate)
         first, second = np.array_split(late_s, 2)
         return len(second) > 0 and abs(second.mean() - first.mean()) <= DRIFT_S

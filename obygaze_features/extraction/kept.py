@@ -62,7 +62,8 @@ class StoredFrames:
             return False
         recipe = self.store.recipe.to_json()
         n_frames = recipe["sampling"]["frames"]
-        # The pictures for a divisor are among those for a number, but not with one a second.
+        # The pictures for a divisor of a number are among the pictures for the number, except if
+        # one picture a second is sampled.
         is_divisor = view.sampling != "fps" and n_frames % view.count == 0
         if view.resize is None or not (n_frames == view.count or is_divisor):
             return False

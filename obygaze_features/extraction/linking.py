@@ -28,13 +28,14 @@ def link_manifest(
     """Find the video of each clip under a folder.
 
     A clip's own file is found by its name, whatever its extension; else the clip is a part of
-    the file that is named as its film, by its times. Blanks and other characters that ids have not
-    are read as `_`, and capitals count where two films differ in them alone: `LES YEUX.mov` is the
-    film Les_Yeux. The headers of videos are read where clips have times: clips that end after their
-    video are named. Clips without a video are counted, and files without a clip; -v lists them all.
+    the file that is named as its film, by its times. Blanks and other characters that ids cannot
+    contain are read as `_`, and capitals matter only if two films differ in nothing else: `LES
+    YEUX.mov` is the film Les_Yeux. If clips have times, the headers of videos are read, and clips
+    that end after their video are named. Clips without a video are counted, and files without a
+    clip; -v lists them all.
 
     A clip that its table counts in frames gets the times of these frames in the file of its film.
-    It is an error if the film has another frame rate, or not these frames.
+    It is an error if the film has another frame rate, or lacks these frames.
 
     Args:
         manifest: The manifest, which is written anew with the videos.

@@ -51,7 +51,7 @@ Decode: TypeAlias = Callable[[Iterable[RowJob]], Generator[Decoded, None, None]]
 def fill(
     stores: Sequence[StoreFiller], decode: Decode, stop: StopFlag
 ) -> Generator[tuple[int, bool], None, None]:
-    """Compute the blocks of stores that are missing, until none is left, or until a stop.
+    """Compute the missing blocks of stores, until no block is missing or a stop is requested.
 
     Yields each row that was decoded, and whether it failed; a row whose features are not finite is
     yielded once more.
@@ -99,12 +99,12 @@ def fill(
 def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
     """Yield the rows of missing blocks, span by span, each with the views that stores need.
 
-    A span is the largest block among the stores: the blocks of the others divide it.
+    A span has as many rows as the largest block of the stores; the smaller blocks divide it.
     """
     span_rows = max(store.filling.plan.block_rows for store in stores)
     n_rows = stores[0].filling.plan.rows
     taken: set[int] = set()
-    # Each process begins at another place, so that two seldom compute the same block.
+    # Each process begins at another place, so that two processes seldom compute the same block.
     start = secrets.randbelow(-(-n_rows // span_rows))
     while True:
         span = _next_span(stores, span_rows, taken, start)
@@ -123,7 +123,7 @@ def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
 def _next_span(
     stores: Sequence[StoreFiller], span_rows: int, taken: set[int], start: int
 ) -> int | None:
-    """Return a span with a missing block that nobody has begun, else one that others began."""
+    """Return a span with a missing block, first one that no process has begun; None if none."""
     begun_of_span: dict[int, int] = {}
     missing: set[int] = set()
     for store in stores:
@@ -177,7 +177,7 @@ class _Block:
 class StoreFiller:
     """One store: decoded rows become batches, batches features, and features blocks.
 
-    Rows are finished in any order and written in theirs.
+    Rows may be finished in any order; they are written in the order of their block.
 
     Args:
         filling: The plan of the store and its finished blocks.
@@ -254,8 +254,8 @@ class StoreFiller:
     def add(self, decoded: Decoded) -> None:
         """Add the next decoded row to its batch; a failed row is finished.
 
-        A batch is complete with its last clip or the last row of its block. It is computed once not
-        too many others are.
+        A batch is complete when it has all its clips, or at the last row of its block. Before it is
+        started, the oldest running batch is awaited if too many are running.
         """
         block = self._block_of(decoded.row)
         if self._block is not block:
@@ -264,7 +264,7 @@ class StoreFiller:
         self._block = block
         if block is None:
             return
-        # Another store may need a row, also in this view, that this one does not compute.
+        # A row may be decoded only for another store, even with the same view.
         if self.filling.computed[decoded.row]:
             clip = self._check_padding(decoded.views[self.computer.backbone.view])
             if isinstance(clip, Failure):
@@ -378,7 +378,7 @@ class StoreFiller:
             block.finished[number] = _WrittenRow(row, None)
         else:
             row = row._replace(reason=clip.remark, pictures=clip.total)
-            # A store keeps those that it has arrays for.
+            # A store keeps the values that it has arrays for.
             values = {**clip.arrays, **(features or {})}
             if self.filling.is_of_windows:
                 start_s = float(values["start_s"])
@@ -396,7 +396,7 @@ class StoreFiller:
         self._end(block)
         self._complete.append(block.writer)
         if not self._n_in_a_row:
-            # Else its clips may have failed because their device is broken.
+            # Otherwise its clips may have failed because their device is broken.
             self._commit_complete()
 
     def _commit_complete(self) -> None:
@@ -405,13 +405,13 @@ class StoreFiller:
         self._complete = []
 
     def _later(self, step: Callable[..., object], *arguments: object) -> None:
-        """Let the thread that writes do a step; wait where too many steps wait."""
+        """Pass a step to the thread that writes; wait first if too many steps are waiting."""
         while len(self._steps) >= _MOST_STEPS:
             self._steps.popleft().result()
         self._steps.append(self._writing.submit(step, *arguments))
 
     def finish(self) -> None:
-        """Wait for what is computed, and until the blocks that are complete are written."""
+        """Wait until the running batches are computed and the complete blocks are written."""
         while self._running:
             self._collect()
         self._commit_complete()

@@ -43,7 +43,7 @@ from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import RowColumns
 from obygaze_features.video.worker import ClipView
 
-# --- What a person names ---
+# --- What the user names ---
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def chosen_backbones(
     stores: Mapping[str, PathLike] | None,
     dtype: str,
 ) -> list[ChosenBackbone]:
-    """Return the targets of backbones; `weights` and `stores` are by their names."""
+    """Return the targets of backbones; `weights` and `stores` are given by names of backbones."""
     names = each_name(backbones)
     weights_of = _weights_by_name(weights, names)
     stores_of = stores or {}
@@ -91,7 +91,7 @@ def chosen_backbones(
 def _weights_by_name(
     weights: Sequence[str] | Mapping[str, PathLike], names: Sequence[str]
 ) -> Mapping[str, str]:
-    """Return the weights by the names of backbones; of a single one, PATH alone is enough."""
+    """Return the weights by the names of backbones; for a single one, PATH alone is enough."""
     if isinstance(weights, Mapping):
         return {name: os.fspath(path) for name, path in weights.items()}
     words = each_name(weights)
@@ -122,7 +122,7 @@ def store_path(
         name = f"{manifest.name}.{label.replace('@', '-')}"
     folder = Path(workspace.store(name))
     if is_url(name) or not folder.exists():
-        # An error for a URL, and for names that no store can have.
+        # This raises an error for a URL, and for names that no store can have.
         workspace.new_store(name)
         check_not_inside_store(folder)
     folder = folder.resolve()
@@ -199,7 +199,7 @@ class ExtractionPlan:
         return f"obygaze manifest link {shell_word(self.manifest)} FOLDER"
 
     def refuse_changes(self) -> None:
-        """Raise an error if a store is refused, or the kept frames that it needs."""
+        """Raise an error if a store, or the kept frames that it needs, must not be used."""
         for store in self.stores:
             store.work.refuse(str(store.path), store.target.backbone)
         for store in self.stores:
@@ -207,7 +207,7 @@ class ExtractionPlan:
                 refuse_changed_clips(self.kept[store.view])
 
     def refuse(self) -> None:
-        """Raise an error also if there is nothing that could be decoded: all rows would fail."""
+        """Raise an error as `refuse_changes` does, or if all rows would fail for lack of videos."""
         self.refuse_changes()
         needed = [store.view for store in self.stores if store.work.is_needed]
         if not needed or not self.kept.keys().isdisjoint(needed):
@@ -280,7 +280,7 @@ def plan_stores(
     ):
         recipe = recipe_of(backbone, grid)
         maker = maker_of(backbone, recipe)
-        # Each backbone gets the names of its own arrays, and unknown names.
+        # Each backbone gets the names of its own arrays, and unknown names to raise an error.
         others = known_arrays - backbone.arrays.keys()
         names = tuple(name for name in target.arrays if name not in others)
         if stored and not names:

@@ -38,8 +38,8 @@ PACKAGES = ("av", "numpy", "torch", "transformers")
 def arrays_of(backbone: Backbone, names: Sequence[str] = ()) -> list[Array]:
     """Return the arrays of a store: of features, times, and the mask of real frames.
 
-    The times are those of the frames, or of the parts of the sound. Without names, the features are
-    all but the heaviest.
+    The times are the times of the frames, or of the parts of the sound. Without `names`, all arrays
+    of features are returned except `HEAVY`.
     """
     available = backbone.arrays
     unknown = [name for name in names if name not in available]

@@ -102,7 +102,7 @@ class Extraction(StatusOfStores):
 
     @property
     def exit_code(self) -> int:
-        """Return the code of a run that ended although some clips failed."""
+        """Return the exit code of a run that was not stopped: the highest code of its stores."""
         return max((state.exit_code for state in self), default=0)
 
     def require_ok(self) -> None:
@@ -125,7 +125,7 @@ def kept_clips(states: Sequence[StoreStatus]) -> str:
 def next_steps(
     plan: ExtractionPlan, states: Sequence[StoreStatus], manifest: Manifest
 ) -> list[str]:
-    """Return the next steps: for clips that were not extracted, or with whole stores."""
+    """Return the next steps, for clips without features and for complete stores."""
     steps = []
     clips_of: dict[str, set[str]] = {status: set() for status in STATUSES}
     # Clips that failed in this command.
@@ -165,7 +165,7 @@ def next_steps(
 
 
 def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
-    """Return the command for whole stores: an experiment where arrays and labels allow one."""
+    """Return the command that uses complete stores: an experiment if arrays and labels allow it."""
     names = []
     names_with_vectors = []
     for store in plan.stores:

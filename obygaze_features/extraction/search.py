@@ -226,7 +226,7 @@ def _closest(
 ) -> NDArray[np.float64]:
     """Return the highest cosine of each clip's vectors with the query.
 
-    A vector of zeros, such as that of speech in silence, has none: -inf.
+    A vector of zeros, such as a model of speech gives for silence, has the cosine -inf.
     """
     vectors = values.astype(np.float64)
     lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(query)

@@ -162,7 +162,7 @@ def _obygaze_program() -> list[str]:
 
 
 def _as_pattern(folder: Path) -> str:
-    """Return a folder as Slurm reads it in the name of a log."""
+    """Return a folder as the pattern that Slurm expects in the name of a log."""
     # Slurm replaces nothing in a name with a backslash: all tasks would have one log.
     if "\\" in str(folder):
         raise FixUsage(
@@ -174,7 +174,7 @@ def _as_pattern(folder: Path) -> str:
 
 
 def _for_sbatch(word: str) -> str:
-    """Return a word as a line of #SBATCH has it."""
+    """Return a word as it must be written in a line of #SBATCH."""
     # Slurm reads quotes, backslashes and # nearly as a shell does, within quotes as well.
     if word and re.search(r"[\s'\"\\#]", _one_line(word)) is None:
         return word

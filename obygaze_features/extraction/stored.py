@@ -39,7 +39,7 @@ from obygaze_features.store.rows import (
     RowStatus,
 )
 
-# The failed clips that are listed without -v.
+# The number of lines, one for each reason of failed clips, that are listed without -v.
 SHOWN_CLIPS = 20
 
 
@@ -51,11 +51,11 @@ class StoreState:
         recipe: The recipe of the features.
         arrays: Its arrays.
         rows: All rows; planned rows that are not computed are `not-extracted`.
-        kinds: The devices and versions that computed the rows, or will.
+        kinds: The devices and versions that computed the rows, or will compute them.
         manifest: The manifest whose clips the rows are.
         seal: The seal of the finished store; "" if there is none.
-        computed: While the store is filled: for each row, whether this filling computes it.
-        filling: Its filling, if it is being filled.
+        computed: For each row, whether this filling computes it; None for a finished store.
+        filling: Its filling; None for a finished store.
     """
 
     recipe: Recipe
@@ -79,7 +79,7 @@ class StoreState:
 
 
 def read_stored(path: Path) -> StoreState | None:
-    """Return the state of a store: its filling, else the finished store, or None."""
+    """Return the state of a store: of its filling, else of the finished store; None if neither."""
     while True:
         remove_leftovers(path)
         remove_leftover(path)
@@ -149,7 +149,7 @@ class StoreStatus:
         clips: The number of rows.
         counts: The number of rows with each status. While the store is filled, rows that are not
             extracted yet are `not-extracted`.
-        blocks: The number of blocks to compute, while it is filled.
+        blocks: The number of blocks to compute while it is filled; 0 for a finished store.
         blocks_done: The number of finished blocks.
         seal: Its seal; "" while it is filled.
         failures: Why clips have no features, by their ids.
@@ -182,7 +182,7 @@ class StoreStatus:
 
     @property
     def exit_code(self) -> int:
-        """The exit code for the extracted rows: other processes may extract the rest."""
+        """The exit code. Rows that are not extracted yet do not count: others may extract them."""
         exit_codes = [0]
         for status, n_rows in self.counts.items():
             if n_rows and status != NOT_EXTRACTED:
@@ -217,7 +217,7 @@ class StoreStatus:
 
     @property
     def notes(self) -> list[str]:
-        """Return why clips have no features, in a line for each reason; of many, the first."""
+        """Return a line for each reason why clips have no features, at most `SHOWN_CLIPS` lines."""
         clips_of: dict[Reason, list[str]] = {}
         for clip, why in self.failures.items():
             clips_of.setdefault(why, []).append(clip)
@@ -342,7 +342,7 @@ def _stores_of_manifest(name: str, workspace: Workspace) -> list[StoreStatus]:
         try:
             status = status_at(folder / store)
         except (ObygazeError, OSError) as error:
-            # It may have the clips of a different manifest.
+            # This is no error: the store may have the clips of a different manifest.
             warnings.warn(
                 f"{store}: cannot be read and is not counted: {first_line(error)}",
                 ObygazeWarning,

@@ -64,7 +64,7 @@ from obygaze_features.video.subtitles import length_of, read_embedded
 EMBEDDED = "embedded"
 CUES = ("movie_id", "start_s", "end_s", "text")
 TEXTS = ("clip_id", "text")
-# The codes of languages of two letters; that of juno.de.srt, or of juno.pt-BR.srt.
+# The language codes of two letters, and how a name states one: juno.de.srt or juno.pt-BR.srt.
 LANGUAGES = {name[:2] for name in locale.locale_alias if name[2:3] == "_"}
 LANGUAGE = re.compile(r"\.([a-z]{2})(-[A-Z]{2})?")
 # The rule that finds the words of a clip, for the recipe.
@@ -76,12 +76,12 @@ class ClipTexts:
     """The words of each clip, by its id.
 
     Attributes:
-        rule: The rule that found them.
-        texts: The words of a clip; the empty text if there are none.
+        rule: The rule that found the words.
+        texts: The words of each clip; "" if nothing is said.
         failures: The status and the reason of each clip whose words are unknown.
-        streams: The subtitles of its video that were read, if the video has several.
-        videos: The video that was read.
-        origins: The folder or the table that was read.
+        streams: For each clip, the subtitles of its video that were read; "" if it has no others.
+        videos: For each clip, the video that was read.
+        origins: The folder or the table that was read; empty for subtitles inside videos.
         unused: Entries of the source for other films or clips.
     """
 
@@ -163,7 +163,7 @@ def _files_of_films(
         ending = path.suffix.lower()
         if ending in READERS:
             found.append(path)
-        # The subtitles may be in the folder of their films.
+        # Videos are not reported: the subtitles may be in the folder of their films.
         elif ending not in VIDEO_SUFFIXES and not path.is_dir():
             unread.append(path.name)
     warn_of_unread(folder, unread, "subtitles")
@@ -256,7 +256,7 @@ def _spans_in_film(
 def _outside_failure(
     length_s: float, start_s: float | None, end_s: float | None
 ) -> Failure | None:
-    """Return the failure of a clip outside its film, with the reason that its pictures have."""
+    """Return the failure of a clip outside its film, with the reason as for pictures; or None."""
     if not length_s:
         return None
     problem = overshoot(length_s, start_s, end_s)
@@ -377,7 +377,7 @@ def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
                 cells[column] = "" if time_s is None else str(float(time_s))
         rows.append(cells)
     violations.raise_if_any("the texts cannot be read as those of these clips")
-    # The table may say which film a clip is of, and from when to when.
+    # If the table states the film or the times of a clip, they must agree with the manifest.
     require_same_shared(
         ClipFacts.of_clips(manifest.clips),
         ClipFacts.of_cells(rows),

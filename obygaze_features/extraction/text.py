@@ -26,7 +26,7 @@ MASK_WORDS = ("man", "woman")
 
 @dataclass(frozen=True)
 class WrittenTexts:
-    """The file of written texts, with its facts and their text."""
+    """The file of written texts, its facts for programs, and the same facts in words."""
 
     facts: Mapping[str, Any]
     words: str

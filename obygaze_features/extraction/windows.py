@@ -30,13 +30,13 @@ from obygaze_features.video.pool import DecodePool, in_order
 from obygaze_features.video.sound import SAMPLE_BYTES, SoundView
 from obygaze_features.video.worker import ClipView, DecodeJob, DecodeResult
 
-# The size of a part: at least this, and up to the next key frame, if that is not more than a share
-# of the memory for parts. Half of this memory is for parts that are decoded ahead, and windows need
-# up to two parts at once.
+# A part has at least this many bytes, and goes on to the next key frame unless it would then exceed
+# a share (1/4) of the memory for parts. Half of this memory is for parts that are decoded ahead,
+# and a window needs up to two parts at once.
 PART_BYTES = 128_000_000
 _SHARE_OF_A_PART = 4
 MOST_BYTES = 4_000_000_000
-# The size of the sound that is decoded at once, unless a window has more.
+# The number of bytes of sound that are decoded at once, unless a window has more.
 SOUND_BYTES = 32_000_000
 # The largest deviation of a picture from a constant rate, in intervals of pictures and in seconds.
 JITTER = 0.25
@@ -69,7 +69,8 @@ def decode_windows(
         pool: The processes that decode.
         indexes: The folder of stored indexes.
         most_bytes: The number of bytes of pictures that may wait; a single part may have more.
-        film: The film as it was when it was cut: a different film would have different windows.
+        film: The film as it was when it was cut, since a different film would have different
+            windows; None: not compared.
     """
     sound_views = _sound_views(windows)
     job = DecodeJob(video, (), indexes=indexes, with_sound=bool(sound_views))
@@ -132,10 +133,10 @@ class _Window:
     """A window of a film.
 
     Args:
-        ranks: Its pictures; none if the film was written again and begins a little later.
-        samples: The pictures of each view.
-        needed: The pictures of all views, sorted.
-        span_s: Its start and its end.
+        ranks: The ranks of its pictures; empty if the film was rewritten and begins a little later.
+        samples: The sampled pictures of each view.
+        needed: The ranks of the pictures that any view needs, sorted.
+        span_s: Its start and its end, in seconds.
     """
 
     ranks: Ints
@@ -174,7 +175,7 @@ class _Sweep:
         self.pool = pool
         self.job = job
         self.most_bytes = most_bytes
-        # Pictures that were decoded together.
+        # The decoded parts that windows still need.
         self.parts: deque[_DecodedPart] = deque()
 
     def results(
@@ -238,7 +239,7 @@ class _Sweep:
         return self.grid.span_s(number, self.film)
 
     def _without_picture(self, window: _Window) -> BadVideo | None:
-        """Return the error of a window without a picture."""
+        """Return the error of a window without pictures, or None if it has pictures."""
         if len(window.ranks):
             return None
         start_s, end_s = window.span_s
@@ -298,7 +299,7 @@ class _Sweep:
         return _Window(ranks, samples, np.unique(np.concatenate(needed)), span_s)
 
     def _result(self, window: _Window) -> DecodeResult:
-        """Return a window from the parts; one with damage is decoded by itself."""
+        """Return the result of a window from the parts; one with damage is decoded by itself."""
         clips = dict[PictureView, DecodedClip]()
         for view in window.samples:
             clip = self._clip(window, view)
@@ -369,7 +370,7 @@ class _Sweep:
 def cut_spans(
     spans_s: Sequence[tuple[float, float]], most_s: float
 ) -> list[list[tuple[float, float]]]:
-    """Cut spans that follow each other into pieces of at most `most_s` seconds, or of one span."""
+    """Group consecutive spans into pieces of at most `most_s` seconds; a longer span is alone."""
     pieces: list[list[tuple[float, float]]] = []
     for span_s in spans_s:
         if not pieces or span_s[1] - pieces[-1][0][0] > most_s:
@@ -396,14 +397,14 @@ def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
 
 
 def _listed_view(view: PictureView, count: int) -> PictureView:
-    """Return a view of a list of pictures that resizes them as this view does."""
+    """Return a view that takes all `count` listed pictures, and resizes them as `view` does."""
     return replace(view, count=count, sampling="even")
 
 
 def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -> Ints:
-    """Return the ranks of the pictures of a window; none if the film has none there any more.
+    """Return the ranks of the pictures of a window; empty if the film has no pictures there.
 
-    A window of seconds has the pictures of the clip with its times.
+    A window in seconds has the same pictures as a clip with these times.
     """
     if grid.seconds:
         span_s = grid.span_s(window, film)
@@ -413,13 +414,13 @@ def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -
 
 
 def film_of(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
-    """Return a film as a row of the table of films, with its rate if that is constant."""
-    # Some pictures of a damaged beginning have times before that of the file.
+    """Return a film as a row of the table of films; its rate is 0 if it is not constant."""
+    # Pictures in a damaged beginning may have times before the beginning of the file.
     begins_s = max(float(index.times_s[0]), 0.0)
     times_s = index.times_s - index.times_s[0]
     length_s = float(times_s[-1])
     mean_rate = (index.frames - 1) / length_s if length_s > 0 else index.rate
-    # The rate in the header is exact where it fits; the mean one is rounded by the last time.
+    # The rate in the header is exact if it fits; the mean rate is rounded as the last time is.
     for rate in (index.rate, mean_rate):
         furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
         if furthest < min(JITTER, JITTER_S * rate):

@@ -38,10 +38,11 @@ from obygaze_features.store.rows import OK, Row, RowColumns
 
 # The remark on a clip without words, which has the vector of the empty text.
 NOTHING_SAID = "no words"
-# Raise it with any change that could give other words for the same subtitles.
+# This number is raised with any change that could give other words for the same subtitles.
 DECODER_RULE = 1
 PACKAGES = ("numpy", "tokenizers", "torch", "transformers")
-# More than an eighth of the words of English texts are these, and few words of other languages.
+# More than an eighth of the words of English texts are in this set, and few words of texts in other
+# languages.
 ENGLISH = frozenset(
     [
         *("the", "you", "and", "it", "that", "this", "what", "my", "your", "he", "she"),
@@ -50,7 +51,7 @@ ENGLISH = frozenset(
     ]
 )
 LEAST_ENGLISH = 0.07
-# The number of words that are needed to guess a language.
+# The number of words that are needed to recognise a language.
 FEWEST_WORDS = 100
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
@@ -67,7 +68,7 @@ class WordRows:
         return self.rows
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[Any]:
-        """Return rows of an array."""
+        """Return the rows of an array from `first` on, before `after`."""
         return self.values[array.name][first:after]
 
 
@@ -172,7 +173,7 @@ def _in_another_language(card: Card, texts: Iterable[str]) -> list[str]:
 def _rows_of(
     manifest: Manifest, words: ClipTexts, tower: TextTower, bars: ProgressBars
 ) -> WordRows:
-    """Return the rows of all clips, with the vectors of those whose words are known."""
+    """Return the rows of all clips, with the vectors of clips whose words are known."""
     rows = []
     texts = []
     rows_of_texts = []

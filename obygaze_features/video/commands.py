@@ -1,4 +1,4 @@
-"""`obygaze video`: the table of its commands; each is made from a function of this room."""
+"""The commands of `obygaze video`; each command is made from a function of this package."""
 
 import click
 

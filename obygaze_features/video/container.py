@@ -22,7 +22,8 @@ CONTAINERS = (
     ",dv,gxf,vc1,yuv4mpegpipe,swf,dirac,cavsvideo"
 )
 
-# The bytes that are read to recognise the format of a picture, and the flag of an animated WebP.
+# The number of bytes that are read to recognise the format of a picture, and the bit that marks an
+# animated WebP.
 PICTURE_HEAD = 65536
 ANIMATED_WEBP = 2
 
@@ -125,14 +126,15 @@ class OpenVideo(NamedTuple):
 def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
     """Open a media file and choose its pictures; raise BadVideo if it cannot be opened.
 
-    Without chapters, errors in the chapters of MP4 are not reported, but the track of their
-    pictures may be taken for the film.
+    With `has_chapters=False`, errors in the chapters of MP4 are not reported, but the track of the
+    chapter pictures may be chosen as the film.
     """
     container, n_errors = _open_container(path, has_chapters=has_chapters)
     with container:
         stream = _video_stream(container, path)
         if container.format.name == stream.codec_context.codec.canonical_name:
-            # A bare stream has the name of its decoder. It may refer to data before the file.
+            # The container of a bare stream has the name of its decoder. Such a stream may refer to
+            # data before the beginning of the file, which is no damage.
             n_errors = 0
         yield OpenVideo(container, stream, n_errors)
 
@@ -153,7 +155,7 @@ def open_sound(path: Path) -> Iterator[OpenVideo]:
         stream = _sound_stream(container, path)
         for other in container.streams:
             if other.index != stream.index:
-                # Other streams are not read: that takes no time, and their damage does not matter.
+                # Other streams are not read: this saves time, and their damage is not reported.
                 other.discard = av().stream.Discard.all
         yield OpenVideo(container, stream, n_errors)
 
@@ -206,7 +208,7 @@ def _open_container(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]
 def _picture_format(path: Path) -> str | None:
     """Return the reader for a still picture, by its content, or None for other files.
 
-    FFmpeg would read some names of pictures as patterns for several files.
+    The reader is named because FFmpeg would take some file names for patterns of several files.
     """
     with path.open("rb") as stream:
         head = stream.read(PICTURE_HEAD)
@@ -221,7 +223,7 @@ def _picture_format(path: Path) -> str | None:
 
 
 def _video_stream(container: Any, path: Path) -> Any:
-    """Return the pictures of the film; raise BadVideo if there are none."""
+    """Return the video stream of the film; raise BadVideo if there is none."""
     stream = _main_pictures(container)
     if stream is None:
         raise BadVideo("no video stream", path=path, reason="no-video")
@@ -229,7 +231,7 @@ def _video_stream(container: Any, path: Path) -> Any:
 
 
 def _main_pictures(container: Any) -> Any | None:
-    """Return the default pictures, else the largest, or None; covers do not count."""
+    """Return the default video stream, else the largest one, or None; covers do not count."""
     kinds = av().stream.Disposition
     not_moving = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
     streams = [
@@ -323,8 +325,8 @@ def track_of_film(streams: Sequence[Any]) -> Any | None:
     """Return the track of sound or subtitles to use: the default one, else the first, or None.
 
     A commentary is never used. A track for people who hear or see less, or with other words than
-    the spoken ones, is used only if its language has no other track. A flag of a track tells its
-    kind, or its title.
+    the spoken ones, is used only if its language has no other track. The kind of a track is known
+    from its flags or from its title.
     """
     kinds = av().stream.Disposition
     for_some = kinds.hearing_impaired | kinds.visual_impaired | kinds.descriptions
@@ -362,9 +364,9 @@ def _title(stream: Any) -> str:
 
 
 def demux(container: Any, stream: Any) -> Iterator[Any]:
-    """Yield the packets of a stream in the order of the file; of a still picture, the first.
+    """Yield the packets of a stream in the order of the file; for a still picture, only the first.
 
-    A photograph may have others behind it, such as a map of its brightness.
+    A photograph may contain further pictures, such as a map of its brightness.
     """
     is_picture = container.format.name.endswith("_pipe")
     while True:

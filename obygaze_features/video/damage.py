@@ -9,22 +9,24 @@ import numpy as np
 from obygaze_features.video.index import NO_PTS, Bools, Floats, FrameIndex, Ints
 
 _TS_SYNC_BYTE = 0x47
-# A gap longer than this many steps is one in which a picture is missing.
+# In a gap of more than this many steps, a picture is missing.
 GAP = 1.5
 # A film has a regular rate if this share of its steps is equal, within this share of a step.
 _REGULAR_SHARE = 0.9
 _JITTER = 0.25
 _FEWEST_STEPS = 8
-# The chunks of AVI that hold others, the table at its end, and how names end.
+# In AVI: the chunks that contain other chunks, the table at the end of the file, and how the names
+# of chunks with pictures or sound end.
 _AVI_LISTS = (b"RIFF", b"LIST")
 _AVI_TABLE = b"idx1"
 _AVI_PICTURES = (b"dc", b"db")
 _AVI_SOUND = b"wb"
-# The chunks of a stream have its number and one of these; others may stand between them.
+# The name of a chunk is the number of its stream and one of these endings; other chunks may lie
+# between the chunks of streams.
 _AVI_KINDS = (*_AVI_PICTURES, _AVI_SOUND, b"tx", b"pc", b"sb")
 _AVI_BETWEEN = (*_AVI_LISTS, b"JUNK", _AVI_TABLE)
-# The name of a cluster of Matroska, and of what it has: its time and place, silent tracks, blocks,
-# what fills it up, and a checksum.
+# In Matroska: the name of a cluster, and the names of its elements: time and place, silent tracks,
+# blocks, padding, and a checksum.
 _CLUSTER = b"\x1f\x43\xb6\x75"
 _IN_CLUSTER = (
     b"\xe7",
@@ -37,31 +39,31 @@ _IN_CLUSTER = (
     b"\xec",
     b"\xbf",
 )
-# Containers interpolate the times of some packets, so that a gap may be seen some pictures late.
+# Containers interpolate the times of some packets, so a gap may appear this many pictures late.
 _LATE = 16
 
 
 def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     """Return the positions before which a packet is missing, in a film with a regular rate.
 
-    A picture is missing where the next one comes later than the rate predicts. Most decoders go on
-    from the last picture that they have and report nothing. `slots` are the times of decoding,
-    which tell it where pictures have no times of their own, `durations` how long the container says
-    that each picture is shown: if one is longer by as much, it declares a pause.
+    A picture is missing where the next picture comes later than the rate predicts. Most decoders
+    then continue from the last picture that they have, and report nothing. `slots` holds the times
+    of decoding, which show a gap where pictures have no times of their own. `durations` holds how
+    long the container shows each picture: a duration that is longer by the gap declares a pause.
     """
     if not index.timed:
-        # Times of decoding that do not increase say nothing.
+        # Times of decoding that do not increase show no gaps.
         if (slots == NO_PTS).any() or (np.diff(slots) <= 0).any():
             return []
         after = gaps(slots) + 1
-        # Some writers leave slots empty behind the first picture, for those stored late.
+        # Some writers leave slots empty behind the first picture, for pictures stored late.
         after = after[after > 1]
-        # Times of decoding that FFmpeg computes from those of showing tell it one picture late.
+        # If FFmpeg computes times of decoding from times of showing, a gap appears a picture late.
         return [int(position) for position in index.order[np.union1d(after - 1, after)]]
     pictures = np.sort(index.order)
     places = np.empty(index.frames, dtype=np.int64)
     places[index.ranks[pictures]] = np.arange(index.frames)
-    # How many pictures are stored, at most, before one that is shown earlier.
+    # The largest number of pictures that are stored before a picture shown earlier.
     early = int((np.arange(index.frames) - places).max(initial=0))
     near = max(early, _LATE)
     keys = index.keys[index.ranks[index.keys] >= 0]
@@ -73,14 +75,15 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     steps = np.diff(times)
     step = float(np.median(steps)) if len(steps) else 0.0
     missing = steps[places_of_gaps] - step
-    # The film may be cut after a picture that is shown later than one behind the cut.
+    # Gaps near the end do not count: a film may be cut off before a picture that is shown earlier
+    # than its last one.
     is_inside = index.frames - 1 - ranks > early
     ranks = ranks[is_inside]
     missing = missing[is_inside]
     declared = durations[index.order] - step
     declared[declared < _JITTER * step] = 0
-    # In MP4 the durations are those of the times of decoding, so that a pause may be declared some
-    # pictures off. Gaps that may have the same pause are counted together.
+    # In MP4, durations belong to the times of decoding, so a pause may be declared at a nearby
+    # picture. Gaps that may share a pause are counted together.
     are_apart = np.flatnonzero(np.diff(ranks) > 2 * near) + 1
     for group in np.split(np.arange(len(ranks)), are_apart):
         ranks_here = ranks[group].tolist()
@@ -100,7 +103,7 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
 
 
 def gaps(times: Ints | Floats) -> Ints:
-    """Return the places after which time is missing, if the other times are regular."""
+    """Return the places in `times` after which a gap follows; none if the times are irregular."""
     steps = np.diff(times)
     if len(steps) < _FEWEST_STEPS:
         return np.zeros(0, dtype=np.int64)
@@ -110,10 +113,11 @@ def gaps(times: Ints | Floats) -> Ints:
 
 
 def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
-    """Return the byte of an AVI file from which pictures may be missing; its size if none are.
+    """Return the byte of an AVI file from which on pictures may be missing, else the file's size.
 
-    Each chunk of the file states where the next one begins. `n_absent` is the number of pictures in
-    the header beyond the last one of the file. Empty chunks repeat a picture and count as pictures.
+    Each chunk of the file states where the next one begins. `n_absent` is the number of pictures
+    that the header counts beyond the last picture of the file. An empty chunk repeats the picture
+    before it, and counts as a picture.
     """
     in_streams: set[bytes] = set()
     for number in range(n_streams):
@@ -121,8 +125,8 @@ def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
     name = b""
     n_repeats = 0
     last = 0
-    # The chunk before the first one, behind a picture, that may be one of a stream with another
-    # name now. Some programs add chunks of their own, so this alone is no proof of damage.
+    # The value of `last` at the first unknown chunk behind a picture. That chunk may belong to a
+    # stream and have a damaged name. Some programs add chunks of their own, so it proves no damage.
     before_other = 0
     has_picture = False
     at = 0
@@ -141,7 +145,8 @@ def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
             if has_picture and not is_known:
                 before_other = before_other or last
             size = int.from_bytes(head[4:], "little")
-            # Missing pictures behind empty chunks or sound may come before the last picture.
+            # If pictures are missing behind empty chunks or sound, those before these chunks may be
+            # missing too.
             if size and name[2:] != _AVI_SOUND:
                 last = at
             if name[2:] in _AVI_PICTURES:
@@ -150,21 +155,21 @@ def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
             end = at + (12 if name in _AVI_LISTS else 8 + size)
             at = end + end % 2
     has_table = name == _AVI_TABLE
-    # Some programs do not fill up the last chunk to an even size.
+    # Some programs do not pad the last chunk to an even size.
     if end > n_bytes and not has_table:
         return before_other or last
     if n_absent <= n_repeats:
         return n_bytes
     is_cut = n_bytes < n_declared and not has_table
-    # Otherwise whole chunks were taken out, at an unknown place.
+    # Otherwise whole chunks are missing, at an unknown place.
     return before_other or (last if is_cut else 0)
 
 
 def in_doubtful_clusters(path: Path, offsets: Ints) -> Bools:
-    """Return which places in a file of Matroska are in a cluster that contradicts itself.
+    """Return which offsets in a Matroska file lie in a cluster whose elements do not fill it.
 
-    A reader goes on where it finds a name, perhaps in the middle of another packet than the one
-    that it was in, and reports something only at the end of the cluster or of the file.
+    After damage, a reader continues where it finds the next name, perhaps inside another packet. It
+    reports an error only at the end of the cluster or of the file.
     """
     is_doubtful = np.zeros(len(offsets), dtype=np.bool_)
     with (
@@ -182,7 +187,7 @@ def in_doubtful_clusters(path: Path, offsets: Ints) -> Bools:
 
 
 def _fills_its_cluster(data: mmap.mmap, at: int, stop: int) -> bool:
-    """Return whether the elements of a cluster fill it, or all that the file has of it."""
+    """Return whether the elements of a cluster fill it exactly, as far as the file contains it."""
     at, end = _element(data, at)
     # In a film that is broadcast, the size of a cluster is not known.
     end = stop if end < 0 else end
@@ -197,7 +202,7 @@ def _fills_its_cluster(data: mmap.mmap, at: int, stop: int) -> bool:
 
 
 def _element(data: mmap.mmap, at: int) -> tuple[int, int]:
-    """Return where an element begins and ends of which the size is here; -1 if it is not known."""
+    """Return the start and end of the element whose size is at `at`; an unknown end is -1."""
     n_bytes = 9 - data[at].bit_length() if at < len(data) else 1
     unknown = (1 << 7 * n_bytes) - 1
     size = int.from_bytes(data[at : at + n_bytes]) & unknown
@@ -208,7 +213,8 @@ def _element(data: mmap.mmap, at: int) -> tuple[int, int]:
 def ends_inside_a_packet(path: Path) -> bool:
     """Return whether a transport stream was cut, which can truncate its last picture unnoticed.
 
-    Packets begin with a sync byte every 188 bytes, or 204, or after 4 more bytes every 192.
+    A packet has 188, 204 or 192 bytes. It begins with a sync byte, or in a packet of 192 bytes, the
+    sync byte follows 4 other bytes.
     """
     for size, late in ((188, 0), (204, 0), (192, 4)):
         with path.open("rb") as stream:

@@ -121,7 +121,8 @@ def decode_views(
 class _ClipDecoder:
     """Decodes the views of a part of a video: the pictures between two times, or of `ranks`.
 
-    With `is_light`, packets that no wanted picture needs are left out: nothing is doubtful.
+    With `is_light`, packets that no wanted picture needs are not decoded. This is turned off when
+    something is doubtful.
     """
 
     source: VideoSource
@@ -133,10 +134,11 @@ class _ClipDecoder:
     is_light: bool = False
 
     def clips(self) -> dict[PictureView, DecodedClip]:
-        """Decode from key frames; the position of its packet identifies each picture.
+        """Return the clip of each view, decoded from key frames.
 
-        A film has one index for all its clips: by the times of packets where they are reliable,
-        else as the decoder orders its pictures.
+        The position of its packet identifies each picture. All clips of a film have the same index:
+        by the times of packets where they are reliable, else by the order in which the decoder
+        outputs its pictures.
         """
         source = self.source
         index = source.film.index
@@ -168,9 +170,10 @@ class _ClipDecoder:
     def _decode_run(self, canvas: Canvas, run: PacketRun) -> DecodedRun:
         """Decode a run from a key frame of the decoder, and from an earlier one if in doubt.
 
-        A decoder may report an error only because it did not get the packets before the key frame:
-        an error of the file is reported again after an earlier start. A key frame of the container
-        that is not one for the decoder is removed from the index.
+        A decoder may report an error only because it did not get the packets before the key frame.
+        Therefore the run is decoded again from an earlier key frame: an error of the file is then
+        reported again. A key frame of the container that the decoder does not confirm is removed
+        from the index.
         """
         film = self.source.film
         to_decode = canvas.index.without_unused(run) if self.is_light else run
@@ -183,7 +186,7 @@ class _ClipDecoder:
         if not is_doubtful and not outcome.denied_keys(starts):
             return outcome
         if to_decode.left_out:
-            # The packet with the error may be one that was left out.
+            # The error may come from a packet that was not decoded.
             self.is_light = False
             canvas.forget(run.wanted)
             return self._decode_run(canvas, run)

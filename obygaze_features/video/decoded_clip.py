@@ -25,11 +25,11 @@ from obygaze_features.video.source import VideoSource
 
 # A larger clip is refused before its memory is allocated.
 MAX_CLIP_BYTES = 8 * 1024**3
-# The size of a contact sheet, in pixels, and its colours.
+# The measures of a contact sheet, in pixels.
 CELL_EDGE = 320
 GAP = 8
 LINE = 18
-# Paper, text, what is damaged.
+# The colours of the paper, of the text, and of what is damaged.
 PAPER = (250, 250, 248)
 INK = (40, 40, 40)
 WARNING = (178, 34, 34)
@@ -85,15 +85,18 @@ class DecodedClip:
         shared_pictures: The pictures of all views with the same resize.
         rows: For each row of this view, its row in `shared_pictures`.
         index: The rank of each picture in the film; -1 for a black picture.
-        time_s: When each picture is shown.
-        asked_s: When the picture that the rule chose is shown.
-        substituted: Which pictures are affected by damage. One that cannot be decoded is black.
-        mask: Which rows are real. If the rule found too few pictures, the other rows are black.
+        time_s: The time of each picture in the film, in seconds; NaN for a black picture.
+        asked_s: The time of each sampled picture, in seconds, even if it cannot be decoded; NaN for
+            a row without a picture.
+        substituted: Whether each picture is affected by damage. A picture that cannot be decoded is
+            black.
+        mask: Whether each row is a real picture. If the rule found too few pictures, the other rows
+            are black.
         total: The number of pictures of the clip in the film.
         damaged: Whether any damage was found in the film.
         is_incomplete: Whether pictures of the clip are missing from the broken file.
-        span_s: Start and end of a window.
-        remark: Another remark for a reader.
+        span_s: Start and end of a window, in seconds; None for other clips.
+        remark: A remark on pictures that begin late or end early; "" if there is none.
     """
 
     path: Path
@@ -112,7 +115,7 @@ class DecodedClip:
 
     @property
     def pictures(self) -> Pixels:
-        """The pictures of this view: a new array, unless they are the shared ones in order."""
+        """The pictures of this view: the shared array if it has them in this order, else a copy."""
         return pictures_of_view(self.shared_pictures, self.rows, self.mask)
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +169,10 @@ class DecodedClip:
 
 
 def pictures_of_view(shared: Pixels, rows: Ints, mask: Bools) -> Pixels:
-    """Return rows of pictures, black where the mask is False: a new array unless all in order."""
+    """Return `rows` of the shared pictures, black where `mask` is False.
+
+    If these are all shared pictures in their order, return `shared` itself instead of a copy.
+    """
     if mask.all() and np.array_equal(rows, np.arange(len(shared))):
         return shared
     pictures = shared[rows]
@@ -200,7 +206,7 @@ class Canvas:
         for resize, rows in self.rows.items():
             self.rows[resize] = {rank: row for row, rank in enumerate(sorted(rows))}
         self.pictures = dict(zip(self.rows, allocate(self._shapes()), strict=True))
-        # The wanted ranks, and those whose picture is drawn.
+        # The ranks of the wanted pictures, and of the pictures that are stored already.
         self.wanted = dict.fromkeys(sorted(set[int]().union(*self.rows.values())))
         self.drawn: set[int] = set()
         # The positions at which the decoder found errors.
@@ -221,11 +227,11 @@ class Canvas:
         return [(len(rows), *shape_of[resize]) for resize, rows in self.rows.items()]
 
     def missing(self) -> list[int]:
-        """Return the wanted ranks that are not drawn."""
+        """Return the wanted ranks (frame numbers) whose picture is not stored yet."""
         return [rank for rank in self.wanted if rank not in self.drawn]
 
     def offer(self, position: int, frame: Any) -> None:
-        """Draw the picture of a packet if it is wanted."""
+        """Convert, resize and store the picture of the packet at `position` if it is wanted."""
         rank = int(self.index.ranks[position])
         if rank not in self.wanted:
             return
@@ -238,11 +244,11 @@ class Canvas:
                 self.pictures[resize][rows[rank]] = resized
 
     def forget(self, positions: Iterable[int]) -> None:
-        """Count pictures as missing until they are drawn again."""
+        """Count the pictures at `positions` as missing until they are stored again."""
         self.drawn.difference_update(int(self.index.ranks[at]) for at in positions)
 
     def blank_missing(self) -> None:
-        """Make missing pictures black: their memory may have pictures of other clips."""
+        """Make missing pictures black: their memory may still hold pictures of other clips."""
         if not self.drawn:
             raise BadVideo(
                 "no picture can be decoded", path=self.source.path, reason="damaged"
@@ -253,7 +259,7 @@ class Canvas:
                     self.pictures[resize][rows[rank]] = 0
 
     def clip(self, number: int, is_incomplete: bool) -> DecodedClip:
-        """Return the finished clip of one view."""
+        """Return the decoded clip of the view with this number."""
         sampled = self.samples[number]
         index = self.index
         source = self.source

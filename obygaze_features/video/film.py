@@ -1,4 +1,4 @@
-"""Open and describe films; the index of a film can be stored for all clips, processes and runs."""
+"""Open and describe films; a stored index of a film serves all its clips, processes and runs."""
 
 import io
 import math
@@ -43,7 +43,7 @@ from obygaze_features.video.source import (
     is_key,
 )
 
-# Packets of files up to this size stay in memory after the one pass over them.
+# The packets of files up to this size are kept in memory, since decoding reads them again.
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films whose indexes a process keeps in memory.
 CACHED_FILMS = 4
@@ -65,15 +65,16 @@ class FileState(NamedTuple):
 
 
 _FILMS: dict[FileState, IndexedFilm] = {}
-# The ends of small files.
+# When the pictures of small files without a stored index end.
 _ENDS: dict[FileState, "PicturesEnd"] = {}
 
 
 class PicturesEnd(NamedTuple):
-    """When the pictures of a film end, and from when on they are missing.
+    """When the pictures of a film end, and from which time on pictures are missing.
 
-    `end_s` is NaN without pictures. A broken film ends at the time in its header, if that is later:
-    its sound may be missing with its pictures. `cut_s` is infinity if no pictures are missing.
+    `end_s` is NaN if the film has no pictures. A broken film ends at the time in its header if that
+    time is later than the last picture, since pictures and sound may be missing after it. `cut_s`
+    is infinity if no pictures are missing at the end.
     """
 
     end_s: float
@@ -137,11 +138,13 @@ def open_film(
     indexes: Path | None = None,
     progress: OnProgress = no_progress,
 ) -> Iterator[VideoSource]:
-    """Open a video whose packets have been read once; the index of a large one is remembered.
+    """Open a video, and read its packets once for its index.
+
+    If the file is large or `indexes` is given, the index stays in memory for later calls.
 
     Args:
         path: the video file.
-        indexes: the folder that keeps the indexes of films, also of small ones.
+        indexes: the folder of stored indexes; None: no index is stored.
         progress: called again and again while an index is made.
     """
     with open_video(path) as video:
@@ -178,7 +181,7 @@ def _remember(films: dict[FileState, T], identity: FileState, known: T) -> None:
 def pictures_end(
     path: Path, indexes: Path | None, progress: OnProgress = no_progress
 ) -> PicturesEnd:
-    """Return when the pictures of a film end."""
+    """Return when the pictures of a film end; the end is NaN if no picture can be read."""
     known = _ENDS.get(state_of(path, indexes))
     if known is not None:
         return known
@@ -225,7 +228,7 @@ def film_index(
 ) -> tuple[FrameIndex, tuple[int, int]]:
     """Return the exact index of a film, and the stored height and width of its pictures.
 
-    The index is made if it is missing; without times, the film is decoded for it.
+    A missing index is made. If the times of packets are not reliable, the film is decoded for it.
     """
     with open_film(path, indexes, progress) as source:
         index = source.film.index
@@ -244,8 +247,8 @@ def is_incomplete(path: Path, indexes: Path) -> bool:
 def exact_index(source: VideoSource) -> FrameIndex:
     """Decode the film and return its exact index: which packets show a picture, and when.
 
-    Its key frames are those of both the container and the decoder, or of the decoder alone if the
-    container names none.
+    A picture is a key frame if both the container and the decoder mark it as one. If the container
+    marks none, the decoder decides alone.
     """
     film = source.film
     index = film.index
@@ -255,7 +258,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
         message = "several of its pictures are in one packet"
         raise BadVideo(message, path=source.path, reason="order")
     if index.timed and (film.damaged or not index.agrees_with(out)):
-        # The order that the packets state is right, so their times are wrong.
+        # The order stated inside the packets is right, so the times that contradict it are wrong.
         index.broken[index.contradicted] = True
     key = np.zeros_like(index.key)
     key[decoded.positions] = decoded.key
@@ -264,8 +267,9 @@ def exact_index(source: VideoSource) -> FrameIndex:
 
 
 def distrust(film: Indexed) -> None:
-    """Do not seek in a film any more; if it was read without seeking, remove its index."""
-    # Seeking shows other packets in some files. If reading does so too, the index is wrong.
+    """Stop seeking in a film; if it was already read without seeking, remove its index."""
+    # In some files, seeking leads to packets that differ from the index. If packets differ even
+    # when the film is read from its beginning, the index is wrong.
     if film.table.seekable:
         film.table.seekable = False
         return
@@ -282,7 +286,7 @@ def distrust(film: Indexed) -> None:
 
 
 def decoded_order(source: VideoSource) -> DecodedOrder:
-    """Return the pictures that the decoder outputs; the whole film is decoded once."""
+    """Return the pictures that the decoder outputs; decode the whole film if they are not known."""
     film = source.film
     if film.decoded is not None:
         return film.decoded
@@ -358,8 +362,8 @@ def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm
 def index_file(path: Path, indexes: Path) -> Path:
     """Return the file that keeps the index of a film as it is now.
 
-    The hash reads a part of the film only. Whatever is written to another part changes the times of
-    the file, also if it gets its old time of modification back.
+    The quick hash reads only parts of the film. A change of another part changes the times of the
+    file; the time of its last status change does so even if its time of modification is restored.
     """
     facts = path.stat()
     state = f"{quick_sha256(path)[1]} {facts.st_mtime_ns} {facts.st_ctime_ns}"
@@ -390,9 +394,9 @@ def _read(path: Path, video: OpenVideo, progress: OnProgress) -> VideoSource:
 
 
 def _takes_key_twice(source: VideoSource) -> bool:
-    """Return whether the decoder reads the pictures before a key frame if this comes twice.
+    """Return whether the decoder decodes pictures shown before a key frame that it gets twice.
 
-    Some decoders skip them nevertheless, and others report that the key frame comes again.
+    Some decoders skip these pictures even then, and others report the second key frame as an error.
     """
     index = source.film.index
     ranks = index.ranks
@@ -434,8 +438,8 @@ def _with_times_where_shown(source: VideoSource) -> FrameIndex:
 def _before_first_key(source: VideoSource) -> list[int]:
     """Return the positions of pictures before the first key frame: their references are missing.
 
-    Some decoders show them, on grey, without reporting an error. Some files flag no packets as key
-    frames, or too many, so the decoder finds the first one.
+    Some decoders show these pictures, on grey, without reporting an error. Some files flag no
+    packets as key frames, or too many: therefore the decoder decides which key frame is the first.
     """
     index = source.film.index
     end = len(index.pts)
@@ -446,7 +450,7 @@ def _before_first_key(source: VideoSource) -> list[int]:
         first = min(keys, default=first)
     if first == 0:
         return []
-    # Pictures that are stored after the key frame but shown before it need earlier ones too.
+    # Pictures stored after the key frame but shown before it also need pictures before it.
     stop = min(first + CHECKED, source.whole.stop)
     to_key = PacketRun(0, stop, frozenset())
     out = source.run(to_key, lambda position, _: position == first).out
@@ -458,7 +462,8 @@ def _before_first_key(source: VideoSource) -> list[int]:
 def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     """Return the index without pictures that depend on packets before the beginning of the file.
 
-    A recording that begins in the middle of a group has some; those that can be decoded are kept.
+    A recording that begins in the middle of a group of pictures contains such pictures. Those that
+    can be decoded nevertheless are kept.
     """
     index = source.film.index
     if not index.timed or not len(index.keys):
@@ -466,7 +471,7 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     first = int(index.keys[0])
     if index.pts[first] == NO_PTS:
         return index
-    # From a key frame that renews a picture by and by, the first whole one comes out later.
+    # A key frame may renew the picture gradually: then the first whole picture comes out later.
     begins_s = max(index.pts[first], index.pts[source.first])
     stored_before = index.order < first
     shown_before = index.pts[index.order] < begins_s
@@ -486,7 +491,8 @@ def read_or_make(
 ) -> T:
     """Return the content of a file; make it if it is missing, invalid, or of another version.
 
-    Nobody waits for another process that makes it, which may be stopped: both write the same.
+    If another process is making the file, this one does not wait for it, since that process may be
+    suspended: both write the same content.
     """
     # Versions may index a film differently.
     version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"
@@ -499,7 +505,7 @@ def read_or_make(
     stored = {name: value for name, value in made.items() if value is not None}
     data = io.BytesIO()
     np.savez_compressed(data, version=np.array(version), **stored)
-    # A workspace that cannot be written to has no indexes.
+    # In a workspace that cannot be written to, the content is not stored.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, data.getvalue())

@@ -26,15 +26,16 @@ _WITH_CHROMA_FORMAT = (44, 83, 86, 100, 110, 118, 122, 128, 134, 135, 138, 139, 
 _START_CODE = b"\0\0\0\1"
 # The number of bytes at the beginning of a slice that are read.
 _HEAD = 32
-# Types of NAL units of HEVC. Types below the first number are slices; those with an even type below
-# the second number are not references. Then: types between pictures, and parameters.
+# Types of NAL units of HEVC. Units with a type below the first number are slices; slices with an
+# even type below the second number are not references. Then: types without pictures, parameters.
 _HEVC_PARAMETERS = 32
 _HEVC_REFERENCES = 16
 _HEVC_WITHOUT_PICTURES = (35, 38, 39, 40)
 _HEVC_SPS = 33
 _HEVC_PPS = 34
-# Pictures that need no other (whole ones); those at which the count of the order begins again, and
-# those at its 0. Leading pictures are stored after a whole one but shown before it.
+# Pictures that need no other (whole pictures), pictures at which the count of the order begins
+# again, and pictures whose order is 0. Leading pictures are stored after a whole picture but shown
+# before it.
 _HEVC_WHOLE = range(16, 24)
 _HEVC_ANEW = range(16, 21)
 _HEVC_IDR = (19, 20)
@@ -94,7 +95,7 @@ class _Bits:
         return self.number(1) == 1
 
     def golomb(self) -> int:
-        """Return a number of exponential Golomb code, without its sign."""
+        """Return an unsigned number in exponential Golomb code."""
         left = self._value & ((1 << self._n_left) - 1)
         n_zeros = self._n_left - left.bit_length()
         self.number(n_zeros)
@@ -109,7 +110,7 @@ class H264Reader:
     """
 
     def __init__(self, extradata: bytes | None) -> None:
-        # How many bytes tell the size of a NAL unit; 0 where units are found by a start code.
+        # The number of bytes that state the size of a NAL unit; 0 if units begin with a start code.
         self._size_bytes = 0
         self._sequences: dict[int, _Parameters] = {}
         self._sequence_of: dict[int, int] = {}
@@ -283,7 +284,8 @@ class GapFinder:
             return False
         expected = {(last + 1) % picture.n_frame_nums}
         if picture.is_field or not picture.is_reference:
-            # The second field of a picture has its number, and some encoders number others so.
+            # A second field has the number of the first field. Some encoders give pictures that are
+            # not references the number of the picture before.
             expected.add(last)
         if picture.frame_num in expected:
             return False
@@ -295,8 +297,8 @@ class GapFinder:
 class CodedPictures:
     """Reads packets in their order, and finds unused pictures and missing references.
 
-    A picture that its own temporal layer does not use may be used by a higher one, so that only
-    those of the highest layer count.
+    A picture that its own temporal layer does not use may be used by a higher layer. Therefore only
+    pictures of the highest layer can be unused.
 
     Args:
         reader: The reader of the codec.
@@ -308,7 +310,7 @@ class CodedPictures:
         self._highest_layer = 0
         # The layer of each picture that its layer does not use; -1 for others.
         self._layers: list[int] = []
-        # When each picture is shown, in the order that their numbers tell.
+        # The place of each picture in the order of showing, by the numbers in the packets.
         self._orders: list[int] = []
         self._order_of_reference = 0
         self._highest = 0
@@ -346,7 +348,7 @@ class CodedPictures:
         """Return for each packet whether no other picture needs it.
 
         No packet is unused if a number is missing, or if the times contradict the order in the
-        packets: an exchange of two packets may be reported only where the other one is decoded.
+        packets: the exchange of two packets may be reported only if both are decoded.
 
         Args:
             shown: The positions of the pictures in the order of their times.
@@ -358,14 +360,14 @@ class CodedPictures:
         return unused
 
     def contradicted(self, shown: Ints, reorder: int) -> Bools:
-        """Return which packets state a different place among their neighbours than their times.
+        """Return which packets state a place among their neighbours that contradicts their times.
 
-        No packet does if any packet has no place. Packets between two exchanged ones are doubtful
+        If any packet states no place, none contradicts. Packets between two exchanged packets count
         too: of three rotated packets, two are still in their order.
 
         Args:
             shown: As for `unused`.
-            reorder: As for `unused`; a time that moves a picture by more places is not believed.
+            reorder: As for `unused`; times that move a picture by more places are unreliable.
         """
         contradicted = np.zeros(len(self._orders), dtype=np.bool_)
         orders = np.array(self._orders, np.int64)[shown]
@@ -395,7 +397,8 @@ def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
 def _is_whole(packet: memoryview | bytes, size_bytes: int) -> bool:
     """Return whether the sizes of the NAL units of a packet add up to its size.
 
-    Else the packet is damaged, perhaps with the one before it, and the decoder must report it.
+    Otherwise the packet is damaged, perhaps also the packet before it. Then it must be decoded, so
+    that the decoder reports the damage.
     """
     if not size_bytes or packet[:4] == _START_CODE:
         return True
@@ -408,7 +411,7 @@ def _is_whole(packet: memoryview | bytes, size_bytes: int) -> bool:
 def _units_of_header(extradata: bytes) -> Iterator[bytes]:
     """Yield the parameters in the header of a file such as MP4 (ISO/IEC 14496-15, avcC)."""
     at = 5
-    # The sequences, of which the number has 5 bits, then the pictures.
+    # First the parameters of sequences, whose number has 5 bits, then those of pictures.
     for mask in (31, 255):
         n_units = extradata[at] & mask if at < len(extradata) else 0
         at += 1

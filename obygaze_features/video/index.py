@@ -1,8 +1,8 @@
-"""The index of a video's pictures, made from packets alone, and the choice of some by their rank.
+"""The index of a video's pictures, made from packets alone, and the sampling of pictures by rank.
 
 Two orders are distinguished throughout. A *position* counts packets in the order of the file
 (the order of decoding); a *rank* counts pictures in the order of showing, and is what is usually
-called the frame number. A *span* (first, stop) is a range of ranks without `stop`.
+called the frame number. A *span* (first, stop) is a range of ranks that excludes `stop`.
 """
 
 import math
@@ -36,9 +36,10 @@ Sampling = Literal["even", "fps"]
 
 @dataclass(frozen=True)
 class PacketRun:
-    """A run of packets to decode without a break, and the positions wanted from it.
+    """The packets from `start` to `stop` (both included), to decode without a break.
 
-    The decoder does not get those in `left_out`.
+    `wanted` holds the positions of the wanted pictures. The decoder does not get the packets in
+    `left_out`.
     """
 
     start: int
@@ -51,15 +52,16 @@ class PacketRun:
 class FrameIndex:
     """One row for each packet of the video stream; arrays are in the order of decoding.
 
-    `order` lists the position of each picture in the order of showing. With `timed` it follows
-    from the times of the packets and is exact; without, it is the order of packets until the
-    stream has been decoded once (`counted` is then true), and only its length is reliable;
-    `clock_s` may still hold the times at which pictures change. `jump` is the first position at
-    which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
-    then the times of pictures are those of counting. `broken` marks packets that are damaged,
-    `lost` those before which others are missing, `unused` those of which no other picture needs
-    anything, `contradicted` those that tell another order than their times. `pts_are_times` tells
-    that the container stores when pictures are shown; in others the times of packets are guessed.
+    `order` lists the position of each picture in the order of showing. If `timed` is true, this
+    order follows from the times of the packets and is exact. Otherwise it is the order of packets
+    until the stream has been decoded once (`counted` is then true); before, only its length is
+    reliable, but `clock_s` may hold the times at which pictures change. `jump` is the first
+    position at which the clock of the file was set back, as in joined recordings, or -1 if it never
+    was; after such a jump, the times of pictures are computed by counting. `broken` marks packets
+    that are damaged, `lost` packets before which others are missing, `unused` packets that no other
+    picture needs, and `contradicted` packets that state a different order than their times.
+    `pts_are_times` is true if the container stores when pictures are shown; in other containers,
+    the times of packets are guessed.
     """
 
     pts: Ints
@@ -138,7 +140,7 @@ class FrameIndex:
         return bool(self.broken.any() or self.lost.any())
 
     def start_of(self, position: int, back: int = 0) -> int:
-        """Return the key frame to decode from for a picture, or the one `back` key frames earlier.
+        """Return the key frame from which to decode a picture, or one `back` key frames earlier.
 
         A picture that is shown before a key frame but stored after it (an open group) depends on
         the group before.
@@ -151,7 +153,7 @@ class FrameIndex:
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
 
     def starts_of(self, positions: Iterable[int]) -> set[int]:
-        """Return the key frames to decode from for some pictures."""
+        """Return the key frames from which to decode some pictures."""
         return {self.start_of(position) for position in positions}
 
     def runs(self, positions: Iterable[int], late: int) -> list[PacketRun]:
@@ -185,9 +187,9 @@ class FrameIndex:
         return positions
 
     def expected_of(self, run: PacketRun) -> set[int]:
-        """Return the pictures of a run, up to the last wanted one, that have to come out.
+        """Return the pictures of a run, up to the last wanted one, that the decoder must output.
 
-        Those that are shown before its key frame need the group before.
+        Pictures that are shown before the key frame are not expected: they need the group before.
         """
         last = max(run.wanted)
         shown = np.flatnonzero(self.ranks[run.start : last + 1] >= 0) + run.start
@@ -206,11 +208,11 @@ class FrameIndex:
         return replace(self, key=key)
 
     def with_order(self, order: Ints) -> Self:
-        """Return the index with the list of pictures that decoding has shown."""
+        """Return the index with the pictures in the order that decoding has shown."""
         return replace(self, order=order, counted=True)
 
     def with_times(self, order: Ints) -> Self:
-        """Return the index with these pictures, which have times and are in their order."""
+        """Return the index with the pictures of `order`, which is sorted by their times."""
         steps = np.diff(self.pts[order])
         last_s = (
             float(np.median(steps)) * self.seconds_per_tick
@@ -229,8 +231,8 @@ class FrameIndex:
     def affected(self, damage: Collection[int], positions: Sequence[int]) -> Bools:
         """Return for each picture whether it, or one it may be built on, is damaged or missing.
 
-        `damage` are the positions at which a decoder found an error. Where pictures are counted,
-        those that are stored after a picture but may be shown before it must be there too.
+        `damage` holds the positions at which a decoder found an error. Where pictures are counted,
+        damage in a picture also affects those that are stored before it but may be shown after it.
         """
         starts = np.array([self.start_of(position) for position in positions], np.int64)
         stops = np.array(positions, np.int64) + 1
@@ -242,8 +244,8 @@ class FrameIndex:
         n_lost = np.append(0, np.cumsum(self.lost))
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
-        # The packet behind one that a decoder reports may have another time, or its picture. What
-        # is before the first key frame only has missing references.
+        # The packet behind a reported one may have a wrong time, or the reported one's picture.
+        # At the beginning of the film, packets only lack references.
         is_near = is_broken.copy()
         first_whole = int(np.argmin(is_broken))
         behind = np.array([at + 1 for at in damage if at > first_whole], np.int64)
@@ -255,9 +257,9 @@ class FrameIndex:
 
     @cached_property
     def _stretches(self) -> Ints:
-        """Return for each picture the stretch of those that may have each other's times.
+        """Return the stretch of each picture: pictures of one stretch may have exchanged times.
 
-        Times that cannot order the pictures are sorted: a damaged one then moves those of others.
+        Times that cannot order the pictures are sorted: a damaged time then moves other times.
         """
         numbers = np.arange(self.frames)
         times = self.pts[self.order]
@@ -272,7 +274,7 @@ class FrameIndex:
         return stretches
 
     def _counted_stops(self, positions: Ints) -> Ints:
-        """Return up to where packets may move the pictures at some positions by one place."""
+        """Return where the packets end that may shift the count of each picture by one place."""
         stored = np.sort(self.order)
         places = np.searchsorted(stored, positions)
         n_early = int((np.arange(self.frames) - self.ranks[stored]).min(initial=0))
@@ -282,8 +284,9 @@ class FrameIndex:
     def corrected(self, out: Sequence[int], damage: Collection[int]) -> Self:
         """Return the index with the pictures that came out of the decoder, in that order.
 
-        Pictures that damage has destroyed keep their place; packets that showed none although
-        nothing was wrong lose it. `damage` are the positions at which the decoder found an error.
+        A picture that damage has destroyed keeps its place. A packet that showed no picture without
+        any damage loses its place. `damage` holds the positions at which the decoder found an
+        error.
         """
         absent = np.setdiff1d(self.order, out).tolist()
         lost = np.array(absent, np.int64)[self.affected(damage, absent)].tolist()
@@ -302,11 +305,11 @@ class FrameIndex:
             and (times != NO_PTS).all()
             and (np.diff(times) > 0).all()
         ):
-            # Only packets that show nothing were without a time, or with that of another.
+            # Only packets that show nothing had no time, or the time of another packet.
             return self.with_times(np.array(out, dtype=np.int64)).with_order(
                 np.array(out)
             )
-        # Each lost picture takes its place before the first that has a later position.
+        # Each lost picture is inserted before the first picture that has a later position.
         order = np.array(out, dtype=np.int64)
         insert_at = np.searchsorted(np.maximum.accumulate(order), lost)
         return self.without_times().with_order(np.insert(order, insert_at, lost))
@@ -322,8 +325,9 @@ def presentation_order(
 ) -> Ints | None:
     """Return positions in the order of showing; None if the times are not reliable for it.
 
-    They are if each picture has one, no two are equal, no picture is preceded in the file by more
-    pictures that are shown after it than the codec can reorder, and a key frame by none.
+    Times are reliable if each picture has one and no two are equal. In the file, a picture may be
+    stored after pictures that are shown later, but not after more than the codec can reorder, and a
+    key frame not after any.
     """
     positions = np.flatnonzero(shown)
     times = pts[positions]
@@ -355,8 +359,8 @@ def n_distinct(values: Ints) -> int:
 def clock_of(ticks: Ints, tick_s: float, origin_s: float) -> Floats | None:
     """Return when pictures change, from times that could not order the pictures; None if unknown.
 
-    Complete and mostly different times are sorted; incomplete ones give an even step. No picture
-    is before 0.
+    Times that are complete and mostly different are sorted. From other times, an even step is
+    computed. No picture is before 0.
     """
     (with_time,) = np.nonzero(ticks != NO_PTS)
     if len(with_time) < 2:
@@ -376,11 +380,11 @@ def clock_of(ticks: Ints, tick_s: float, origin_s: float) -> Floats | None:
 
 
 def each_second(times_s: Floats, rate: float) -> Ints:
-    """Return which pictures, of those shown at these times, are taken for one a second.
+    """Return which of the pictures shown at `times_s` are sampled, one for each second.
 
-    At the rate in the header of the film, these are each int(rate) pictures. If the pictures have
-    another rate or none, they are those on the screen at the first time and each second after it,
-    so that one that stays there longer is taken several times.
+    If the pictures have the rate in the header of the film, every int(rate)-th picture is sampled.
+    Otherwise the pictures on the screen at the first time and at each second after it are sampled:
+    a picture that stays on the screen longer is sampled several times.
     """
     step_s = 1 / rate
     late_s = np.diff(times_s) - step_s
@@ -394,7 +398,7 @@ def each_second(times_s: Floats, rate: float) -> Ints:
 
 @dataclass(frozen=True)
 class SampledRanks:
-    """The ranks of the sampled pictures, and which are real."""
+    """The ranks of the sampled pictures (`index`), and which of them are real (`mask`)."""
 
     index: Ints
     mask: Bools
@@ -403,7 +407,7 @@ class SampledRanks:
 def sample_indices(total: int, count: int) -> Ints:
     """Return int(i * total / count) for i = 0 .. count - 1, computed in whole numbers.
 
-    With fewer pictures than `count` they repeat by the same rule. The indices for a divisor of
+    If `total` is less than `count`, indices repeat by the same rule. The indices for a divisor of
     `count` are among those for `count`.
 
     Args:
@@ -420,9 +424,9 @@ def span_of(
 ) -> tuple[int, int]:
     """Return the span of the pictures shown at a time t with start_s <= t < end_s.
 
-    If no picture begins in that time, it is the one picture on the screen at start_s. `last_s` is
-    how long the last one stays there. An empty span means that the time lies after the last
-    picture, or before the first one.
+    If no picture begins in that time, the span is the one picture that is on the screen at start_s.
+    `last_s` is how long the last picture stays on the screen. An empty span means that the time
+    lies after the last picture, or before the first one.
     """
     start, end = bounds_of(start_s, end_s)
     first, stop = np.searchsorted(
@@ -449,7 +453,7 @@ def bounds_of(start_s: float | None, end_s: float | None) -> tuple[float, float]
 def overshoot(
     film_end_s: float, start_s: float | None, end_s: float | None
 ) -> str | None:
-    """Return how a part ends too long after its film; None for one that does not.
+    """Return the message that a part ends too long after its film; None if it does not.
 
     Too long is more than `OVERSHOOT_S` and more than `OVERSHOOT_SHARE` of the part: times that were
     rounded, or measured on another copy of the film, are a little after its end.
@@ -466,7 +470,7 @@ def overshoot(
 def remark_on_pictures(
     index: FrameIndex, start_s: float | None, end_s: float | None
 ) -> str:
-    """Return the remark on a part of which more than two pictures lie outside its film; else ""."""
+    """Return a remark if a part begins or ends more than two pictures outside its film, else ""."""
     begins_s = float(index.times_s[0])
     ends_s = float(index.times_s[-1]) + index.last_s
     mean_s = index.duration_s / index.frames
@@ -496,8 +500,8 @@ def sample(
 ) -> SampledRanks:
     """Return the ranks of the pictures of a span, or of `listed` ones, by one of the rules.
 
-    even: `sample_indices`. fps: `each_second`, at most `count` of them evenly spread by linspace;
-    with fewer, the other rows are masked.
+    "even" takes `sample_indices`. "fps" takes `each_second`: of more than `count` pictures, `count`
+    are evenly spread by linspace; with fewer, the other rows are masked.
     """
     first, stop = span
     if rule == "fps":

@@ -59,9 +59,10 @@ _PACKET = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class DecodedOrder:
-    """The pictures that the decoder outputs for a whole film: their positions, in that order.
+    """The positions of the pictures of a whole film, in the order in which they are decoded.
 
-    `key` marks the key frames of the decoder; `damage` has the positions at which it found errors.
+    `key` marks the pictures that the decoder calls key frames; `damage` lists the positions at
+    which the decoder found errors.
     """
 
     positions: Ints
@@ -73,8 +74,9 @@ class DecodedOrder:
 class PacketTable:
     """The time, the mark and the byte offset of each packet of a stream.
 
-    `mark_of` returns the mark of a packet, which shows whether the expected packet was read. The
-    packets of a stream that is not `seekable` are read from the beginning of the file.
+    The mark of a packet is its size or a checksum, as `mark_of` returns it: it shows whether the
+    expected packet was read. If `seekable` is false, packets are read from the beginning of the
+    file.
     """
 
     pts: Ints
@@ -85,19 +87,20 @@ class PacketTable:
 
     @cached_property
     def _orders(self) -> tuple[Ints | None, Ints | None]:
-        """Return the orders by offset and by time; None stands for the order of the file."""
+        """Return the orders of the packets by offset and by time; None: the order of the file."""
         return _order_of(self.offset), _order_of(self.pts)
 
     def position_of(self, packet: Any) -> int | None:
         """Return the position of a packet that was read after seeking, or None if it is ambiguous.
 
-        Exactly one packet must have its offset, or its time, and its mark.
+        The position is known if exactly one packet has the same mark and the same offset, or the
+        same time if the packet has no offset.
         """
         by_offset, by_pts = self._orders
         values = self.offset
         order = by_offset
         value = packet.pos
-        # After seeking to a byte, the times of some containers begin again.
+        # Offsets come first: after seeking to a byte, the times of some containers begin again.
         if value is None or value < 0:
             values = self.pts
             order = by_pts
@@ -123,12 +126,12 @@ class IndexedFilm:
     """The index of a video file, and what else is known without opening the file.
 
     Args:
-        index: The pictures.
+        index: The index of the pictures.
         broken: Whether the container is damaged, or the file is cut short.
-        declared_s: When the film ends by its header; 0 if the header has no end.
+        declared_s: The end of the film in its header, in seconds; 0 if the header states none.
         offset: The byte at which each packet begins.
-        folder: The folder in which the index is stored, if it is.
-        decoded: The decoded pictures, once the whole film has been decoded.
+        folder: The folder in which the index is stored; None: it is not stored.
+        decoded: The pictures of the whole film as the decoder outputs them; None: not decoded yet.
         takes_key_twice: Whether the decoder outputs the pictures before a key frame if it gets the
             key frame twice.
     """
@@ -149,7 +152,7 @@ class IndexedFilm:
 
     @cached_property
     def table(self) -> PacketTable:
-        """Return the packets, to find them again in the file."""
+        """Return the table by which packets are found again in the file."""
         return PacketTable(
             self.index.pts, self.index.size, self.offset, attrgetter("size")
         )
@@ -175,7 +178,7 @@ class IndexedFilm:
         start_s: float | None,
         end_s: float | None,
     ) -> bool:
-        """Return whether pictures of a part are missing from the file, if it is broken.
+        """Return whether a broken file lacks pictures of a part; False if the file is not broken.
 
         Args:
             index: The pictures of the film.
@@ -227,13 +230,13 @@ def read_packets(
     if not len(table):
         raise BadVideo("no picture in the file", path=path, reason="no-frames")
     if container.format.name == "avi":
-        # AVI counts pictures: all behind a missing one would be at other times. FFmpeg only
-        # guesses how long the last one lasts.
+        # AVI has no times, it counts pictures: a missing picture would shift all pictures behind
+        # it. FFmpeg only guesses the duration of the last picture.
         n_absent = stream.frames - int(table["dts"][-1]) - 1
         first = first_doubtful_byte(path, n_absent, len(container.streams))
         if first < path.stat().st_size:
-            # Where the file ends inside the head of a chunk, that chunk is no packet. The last
-            # packet is doubtful too: only the next one would tell its time.
+            # A chunk whose head is cut off is not read as a packet. The last packet is doubtful
+            # too: only the next packet would confirm its time.
             first = min(first, int(table["offset"][-1]))
         seen.broken |= table["offset"] >= first
     if "matroska" in container.format.name and seen.is_broken:
@@ -248,20 +251,20 @@ def read_packets(
 
 
 def declared_end(container: Any, stream: Any) -> float:
-    """Return when a film ends by the header of its file, or 0 if the header has no end."""
+    """Return the end of a film in the header of its file, in seconds, or 0 if it states none."""
     name = container.format.name
     zero_s = clock_zero(container)
     begins_s = 0.0
     if stream.start_time is not None:
-        # Pictures may begin later than the sound, and the file with it.
+        # The file may begin with its sound, earlier than the pictures.
         begins_s = float(stream.start_time * stream.time_base) - zero_s
-    # The header of MP4 counts pictures that an edit list leaves out, too.
+    # The header of MP4 also counts pictures that an edit list excludes.
     if stream.frames and stream.average_rate and "mov" not in name:
         return begins_s + float(stream.frames / stream.average_rate)
     if stream.duration:
         return begins_s + float(stream.duration * stream.time_base)
     end_s = (container.duration or 0) / float(av().time_base)
-    # Matroska has a time on the clock of the file here, and other formats a length.
+    # Here, Matroska states the time of the end, and other formats state a length.
     has_time = end_s > 0 and "matroska" in name
     return end_s - zero_s if has_time else end_s
 
@@ -270,8 +273,8 @@ def declared_end(container: Any, stream: Any) -> float:
 class _StreamPackets:
     """The packets of a stream, and the damage that the container reports.
 
-    `broken` and `lost` are those of the index; `is_broken` tells that the container is damaged or
-    cut short. `pictures` has the references that the packets state, if their codec has any.
+    `broken` and `lost` are as in `FrameIndex`. `is_broken` is true if the container is damaged or
+    cut short. `pictures` holds which pictures are references; None if the codec is not read for it.
     """
 
     table: NDArray[np.void]
@@ -286,8 +289,9 @@ def _with_errors_at_opening(
 ) -> _StreamPackets:
     """Return the packets of a film for which errors were reported when it was opened.
 
-    FFmpeg reads the first packets then, and repeats its reports only if they are read again, from
-    the first key frame on. If it reports no packet then, any may be damaged.
+    While it opens a film, FFmpeg reads the first packets. It repeats its reports only if these
+    packets are read again, from the first key frame on. If the second reading shows no damage, or
+    different packets, every packet counts as damaged.
     """
     with suppress(av().FFmpegError), open_video(path) as (container, stream, _):
         container.seek(0)
@@ -315,7 +319,7 @@ def _read_packets(
     pictures = None
     if reader_of is not None:
         pictures = CodedPictures(reader_of(stream.codec_context.extradata))
-    # How many packets had been read when an error was reported.
+    # The number of packets that had been read at each reported error.
     reported = set[int]()
     is_cut = False
     reader = container.format.name
@@ -351,8 +355,8 @@ def _read_packets(
     seen.broken[list(broken.intersection(range(len(table))))] = True
     seen.lost[after_gap] = True
     for position in reported:
-        # The damage is in this packet, in the one before, or between them. A key frame after it is
-        # whole, but for FLV, which compares the size that is written behind a packet.
+        # The damage is in this packet, in the packet before, or between them. A key frame after it
+        # is intact, except in FLV, where the reader checks the size written behind each packet.
         if position > 0:
             seen.broken[position - 1] = True
         if position < len(table):
@@ -379,7 +383,7 @@ def _row_of(packet: Any, codec: str) -> tuple[int, ...]:
 
 
 def _index_of(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex:
-    """Make the index from the table of packets, with times where format and times allow."""
+    """Make the index from the table of packets; it has times if the format states reliable ones."""
     table = seen.table
     pts = table["pts"].copy()
     shown = table["shown"].copy()
@@ -395,24 +399,25 @@ def _index_of(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex:
     jump = -1
     lost = seen.lost
     if pts_are_times:
-        # A damaged packet may have lost its time; without it the others keep theirs.
+        # A damaged packet that lost its time is excluded, so that other packets keep their times.
         shown[seen.broken & (pts == NO_PTS)] = False
         order = presentation_order(pts, shown, key, reorder_depth(codec))
         near = seen.broken.copy()
         near[1:] |= seen.broken[:-1] & ~table["key"][1:]
         is_far = shown & ~near
         if order is None and is_far.any():
-            # Or it has a wrong time, which some readers give to the next packet too.
+            # A damaged packet may have a wrong time; some readers give it to the next packet too.
             order = presentation_order(pts, is_far, key, reorder_depth(codec))
             if order is not None:
                 pts[near] = NO_PTS
                 shown = is_far
         if order is None:
-            # The times of decoding increase in an intact film.
+            # In an intact film, the times of decoding increase. A large step back shows that the
+            # clock was set back.
             set_back = _set_back(table["dts"], reorder_depth(codec))
             if len(set_back):
                 jump = int(set_back[0])
-                # Pictures after it may be built on those of another recording.
+                # Pictures after the jump may refer to pictures of another recording.
                 lost[set_back] = True
                 lost[_set_back(pts, reorder_depth(codec))] = True
             else:
@@ -452,8 +457,8 @@ def _index_of(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex:
 def _set_back(times: Ints, reorder: int) -> Ints:
     """Return the positions of the packets before which the clock is set back.
 
-    The first of them may have no time. Small steps back are disorder: a clock that was set back is
-    behind by more pictures than a codec reorders.
+    The first packet after the clock was set back may have no time. A small step back is only
+    disorder: a clock that was set back is behind by more pictures than a codec reorders.
     """
     (with_time,) = np.nonzero(times != NO_PTS)
     steps = np.diff(times[with_time])
@@ -466,7 +471,7 @@ def _set_back(times: Ints, reorder: int) -> Ints:
 
 
 def reorder_depth(codec: Any) -> int:
-    """Return how many pictures of a codec may be stored before one that is shown earlier."""
+    """Return how many pictures a codec may store before a picture that is shown earlier."""
     return codec.reorder_depth if codec.codec.reorder else 0
 
 
@@ -476,10 +481,10 @@ def _is_hidden(packet: Any) -> bool:
     if packet.stream.codec_context.codec.canonical_name == "vp8":
         return not data[0] >> 4 & 1
     if data[-1] >> 5 == 0b110:
-        # Several coded pictures in one packet end with an index; the last of them is shown.
+        # A packet of several coded pictures ends with an index; its last picture is shown.
         return False
-    # Frame marker (2 bits), profile (2, and one more for the fourth), then: show an existing
-    # frame, frame type, show this frame.
+    # The header: frame marker (2 bits), profile (2 bits, 3 for the fourth profile), and one bit for
+    # each of: show an existing frame, frame type, show this frame.
     at = 5 if data[0] >> 4 & 0b11 == 0b11 else 4
     bits = data[0] << 8 | (data[1] if len(data) > 1 else 0)
     return not bits >> (15 - at) & 1 and not bits >> (13 - at) & 1

@@ -20,9 +20,10 @@ _EXIF = 31
 
 @dataclass(frozen=True)
 class PictureGeometry:
-    """The stored size of a stream's pictures, the shape of a pixel, and how to turn them.
+    """The stored size of a stream's pictures, the shape of their pixels, and their rotation.
 
-    `rotation` is clockwise, in degrees, after an optional left-right flip.
+    `sar` is the width of a pixel divided by its height. `rotation` is clockwise, in degrees; a
+    left-right flip (`flip`) comes before it.
     """
 
     width: int
@@ -33,7 +34,7 @@ class PictureGeometry:
 
     @property
     def upright(self) -> tuple[int, int]:
-        """Return (height, width) as a player shows it: square pixels, turned."""
+        """Return (height, width) as displayed: with square pixels, after rotation."""
         wide = max(1, round(self.width * self.sar))
         return (wide, self.height) if self.rotation % 180 else (self.height, wide)
 
@@ -46,7 +47,7 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
     try:
         side_data = frame.side_data
     except ValueError:
-        # PyAV does not know the EXIF data that FFmpeg has read the matrix from.
+        # PyAV fails at EXIF data. FFmpeg has already read the matrix from them: they are removed.
         side_data = _apply_filter(
             frame, "sidedata", f"mode=delete:type={_EXIF}"
         ).side_data
@@ -59,7 +60,7 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
         if flip:
             a = -a
             b = -b
-        # In quarter turns.
+        # Rotations are rounded to quarter turns.
         rotation = round(math.degrees(math.atan2(b, a)) / 90) % 4 * 90
     return PictureGeometry(
         frame.width,
@@ -82,16 +83,17 @@ class PictureConverter:
         self.upright = geometry.upright
         self.scaler = av().video.reformatter.VideoReformatter()
         kind = av().video.reformatter.Interpolation
-        # The plain conversion: a quarter of the time, and the same pixels as other readers.
+        # Without scaling, the conversion takes a quarter of the time and gives the same pixels as
+        # other readers.
         self.plain_flags = int(kind.BICUBIC | kind.BITEXACT)
         # Without these flags the result of scaling depends on the processor.
         exact = kind.ACCURATE_RND | kind.FULL_CHR_H_INT
         self.scaling_flags = self.plain_flags | int(exact)
 
     def convert(self, frame: Any) -> Pixels:
-        """Return a picture as a player shows it; pixels that are not square are scaled."""
+        """Return a picture as displayed; a picture whose pixels are not square is scaled."""
         if frame.interlaced_frame:
-            # Else a scaler separates the fields.
+            # Otherwise the scaler would separate the fields.
             frame = _apply_filter(frame, "setfield", "prog")
         size = self.upright
         if self.geometry.rotation % 180:

@@ -40,22 +40,22 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 TIMEOUT_S = 120.0
-# The limit of open files: a worker needs five, and a clip that waits two.
+# The limit of open files: each worker needs five, and each waiting clip two.
 OPEN_FILES = 16384
 # The time limit for a new worker to import its packages, perhaps from a slow shared disk.
 START_S = 120.0
 # Time is counted in steps, so that the time while the run is suspended does not count.
 TICK_S = 1.0
-# Sockets take no time limit of some centuries.
+# Sockets raise an error for time limits of centuries, so longer limits are shortened to this.
 LONGEST_S = 1e9
 
 
 class DecodePool(AbstractContextManager["DecodePool"]):
     """Worker processes that decode one clip at a time, each within a time limit.
 
-    A worker that ends or exceeds the limit is replaced, and its clip has an error. Parts of a film
-    that are asked for by their ranks follow each other: after one that exceeds the limit, all
-    others of its film have the same error. Workers end with the process of the pool, however that
+    A worker that ends or exceeds the limit is replaced, and its clip has an error. After a job that
+    makes an index or has ranks exceeds the limit, all later jobs of this kind for the same film
+    have the same error without decoding. Workers end with the process of the pool, however that
     ends. Without worker processes there is no time limit, and a crash ends the process of the pool.
 
     Args:
@@ -124,8 +124,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
 
     def _serve(self, slot: int) -> None:
         """Decode jobs with one worker at a time until the pool is closed."""
-        # A process inherits the signals that its parent thread blocks. They may reach all processes
-        # of a run, but only the run itself handles them.
+        # A worker inherits the blocked signals of this thread. A signal may reach all processes of
+        # a run, but only the run itself handles it.
         system.block_signals()
         while item := self._jobs.get():
             job, future = item
@@ -136,7 +136,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                     future.set_result(self._decode(slot, job))
                 except Exception as error:  # noqa: BLE001 - raised where the result is taken
                     future.set_exception(_with_hint(error))
-            # While this thread waits for a job, it must not hold the last clips.
+            # While this thread waits for a job, it must not hold the clips of its last job.
             del item, future
         if slot in self._workers:
             self._workers[slot].end()
@@ -159,7 +159,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                     "the decode pool was closed", where=str(job.path)
                 ) from None
             if retry and system.was_killed(worker.process.poll()) and not late:
-                # Another process killed it (the system when out of memory), not this file.
+                # The file is not the cause: another process killed the worker, such as the system
+                # when memory was full.
                 return self._decode(slot, job, retry=False)
             # A file that crashes the decoder ends the process by a signal. If the process ends by
             # itself, a resource of the machine is missing, such as memory.
@@ -182,7 +183,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             return DecodeResult(job, {}, error)
 
     def _result(self, worker: _Worker, job: DecodeJob) -> DecodeResult:
-        """Return the result of a worker, in memory that is used again later."""
+        """Return the result of a worker; its shared memory is used again when no array needs it."""
         with self._lock:
             if not self._free:
                 number = len(self._memories) + len(self._dropped)
@@ -233,9 +234,10 @@ def in_order(
     Args:
         submit: submits a job.
         jobs: the jobs; each is taken shortly before it is submitted.
-        ahead: maximum number of jobs whose results are not yielded.
+        ahead: maximum number of submitted jobs whose results are not yielded yet.
         bytes_of: returns the number of bytes of the result of a job.
-        most_bytes: maximum number of bytes of all these results; a single one may be larger.
+        most_bytes: maximum number of bytes of the results that are not yielded yet; a single result
+            may be larger.
     """
     under_way: deque[tuple[Job, int, Future[Result]]] = deque()
     try:
@@ -313,7 +315,7 @@ class _Worker:
         dropped: Sequence[int],
         timeout_s: float,
     ) -> dict[str, Any]:
-        """Send a job and numbered memory; wait for the reply until the time limit."""
+        """Send a job and its shared memory; return the reply, or raise TimeoutError."""
         self.channel.settimeout(min(timeout_s, LONGEST_S))
         asked = asdict(replace(job, path=os.fspath(job.path)))
         request = {"job": asked, "memory": number, "dropped": list(dropped)}
@@ -326,7 +328,7 @@ class _Worker:
         return reply
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
-        """Return the next line from the worker, which is empty for progress."""
+        """Return the next message of the worker; an empty message reports progress."""
         left = timeout_s
         while b"\n" not in self.received:
             if left <= 0:
@@ -346,7 +348,7 @@ class _Worker:
         return answer
 
     def end(self, wait_s: float = 0) -> str:
-        """Kill the process if it does not end within some time; return how it ended."""
+        """Kill the process if it does not end within `wait_s` seconds; return how it ended."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(wait_s)
         self.process.kill()

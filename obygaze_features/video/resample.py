@@ -1,8 +1,8 @@
-"""Sound as numbers: the channels of decoded frames mixed into one, and another rate.
+"""Mix the channels of decoded sound into one, and change its sample rate.
 
-Libraries change their filters with their releases. The filter here is a fixed table. Its numbers
-and the samples are rounded to so few bits that float64 holds their sums exactly: these are the same
-in any order, and so from any library for matrices.
+Libraries change their filters between releases. The filter here is a fixed table. Its numbers and
+the samples are rounded to so few bits that float64 holds their sums exactly: the sums are the same
+in any order of addition, and therefore with any library for matrices.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from obygaze_features.video.index import Floats
 
 Samples = NDArray[np.float32]
 
-# The places with half the power; bass has none, and all others have the whole.
+# Channels at these places count with half their power, bass channels do not count, and all other
+# channels count with their whole power.
 _QUIET = ("FC", "BL", "BR", "BC", "SL", "SR")
 _HALF_POWER = math.sqrt(0.5)
 _WITHOUT_PLACE = ("LFE", "LFE2")
-# The values of FFmpeg's formats; those with planes have a "p" behind.
+# The types of the values in FFmpeg's formats; the name of a format with planes ends in "p".
 _TYPES = {
     "u8": np.uint8,
     "s16": np.int16,
@@ -35,8 +36,8 @@ _TYPES = {
     "flt": np.float32,
     "dbl": np.float64,
 }
-# The filter: a sinc of so many zeros on each side, under a Kaiser window, that ends a little below
-# half the lower rate.
+# The filter: a sinc with this many zeros on each side, times a Kaiser window. Its cutoff is a
+# little below half the lower rate.
 _ZEROS = 10
 _BETA = 6.0
 _ROLL_OFF = 0.92
@@ -68,7 +69,7 @@ def mix_to_mono(frames: Iterable[Any]) -> Samples:
 
 
 def _names(layout: Any) -> list[str]:
-    """Return the place of each channel, which Matroska does not state for plain samples."""
+    """Return the place of each channel; the usual places if none are stated, as in Matroska."""
     names = [channel.name for channel in layout.channels]
     usual = _USUAL_LAYOUTS.get(len(names))
     if usual is None or {*names} != {"NONE"}:
@@ -104,7 +105,7 @@ def _mean(channels: Sequence[NDArray[Any]], names: Sequence[str]) -> Samples:
             values = channel.astype(np.float32, copy=False)
             if dtype.kind == "u":
                 values = values - np.float32(128)
-            # So the mean is in steps.
+            # The mean is counted in steps, so that it can be rounded to whole steps.
             mean += values * np.float32(weight * scale / total / _SAMPLE_STEP)
     np.rint(mean, out=mean)
     mean *= _SAMPLE_STEP
@@ -121,9 +122,9 @@ def _weight(name: str) -> float:
 class Resampler:
     """Changes the sample rate of sections that begin at a whole second.
 
-    A section needs `margin` samples more on both sides. After a period of new samples, the old ones
-    have the same places again. The new samples of a period are made in groups: each group is the
-    product of the old samples around it and a matrix.
+    A section needs `margin` more samples on both sides. After each period, new samples have the
+    same places among the old samples again. The new samples of a period are computed in groups:
+    each group is the product of the old samples around it and a matrix.
     """
 
     def __init__(self, rate: int, new_rate: int) -> None:
@@ -139,7 +140,7 @@ class Resampler:
         self.groups: list[tuple[int, int, Floats]] = []
         for begin in range(0, self.period, _GROUP):
             stop = min(begin + _GROUP, self.period)
-            # Places are counted in steps that both rates have.
+            # Places are counted in steps that divide the intervals of both rates.
             new_places = np.arange(begin, stop) * self.down
             first = self.margin + -((half - int(new_places[0])) // self.up)
             last = self.margin + (int(new_places[-1]) + half) // self.up
@@ -168,7 +169,7 @@ class Resampler:
 
 
 def _taps(half: int, up: int, down: int) -> Floats:
-    """Return the filter: what passes keeps its level, half the lower rate does not pass."""
+    """Return the low-pass filter: what passes keeps its level, half the lower rate is stopped."""
     cutoff = _ROLL_OFF / max(up, down)
     taps = np.sinc(np.arange(-half, half + 1) * cutoff) * np.kaiser(2 * half + 1, _BETA)
     # Each new sample is a sum over every `up`-th tap.

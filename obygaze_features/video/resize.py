@@ -1,9 +1,8 @@
-"""Resize pictures to what a model sees: integer arithmetic, the same with every version.
+"""Resize pictures for models in integer arithmetic, with the same result in every version.
 
-Image libraries change their filters with their releases. Resizing here is a table of integer
-weights that NumPy computes once, and sums of integers, equal to those of Pillow and OpenCV to the
-bit. SciPy makes the sums or, after some pictures and where Numba is installed,
-compiled code.
+Image libraries change their filters between releases. Here, NumPy computes a table of integer
+weights once, and resized pixels are weighted sums of integers, equal to those of Pillow and OpenCV
+to the bit. SciPy computes the sums; after some pictures, compiled code does, if Numba is installed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Taps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 _OPENCV_BITS = 11
 # Importing Numba and reading compiled code takes as long as resizing some hundred pictures.
 COMPILED_AFTER = 200
-# Weights are whole numbers of fractions of 2 to the power of these bits, as Pillow's are.
+# Weights are integer multiples of 2 ** -BITS, as in Pillow.
 BITS = 22
 # How many rows are resized at once, and how many weights are added at once.
 _ROWS = 48
@@ -42,11 +41,12 @@ _REACH = {"bilinear": 1.0, "bicubic": 2.0}
 class Resize:
     """How a picture becomes the one that a model sees.
 
-    `edge` is the length of the shortest edge with the proportions kept ("shortest-edge"), or of
-    both ("squash"), and `crop` the square that is cut from the middle, 0 for all of it. The filter
-    is "bilinear", "bicubic" or "nearest", and the offset of the crop a "floor" or a "round" of half
-    the rest. `squash_first` first resizes to that square as OpenCV does. `target` is the height
-    and width of a result that is no square, in place of `edge` and `crop`: a picture is squashed to
+    `edge` is the length in pixels of the shortest edge, with the proportions kept ("shortest-edge"
+    as `fit`), or of both edges ("squash"). `crop` is the edge of the square that is cut from the
+    middle (0: no crop). `filter` is "bilinear", "bicubic" or "nearest". `crop_offset` is the rule
+    that rounds half of the remaining pixels: "floor" or "round". `squash_first` is the edge of a
+    square to which the picture is first resized, as OpenCV does (0: none). `target` is the (height,
+    width) of a result that is not square, in place of `edge` and `crop`: a picture is squashed to
     it, or covers it with its proportions kept and is cropped.
     """
 
@@ -59,7 +59,7 @@ class Resize:
     target: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Take the height and width of a target from a list, as JSON has them."""
+        """Convert a target that is a list, as in JSON, to a tuple."""
         if self.target is not None:
             object.__setattr__(self, "target", tuple(self.target))
 
@@ -113,7 +113,7 @@ def float_taps(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the first input of each output, and the weights of the inputs from there on.
 
-    They are antialiased: the kernel is widened by the scale when shrinking.
+    The weights are antialiased: the kernel is widened by the scale when shrinking.
     """
     scale = n_in / n_out
     widen = max(scale, 1.0)
@@ -141,7 +141,7 @@ def float_taps(
 
 
 def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
-    """Return the taps of Pillow."""
+    """Return the input positions and integer weights of each output, as Pillow computes them."""
     first, weights = float_taps(n_in, n_out, kernel)
     index = np.minimum(first[:, None] + np.arange(weights.shape[1]), n_in - 1)
     half = np.where(weights < 0, -0.5, 0.5)
@@ -149,9 +149,10 @@ def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
 
 
 def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
-    """Return two taps without antialias: what OpenCV's linear resize reads, even when it shrinks.
+    """Return two taps for each output without antialias, as OpenCV's linear resize reads them.
 
-    Beyond the border it takes the edge once across, but twice (and rounds twice) down.
+    Beyond the border, OpenCV takes the edge once when it resizes across. When it resizes down, it
+    takes the edge twice, and rounds twice.
     """
     at = ((np.arange(n_out) + 0.5) * (1.0 / (n_out / n_in)) - 0.5).astype(np.float32)
     first = np.floor(at).astype(np.int64)
@@ -170,10 +171,11 @@ def resize_crop(
     box: tuple[int, int, int, int],
     kernel: str,
 ) -> Pixels:
-    """Resize pictures [T, H, W, 3] to `size`; only `box` (top, left, h, w) of it is computed.
+    """Resize pictures [T, H, W, 3] to `size`, and return only `box` (top, left, height, width).
 
-    Equal to an antialiased resize of Pillow, followed by a crop, to the bit: across first, rounded
-    to uint8, then down. "nearest" takes the pixel at the centre of each new one.
+    The result equals an antialiased resize of Pillow, followed by a crop, to the bit: resized
+    across first, rounded to uint8, then resized down. "nearest" takes the pixel at the centre of
+    each new pixel.
     """
     top, left, height, width = box
     n_rows, n_columns = pictures.shape[1:3]
@@ -198,8 +200,9 @@ def nearest_of(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
 class ResizeAxis:
     """How pictures are resized along an axis.
 
-    The inputs that count, the first one of them for each output, and the weights from there on,
-    which are none if nothing is resized.
+    `chosen` are the inputs that are read, `first` is the first of them for each output, and
+    `weights` are the weights from there on. `matrix` holds the same weights for SciPy. If nothing
+    is resized, `weights` is empty and `matrix` is None.
     """
 
     chosen: slice
@@ -212,7 +215,7 @@ class ResizeAxis:
 def resize_axis(
     n_in: int, n_out: int, start: int, length: int, kernel: str
 ) -> ResizeAxis:
-    """Return how a part of the output is made."""
+    """Return how `length` outputs from `start` on are computed from the inputs."""
     if n_in == n_out:
         nothing = np.zeros((0, 0), np.int32)
         part = slice(start, start + length)
@@ -223,7 +226,7 @@ def resize_axis(
     begin = int(index.min())
     stop = int(index.max()) + 1
     matrix = _matrix(index - begin, weights, stop - begin)
-    # With zeros behind them, they can be added by fours.
+    # Zeros are appended, so that weights can be added four at a time.
     n_more = -weights.shape[1] % _TAPS
     padded = np.pad(weights, ((0, 0), (0, n_more)))
     return ResizeAxis(slice(begin, stop), index[:, 0] - begin, padded, matrix)
@@ -237,7 +240,7 @@ def _across(picture: Pixels, axis: ResizeAxis) -> Pixels:
     kernels = kernels_after(1)
     if kernels is None:
         return _resize_lines(axis.matrix, part.swapaxes(0, 1)).swapaxes(0, 1)
-    # A part of the columns would be copied first.
+    # The columns are a view of whole rows: a contiguous part would have to be copied first.
     rows = np.ascontiguousarray(picture).reshape(len(picture), -1)
     columns = rows[:, 3 * axis.chosen.start : 3 * axis.chosen.stop]
     resized = np.empty((len(rows), 3 * len(axis.first)), np.uint8)
@@ -246,7 +249,7 @@ def _across(picture: Pixels, axis: ResizeAxis) -> Pixels:
 
 
 def _down(part: Pixels, axis: ResizeAxis) -> Pixels:
-    """Resize one picture, of which only the rows that count are there, down."""
+    """Resize one picture down; `part` has only the rows that are read."""
     if axis.matrix is None:
         return part
     kernels = kernels_after(0)
@@ -259,7 +262,7 @@ def _down(part: Pixels, axis: ResizeAxis) -> Pixels:
 
 
 def _resize_lines(matrix: csr_matrix, lines: Pixels) -> Pixels:
-    """Return the weighted sums of lines, rounded to levels."""
+    """Return the weighted sums of lines, rounded to levels from 0 to 255."""
     sums = _sums(matrix, lines)
     sums += 1 << (BITS - 1)
     sums >>= BITS
@@ -302,7 +305,7 @@ def squash_like_opencv(pictures: Pixels, size: int) -> Pixels:
 
 
 def known_picture() -> Pixels:
-    """Return edges, ramps and a coarse texture, computed in integers; recipes hash its pixels."""
+    """Return two pictures of edges, ramps and a coarse texture; recipes hash them when resized."""
     t, y, x, c = np.ogrid[0:2, 0:301, 0:397, 0:3]
     value = (x * (3 + c) + y * (5 - c) + (x * y) // 7 + t * 40) % 256
     blocks = ((x // 16 + y // 16 + c) % 2) * 90
@@ -322,7 +325,10 @@ class Kernels(NamedTuple):
 
 
 def kernels_after(n_pictures: int) -> Kernels | None:
-    """Count pictures; return the compiled functions once there were many, if there are any."""
+    """Count pictures; return the compiled functions after `COMPILED_AFTER` pictures, else None.
+
+    Return None also where Numba is missing or cannot be used.
+    """
     global _n_resized
     _n_resized += n_pictures
     return compiled_kernels() if _n_resized > COMPILED_AFTER else None
@@ -348,7 +354,7 @@ def compiled_kernels() -> Kernels | None:
 def _sums_across(rows: Any, first: Any, weights: Any, resized: Any) -> None:
     """Resize rows [H, W * 3] across.
 
-    Some rows at once are turned, so that the same column of all of them lies together.
+    Some rows at once are transposed, so that the values of a column lie next to each other.
     """
     n_rows, n_values = rows.shape
     n_out, n_taps = weights.shape

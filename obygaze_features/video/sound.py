@@ -72,15 +72,15 @@ class DecodedSound:
     Args:
         path: The video file.
         view: The view.
-        samples: The samples, of all channels together; 0 where sound is missing or damaged.
+        samples: The samples, all channels mixed into one; 0 where sound is missing or damaged.
         n_before: The number of samples before the clip.
-        start_s: Start of the clip.
-        end_s: End of the clip.
+        start_s: Start of the clip, in seconds.
+        end_s: End of the clip, in seconds.
         missing_s: Stretches [n, 2] without sound, in the clip or before it.
         damaged_s: Stretches [n, 2] with damaged sound, in the clip or before it.
         bounds_s: Start and end of the sound of the film.
-        cut_s: From this time on, pictures of the film are missing from its file.
-        stream: The stream, such as "sound 2 of 3 (eng)", if the file has several.
+        cut_s: The time from which on pictures are missing from the file; infinity: none is missing.
+        stream: The stream, such as "sound 2 of 3 (eng)"; "" if the file has one stream of sound.
     """
 
     path: Path
@@ -137,7 +137,7 @@ class DecodedSound:
     def check(self, accept_damaged: bool = False) -> Self:
         """Return this sound, or raise BadVideo if it is damaged, too short or mostly missing.
 
-        With `accept_damaged`, damaged sound is like missing sound.
+        With `accept_damaged`, damaged sound counts as missing sound.
         """
         n_samples = len(self.samples) - self.n_before
         reason = ""
@@ -166,9 +166,9 @@ class DecodedSound:
         return self
 
     def part(self, start_s: float, end_s: float) -> Self:
-        """Return the sound of a part of this clip: the samples that it would have alone.
+        """Return the sound of a part of this clip, with the samples that it would have by itself.
 
-        Samples before the part are limited to the decoded ones.
+        The samples before the part are limited to samples that were decoded.
         """
         start_s = max(start_s, 0.0)
         if start_s < self.start_s or end_s > self.end_s:
@@ -238,7 +238,7 @@ def decode_sounds(
             part = _find_span(source, start_s, end_s, end_of_pictures)
             return {view: _decode_part(source, view, *part) for view in views}
         except FilmChanged as error:
-            # An index that was read by seeking is used once more, from the beginning of the file.
+            # After seeking, the index is used once more, to read from the beginning of the file.
             if not error.film.table.seekable:
                 forget_sound()
             distrust(error.film)
@@ -254,7 +254,7 @@ def _find_span(
 ) -> tuple[float, float, float]:
     """Return the start and end of a part, and the time at which the file is cut off.
 
-    Few parts need the end of the pictures, which takes a pass over them.
+    `end_of_pictures` is called only where it is needed, since it reads the packets of the pictures.
     """
     index = source.film
     if not index.has_clock:

@@ -1,8 +1,8 @@
-"""The index of the sound of a film: its packets on the clock of clips; and sections of samples.
+"""The index of the sound of a film (its packets with their times), and its samples in sections.
 
-*Section* k is the sound from second 10 k to second 10 k + 10, by a new decoder that begins at least
-a second before. All sound is taken from sections: some decoders return different samples, up to the
-end of the film, if they begin elsewhere.
+*Section* k is the sound from second 10 k to second 10 k + 10, decoded by a new decoder that begins
+at least a second before. All sound is taken from sections: some decoders return different samples,
+up to the end of the film, if they begin elsewhere.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ MARGIN_S = 0.02
 # The rates for which these margins are enough, and a section is not too large.
 LOWEST_RATE = 1000
 HIGHEST_RATE = 1_000_000
-# Samples are counted. Counting begins again where the clock of the file differs by more than this
-# in this many packets.
+# Samples are placed by counting. Counting begins again where the clock of the file differs from the
+# count by more than these seconds and ticks, in this many packets in a row.
 DRIFT_S = 0.01
 DRIFT_TICKS = 2
 _FAR_PACKETS = 9
-# Times are rounded to ticks, or were to milliseconds before a copy.
+# Times are rounded to ticks, or were rounded to milliseconds before the file was copied.
 ROUNDED_S = 0.001
 # A clock that goes back by more than this is set back; by less, packets overlap.
 SET_BACK_S = 0.1
@@ -69,7 +69,7 @@ SET_BACK_S = 0.1
 SPOILT = 3
 # The number of sections of a film that stay in memory, for neighbouring clips.
 KEPT_SECTIONS = 2
-# The number of packets to compare a new decoder with the decoder of the file.
+# The number of packets on which a new decoder is compared with the decoder of the file.
 _COMPARED = 16
 # The number of packets that are compared with the clock, or with a part, at once.
 _BLOCK = 4096
@@ -84,9 +84,9 @@ class SoundIndex:
     """One row for each packet of the sound of a film, in the order of the file.
 
     `first` is the number of its first sample on the clock of clips, `samples` the number of its
-    samples; `damaged` marks damaged packets. `stream` names the stream if the film has several.
-    With `takes_new_decoders`, a new decoder with the parameters from PyAV decodes as the decoder of
-    the file does.
+    samples; `damaged` marks damaged packets. `stream` names the stream; "" if it is the only one.
+    If `takes_new_decoders` is true, a new decoder with the parameters from PyAV returns the same
+    samples as the decoder of the file.
     """
 
     pts: Ints
@@ -102,17 +102,17 @@ class SoundIndex:
 
     @cached_property
     def table(self) -> PacketTable:
-        """Return the packets, to find them again in the file."""
+        """Return the table by which packets are found again in the file."""
         return PacketTable(self.pts, self.checksum, self.offset, crc32)
 
     @cached_property
     def sound_s(self) -> Floats:
-        """Return the stretches [n, 2] of time that have samples."""
+        """Return the stretches [n, 2] of time, in seconds, that have samples."""
         return self._stretches(self.samples > 0)
 
     @cached_property
     def damaged_s(self) -> Floats:
-        """Return the stretches [n, 2] of time with damaged samples."""
+        """Return the stretches [n, 2] of time, in seconds, with damaged samples."""
         return self._stretches(self.damaged & (self.samples > 0))
 
     @cached_property
@@ -129,7 +129,7 @@ class SoundIndex:
         return float(self.sound_s[-1, 1]) if len(self.sound_s) else 0.0
 
     def _stretches(self, chosen: Bools) -> Floats:
-        """Return the time of some packets as the fewest stretches."""
+        """Return the time of the chosen packets, in seconds, merged into the fewest stretches."""
         runs = self._runs(chosen)
         first, stop = runs[np.argsort(runs[:, 0])].T
         stop = np.maximum.accumulate(stop)
@@ -147,13 +147,13 @@ class SoundIndex:
 
     @cached_property
     def _blocks(self) -> tuple[Ints, Ints]:
-        """Return the first sample of each block of packets, and where the last one stops."""
+        """Return for each block of packets its first sample, and where its last sample ends."""
         at = np.arange(0, len(self.first), _BLOCK)
         ends = np.maximum.reduceat(self.first + self.samples, at)
         return np.minimum.reduceat(self.first, at), ends
 
     def run_of(self, first: int, stop: int) -> tuple[int, range]:
-        """Return the packet to begin decoding at for a range, and the packets of the range."""
+        """Return the packet at which to begin decoding, and the packets with samples of a range."""
         begins, ends = self._blocks
         (near,) = np.nonzero((begins < stop) & (ends > first))
         if not len(near):
@@ -169,7 +169,7 @@ class SoundIndex:
         wanted = range(int(inside[0]), int(inside[-1]) + 1)
         second_before = first - BEFORE_S * self.rate
         is_before = self.first[: wanted.start + 1] <= second_before
-        # The last one; the first packet if there is none.
+        # Begin at the last packet before that second, or at the first packet of the film.
         start = wanted.start - int(np.argmax(is_before[::-1]))
         return start if is_before.any() else 0, wanted
 
@@ -180,7 +180,7 @@ class SoundIndex:
 def make_sound_index(
     path: Path, indexes: Path, progress: OnProgress = no_progress
 ) -> SoundIndex:
-    """Return the index of the sound of a film from its file; make it if it is missing."""
+    """Return the stored index of the sound of a film; make and store it if it is missing."""
     file = index_file(path, indexes).parent / "sound.npz"
     # The file may be a copy from another film, whose packets may have the same sizes.
     made_of = (
@@ -222,9 +222,9 @@ def _read(
         except av().FFmpegError:
             rows.damaged.add(max(len(rows.pts) - 1, 0))
         if rows.pts:
-            # What the decoder holds back until the end.
+            # At the end, the decoder returns what it has held back.
             rows.decode(None, count_errors)
-    # These have the memory of the rows.
+    # These arrays share the memory of the rows.
     samples = np.asarray(rows.samples)
     damaged = np.zeros(len(samples), dtype=np.bool_)
     for spoilt in rows.damaged:
@@ -234,7 +234,7 @@ def _read(
     samples[is_head] = 0
     damaged[is_head] = False
     if container.format.name == "avi":
-        # The container counts samples: all behind a missing one would be at other times.
+        # AVI has no times, it counts samples: a missing packet would shift all samples behind it.
         first = first_doubtful_byte(path, 0, len(container.streams))
         damaged |= np.asarray(rows.offset) >= first
     if not samples.any():
@@ -279,7 +279,7 @@ class _Rows:
         """Add a packet, and decode it."""
         position = len(self.pts)
         if packet.is_corrupt or count_errors() > self.n_errors:
-            # Some readers find out one packet late.
+            # Some readers report damage one packet late.
             self.damaged.update((max(position - 1, 0), position))
             self.n_errors = count_errors()
         self.pts.append(NO_PTS if packet.pts is None else packet.pts)
@@ -340,10 +340,11 @@ def _facts(frame: Any) -> tuple[Any, ...]:
 def _first_samples(
     times: Ints, samples: Ints, tick_s: float, origin_s: float, rate: int
 ) -> Ints:
-    """Return the number of the first sample of each packet, counted by their times.
+    """Return the number of the first sample of each packet, by counting samples between gaps.
 
-    Times are rounded, or jitter, so that samples placed by them would overlap. Counting begins
-    again where the times of several packets differ from it by too much: there is a gap.
+    Times are rounded or jitter, so packets that are placed by their times would overlap. Where the
+    times of several packets differ from the count by too much, there is a gap: counting begins
+    again.
     """
     numbers: Ints = np.cumsum(samples) - samples
     (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
@@ -358,16 +359,16 @@ def _first_samples(
     jitter = float(np.median(np.abs(np.diff(late, prepend=late[0]))))
     rounded = max(ROUNDED_S, tick_s) * rate
     if jitter > rounded:
-        # No time is only rounded.
+        # These times jitter: they are not merely rounded.
         rounded = 0.0
-    # Few packets at the end may be behind a gap; where times jitter, they do not tell.
+    # A few packets at the end may lie behind a gap, but where times jitter, they cannot show it.
     mode: Literal["reflect", "edge"] = "reflect" if jitter > most / 4 else "edge"
     most = max(most, 2 * jitter)
     padded = np.pad(late, (0, _FAR_PACKETS - 1), mode=mode)
     of_next = np.lib.stride_tricks.sliding_window_view(padded, _FAR_PACKETS)
     least_late = of_next.min(axis=1)
     most_late = of_next.max(axis=1)
-    # Packets before the first time are placed with it.
+    # Packets before the first known time are placed by that time.
     known[0] = 0
     begin = 0
     at = 0
@@ -387,9 +388,10 @@ def _first_samples(
 
 
 def _lateness(late: Ints, rounded: float) -> int:
-    """Return how late the samples of some packets are, by the first packet or by the median.
+    """Return how many samples some packets are late, by the first packet or by the median.
 
-    The time of the first packet may be wrong by more than rounding, such as 0 for a negative time.
+    The median is used if the first packet is far from it: the time of the first packet may be wrong
+    by more than rounding, such as 0 for a negative time.
     """
     middle = int(np.median(late))
     first = int(late[0])
@@ -490,7 +492,7 @@ class SoundSource(PacketReader):
         counts = [0] * len(wanted)
         packets = self.packets(start, wanted.stop - 1)
         if wanted.stop == len(index.pts):
-            # What the decoder holds back until the end.
+            # At the end, the decoder returns what it has held back.
             packets = chain(packets, [(wanted.stop - 1, None)])
         failures = av().FFmpegError, EOFError
         with self._new_decoder() as decoder:
@@ -530,7 +532,7 @@ class SoundSource(PacketReader):
 
     @contextmanager
     def _new_decoder(self) -> Iterator[Any]:
-        """Return a decoder that has decoded nothing; a flushed one would go on with its noise."""
+        """Return a new decoder: after a flush, a used decoder would continue its noise."""
         if self.film.takes_new_decoders:
             yield _new_decoder_like(self.stream.codec_context)
             return
@@ -540,13 +542,13 @@ class SoundSource(PacketReader):
             yield decoder
 
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
-        """Read the beginning of the file without seeking, which leaves some of it out."""
+        """Seek only to later packets: seeking to the first packet skips a part of the beginning."""
         if start > 0:
             yield from super()._seeks(start)
 
 
 def _keep(sections: dict[K, Samples], key: K, section: Samples) -> None:
-    """Keep a section with the last ones."""
+    """Keep a section, and remove the oldest section if there are too many."""
     sections[key] = section
     for oldest in list(sections)[:-KEPT_SECTIONS]:
         del sections[oldest]
@@ -573,7 +575,7 @@ def sound_source(
 
     Args:
         path: the video file.
-        indexes: the folder of stored indexes.
+        indexes: the folder of stored indexes; None: no index is stored.
         progress: called regularly while the index is made.
     """
     check_is_file(path)

@@ -33,12 +33,12 @@ Open = Callable[[Path], AbstractContextManager[OpenVideo]]
 
 # Containers in which seeking to a byte does not work; they have a table of pictures.
 _WITHOUT_BYTES = ("mov", "matroska", "webm", "avi")
-# How many packets before the wanted one are read where a container cannot begin in between.
+# Reading begins this many packets earlier where a container cannot be read from the wanted packet.
 PACKETS_BEFORE = (2, 32)
 # The number of pictures that a decoder of AV1 keeps for later ones.
 _STORED_BY_AV1 = 8
 # What a decoder checks: checksums, and whether the bits of a packet can be those of a picture. It
-# then reports what it would else conceal; it still returns the picture.
+# then reports damage that it would otherwise conceal, and still returns the picture.
 ERR_DETECT = "crccheck+bitstream+buffer"
 
 # Proportions that differ by a smaller share are equal: television has wide pixels of two shapes.
@@ -51,7 +51,7 @@ _WHOLE = (0, 1)
 class Indexed(Protocol):
     """The packets of a stream of a film, known without opening its file.
 
-    `folder` has the files of its index, if it is stored.
+    `folder` holds the files of its index; None: the index is not stored.
     """
 
     @property
@@ -61,7 +61,7 @@ class Indexed(Protocol):
 
     @property
     def table(self) -> PacketTable:
-        """Return the packets, to find them again in the file."""
+        """Return the table by which packets are found again in the file."""
         ...
 
 
@@ -119,9 +119,9 @@ class DecodedRun:
         return damage
 
     def denied_keys(self, positions: Iterable[int]) -> list[int]:
-        """Return the packets, of `positions`, that decode without an error but not as key frames.
+        """Return those of `positions` that decode without an error, but not as key frames.
 
-        The first packet is never one of them: no run can begin before it.
+        The first packet of the film is never returned: no run can begin before it.
         """
         whole_or_damaged = self.keys | self.damage | {0}
         return sorted(set(positions) - whole_or_damaged)
@@ -136,12 +136,15 @@ class _BegunRun:
     outcome: DecodedRun
 
     def is_beginning_of(self, run: PacketRun) -> bool:
-        """Return whether the decoder got no other packets than the first ones of a run."""
+        """Return whether the decoder got only the first packets of `run`, so that it can go on."""
         return self.start == run.start and 0 <= self.outcome.ended_at <= run.stop
 
 
 def is_key(frame: Any) -> bool:
-    """Return whether a picture needs no other: not one that begins to renew it by and by."""
+    """Return whether a picture is a key frame that needs no other picture.
+
+    The first picture of a gradual renewal is not such a key frame, whatever its flag says.
+    """
     return bool(frame.key_frame) and int(frame.pict_type) in _WHOLE
 
 
@@ -149,7 +152,7 @@ class PacketReader:
     """Reads any packets of one stream of an open file, by their positions.
 
     A packet is given its position in the file as its time, whatever the times in the file were.
-    `in_memory` are the packets of a small file, which stay there after the pass over them.
+    `in_memory` holds the packets of a small file; None: packets are read from the file.
     """
 
     def __init__(
@@ -179,7 +182,7 @@ class PacketReader:
                 return
 
     def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
-        """Yield the packets of a file that is not kept, from near `start` if seeking is safe."""
+        """Yield packets and their positions, from near `start` or from the beginning of a file."""
         first, rest = self._first_after_seeking(start)
         try:
             if first is not None:
@@ -209,7 +212,7 @@ class PacketReader:
         return None, iter(())
 
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
-        """Yield the packets after seeking to where a packet is in the file, and to its time."""
+        """Yield the packets after each kind of seeking: to byte offsets, then to the time."""
         table = self.film.table
         if not table.seekable:
             return
@@ -236,7 +239,7 @@ class VideoSource(PacketReader):
     """An open video and its index; each decoded picture has the position of its packet.
 
     `first` is the position of the first decoded picture, from which the geometry was read.
-    `begins_on_grey` tells that this picture is built on others that are missing.
+    `begins_on_grey` is true if this picture refers to pictures that are missing.
     """
 
     film: IndexedFilm
@@ -262,7 +265,7 @@ class VideoSource(PacketReader):
         self.decoder.thread_count = 1
         self.decoder.options = {"err_detect": ERR_DETECT}
         self.codec = str(self.decoder.codec.canonical_name)
-        # What the decoder has got since it was emptied, if another run may begin with it.
+        # A run that the decoder has begun; the next run may continue it.
         self._begun: _BegunRun | None = None
 
     @property
@@ -307,7 +310,7 @@ class VideoSource(PacketReader):
     def check_shape(self, frame: Any) -> None:
         """Raise BadVideo for a picture of other proportions than the first one.
 
-        Recordings that were joined have some, and would be stretched to those of the first one.
+        Joined recordings contain such pictures; they would be stretched to the first proportions.
         """
         wide, high = self._shape_of(frame)
         first_wide, first_high = self._shape
@@ -321,8 +324,8 @@ class VideoSource(PacketReader):
 
     def _shape_of(self, frame: Any) -> tuple[float, int]:
         """Return width and height of a picture with square pixels, by its codec."""
-        # A picture does not tell the shape of its pixels in PyAV. The decoder does, for the
-        # picture that it got last, so that it may say it of some pictures too early.
+        # In PyAV, a picture does not state the shape of its pixels. The decoder states it for the
+        # picture that it got last, so a change may be seen some pictures too early.
         pixel = self.decoder.sample_aspect_ratio or 1
         return frame.width * float(pixel), frame.height
 
@@ -362,12 +365,13 @@ class VideoSource(PacketReader):
         return outcome
 
     def run_with_early(self, run: PacketRun, sink: Sink) -> DecodedRun:
-        """Decode a run like `run`, and read the pictures shown before its key frame, if possible.
+        """Decode a run like `run`, and if possible check the pictures shown before its key frame.
 
-        A decoder skips them unread where it begins, as it lacks a picture before the key frame.
-        Damage in one of them may have taken the pictures behind it with it. If the key frame comes
-        twice, it is that picture: what then comes out for them is wrong and left out, but what is
-        wrong with their bits is reported.
+        A decoder that begins at the key frame skips these early pictures unread, since they also
+        need a picture before it. Damage in an early picture, which may have destroyed the pictures
+        behind it, would not be found. If the decoder gets the key frame twice, the first copy takes
+        the place of the missing picture. The early pictures then come out wrong and are removed,
+        but errors in their bits are reported.
         """
         early = set(self.film.index.shown_before(run.start, run.stop))
         if run.start == 0 or not early or not self.film.takes_key_twice:
@@ -402,7 +406,7 @@ class VideoSource(PacketReader):
         except av().FFmpegError:
             has_failed = True
             is_finished = False
-        # Of joined films, a later one may hold back more pictures.
+        # In a file of joined films, a later film may delay more pictures.
         outcome.late = self.late
         if has_failed or count_errors() > n_before:
             outcome.reports.append(position)
@@ -417,6 +421,6 @@ class VideoSource(PacketReader):
         return is_finished
 
     def positions(self, stop: int) -> list[int]:
-        """Return the positions of the pictures, up to packet `stop`, as they come out."""
+        """Return the positions of the pictures up to packet `stop`, as the decoder outputs them."""
         run = PacketRun(0, stop, frozenset())
         return self.run(run, lambda _, __: None).out

@@ -26,8 +26,8 @@ class Embedded(NamedTuple):
 
     Attributes:
         cues: The cues.
-        stream: The stream of the cues, if the video has several of text.
-        length_s: The end of the video by its header; 0 if the header has none.
+        stream: The name of the stream that was read; "" if the video has one stream of text.
+        length_s: The end of the video in its header, in seconds; 0 if the header states none.
     """
 
     cues: list[Cue]
@@ -36,14 +36,14 @@ class Embedded(NamedTuple):
 
 
 def read_embedded(path: Path) -> Embedded:
-    """Return the cues of a video, of the stream of text that `track_of_film` chooses.
+    """Return the cues of a video, from the stream of text that `track_of_film` chooses.
 
     Subtitles that only translate foreign words are never read.
     """
     with open_video(path) as video:
         container = video.container
         stream, name = _stream_of_text(container, path)
-        # Headers have it in microseconds, which a float does not hold exactly.
+        # Headers state the zero in microseconds, which a float does not hold exactly.
         zero = Fraction(clock_zero(container)).limit_denominator(10**6)
         cues = []
         for packet in _packets(video, stream, path):
@@ -97,7 +97,7 @@ def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
     known = [
         stream for stream in streams_of_film(container) if stream.type == "subtitle"
     ]
-    # Without a decoder there is no context.
+    # A stream of an unknown codec has no context.
     streams = [stream for stream in known if stream.codec_context is not None]
     of_text = [stream for stream in streams if stream.codec_context.codec.text_sub]
     if not streams:

@@ -75,7 +75,7 @@ class DecodeJob:
 
     @property
     def is_of_many(self) -> bool:
-        """Whether jobs for the same film follow this one, which makes the index or has ranks."""
+        """Whether more jobs for this film follow, since this one makes the index or has ranks."""
         return self.ranks is not None or not self.views
 
     @classmethod
@@ -92,9 +92,9 @@ class DecodeJob:
 class DecodeResult:
     """The result of a job: the clip in each view, not yet checked for damage, or the error.
 
-    `failures` are the errors of single views: a film without sound has pictures, and the other way
-    round. `error` is the error of the whole job. `file_facts` are the size and the quick hash of
-    the file before it was decoded, since it may be replaced later.
+    `failures` holds the errors of single views: a film without sound may still have pictures, and a
+    film without pictures may have sound. `error` is the error of the whole job. `file_facts` are
+    the size and the quick hash of the file before it was decoded, since it may be replaced later.
     """
 
     job: DecodeJob
@@ -178,7 +178,8 @@ def decode_job(
     """Decode a clip in this process. Each error is in the result: no file may end a run.
 
     Without views, make the index of the film. If only the sound or only the pictures fail, the
-    others are returned with the error; if all views are of one kind, it is the error of the job.
+    result has the rest, and the error as a failure of views. If all views are of one kind, their
+    error is the error of the job.
 
     Args:
         job: The clip and its views.
@@ -230,7 +231,7 @@ def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
     """Make the index of the pictures of a film and, if the job wants it, of its sound."""
     indexes = Path(job.indexes or "")
     if job.with_sound:
-        # Each clip has a row with the reason.
+        # A film without sound still has pictures; the row of each clip states the reason.
         with suppress(BadVideo):
             make_sound_index(path, indexes, progress)
     film_index(path, indexes, progress)
@@ -344,7 +345,7 @@ def _to_json(found: DecodedClip | DecodedSound, **instead: Any) -> dict[str, Any
 
 
 def _from_json(kind: type[T], listed: Mapping[str, Any], **instead: Any) -> T:
-    """Return the clip of fields from `_to_json`, with `instead` in place of some of them."""
+    """Return an object of `kind` from the fields of `_to_json`; `instead` replaces some of them."""
     facts: dict[str, Any] = {}
     for name, value in listed.items():
         facts[name] = np.array(value) if isinstance(value, list) else value
