@@ -1,4 +1,4 @@
-"""The relation of tested clips and training, and what an interval holds for.
+"""How the tested clips relate to the training, and what an interval holds for.
 
 Terminal, page, tables, limits and comparisons use the phrases of this module.
 docs/design/0007-calibration.md simulates these cases.
@@ -19,7 +19,7 @@ _TESTED = {
     FILM_UNKNOWN: "clips it has not seen",
     LEAKED: "test clips of which some were used in training or selection (leaked)",
 }
-# An interval "holds for" these.
+# What an interval of a basis holds for.
 _INTERVAL_OF = {
     UNSEEN: "other {units} of the same kind that the model has not seen",
     FILM_SEEN: (
@@ -42,7 +42,7 @@ _NO_INTERVAL = {
 
 
 def weakest(bases: Iterable[str]) -> str:
-    """Return the basis that allows the weakest conclusion; UNSEEN without any."""
+    """Return the basis that allows the weakest conclusion; UNSEEN if there is none."""
     return max(bases, key=IN_ORDER.index, default=UNSEEN)
 
 

@@ -1,23 +1,26 @@
 """Bootstrap intervals over films.
 
-Clips of one film are not independent: 1,600 clips of 12 films have about as much information as
-12 to 150 independent clips. So whole films are drawn.
+Clips of one film are not independent: 1,600 clips of 12 films contain about as much information as
+12 to 150 independent clips. Therefore, whole films are drawn with replacement.
 
-With a dozen films the percentile interval is too short, because it takes the variance between k
-films as known (Gauss instead of Student, k instead of k - 1). Hesterberg's expanded percentile
-interval moves the quantiles outwards by these two factors: it follows a skewed distribution and
-stays inside [0, 1]. (Of fewer than six films it would end at the most extreme draw: it is
-Student's, and of fewer than three there is none.) In 400 simulated tests of 12 films with the sizes
-of the published ones and a design effect of 11, over five metrics of a model on noise and of one on
-signal, 95 % intervals covered .91 to .96 (mean .94); percentile intervals .88 to .94 (.90), BCa .86
-to .94 (.90: drawing a film twice biases AUC, which misleads its correction), the delete-one-film
-jackknife .93 to .97.
+With a dozen films, the percentile interval is too short: its quantiles are normal and not
+Student's, and its variance is divided by the number k of films and not by k - 1. Hesterberg's
+expanded percentile interval moves the quantiles outwards by these two factors. It follows a skewed
+distribution and stays inside [0, 1]. With fewer than six films, it would end at the most extreme
+draw; the interval is then Student's. With fewer than three films, there is no interval.
 
-Predictions pooled from the folds of a cross-validation vary more than their clips do, because each
-clip also trained the models that the others tested. With `n_folds` an interval is widened for that,
-but not its part that comes from the shares of positives, which training does not change. For a
-linear probe on noise, over the published clips in folds of whole films, the intervals of AUC
-contained 0.5 in .78 to .88 of 60 runs without, and in .91 to 1.00 of 100 runs with it.
+In 400 simulated tests, 95 % intervals covered .91 to .96 (mean .94). Percentile intervals covered
+.88 to .94 (.90), BCa .86 to .94 (.90), and the delete-one-film jackknife .93 to .97. (Drawing a
+film twice biases AUC, and this bias misleads the correction of BCa.) Each test had 12 films with
+the sizes of the published films, and a design effect of 11. There were five metrics, of a model on
+noise and of a model on signal.
+
+Predictions that are pooled from the folds of a cross-validation vary more than their clips, because
+each clip tests one model and trains the other models. With `n_folds`, an interval is widened for
+this reason. The part of the interval that comes from the shares of positives is not widened,
+because training does not change these shares. For a linear probe on noise, over the published clips
+in folds of whole films, the intervals of AUC contained 0.5 in .78 to .88 of 60 runs without
+`n_folds`, and in .91 to 1.00 of 100 runs with `n_folds`.
 """
 
 import math
@@ -51,9 +54,9 @@ Seed = int | tuple[int, ...]
 CONFIDENCE = 0.95  # level of all intervals
 NEXT_TO_ZERO = 1e-6
 LEAST_WIDTH = 1e-9  # narrower draws differ by rounding only
-# With fewer than MANY_GROUPS groups, a straight line explains much by chance. With fewer than
-# FEW_GROUPS, quantiles end at the most extreme draw. Fewer than LEAST_GROUPS do not show how much
-# groups differ.
+# With fewer than MANY_GROUPS groups, a regression on the share of positives explains much by
+# chance. With fewer than FEW_GROUPS groups, quantiles end at the most extreme draw. Fewer than
+# LEAST_GROUPS groups do not show how much groups differ.
 MANY_GROUPS = 10
 FEW_GROUPS = 6
 LEAST_GROUPS = 3
@@ -86,7 +89,8 @@ NO_INTERVAL = Interval(math.nan, math.nan)
 class GroupCount(NamedTuple):
     """The number of groups that contribute to a value, and the equivalent number of equal groups.
 
-    `n_clips` is the number of clips whose mean the value is; it also limits the interval.
+    The value is a mean over `n_clips` clips. An interval of a nearly perfect value is at least as
+    wide as for so many independent clips; 0: no such limit.
     """
 
     number: int
@@ -118,7 +122,7 @@ def estimate(
         names: Names of metrics; the default is all.
         n_replicates: The number of bootstrap replicates.
         seed: The seed of the draws.
-        n_folds: The number of folds that the predictions were pooled from, if any.
+        n_folds: The number of folds that the predictions were pooled from; None: a fixed test set.
     """
     n_films = int(predictions.films.max()) + 1
     counts = dict.fromkeys(names, GroupCount(n_films, n_films))
@@ -159,12 +163,12 @@ def reuse_inflation(n_folds: int | None) -> float:
 
 
 def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> Interval:
-    """Return the interval of a nearly perfect AP or AUC, at least as wide as for independent clips.
+    """Return the interval; for a nearly perfect value, at least as wide as for independent clips.
 
     The mean A of n values from 0 to 1 has a variance of at most A (1 - A) / n, if clips are
-    independent. So the interval contains Wilson's of A for n clips. AP is the mean of the precision
-    at each positive clip. AUC is the mean, over clips of either class, of the share of the other
-    class that is on the right side.
+    independent. So the interval contains Wilson's interval of A for n clips. AP is the mean of the
+    precision at each positive clip. AUC is the mean, over clips of either class, of the share of
+    the other class that is on the right side.
     """
     if not value > NEARLY_PERFECT or not n_clips:
         return interval
@@ -187,7 +191,7 @@ def share_variance(n_clips: ArrayLike, n_positive: ArrayLike) -> float:
 
 
 def n_behind(name: str, y: BoolArray) -> int:
-    """Return the number of clips of which AP or AUC is a mean: positives, or the rarer class."""
+    """Return the number of clips of which AP (positive clips) or AUC (rarer class) is a mean."""
     n_positive = int(y.sum())
     return n_positive if name == AP.name else min(n_positive, len(y) - n_positive)
 
@@ -200,15 +204,17 @@ def groups_behind(
 ) -> GroupCount:
     """Return the number of groups that contribute to AP or AUC.
 
-    A fold without a positive clip has no AP, and a fold of one class no AUC; their groups do not
-    contribute. Of the other groups, those with a positive clip contribute to AP. For AUC, it is the
-    number of groups with a positive clip, or with a negative clip if these are fewer.
+    A fold without a positive clip has no AP, and a fold of one class has no AUC; their groups do
+    not contribute. Of the other groups, the groups with a positive clip contribute to AP. For AUC,
+    the number of groups with a positive clip and the number of groups with a negative clip are
+    computed, and the smaller number is returned.
 
     Twelve films of which three contain most positive clips are less informative than twelve equal
-    films. AP depends most on the share of positives: the effective number is (sum p)^2 / sum p^2,
-    where p is the number of positive clips of a film. For AUC, it is the geometric mean of the
-    number of films and of the same formula for their sizes (simulations: docs/design/0007). For few
-    groups, it is their number.
+    films. Therefore, an effective number is returned, too. AP depends most on the share of
+    positives: the effective number is (sum p)^2 / sum p^2, where p is the number of positive clips
+    of a film. For AUC, the number of films is multiplied by the square root of E / k, where E is
+    the same formula for the sizes of all k films (simulations: docs/design/0007). For few groups,
+    the effective number is the number of groups.
 
     Args:
         name: The metric.
@@ -238,7 +244,7 @@ def groups_behind(
 
 
 def effective_number(sizes: FloatArray) -> float:
-    """Return the number of equal parts with the same sum of squared shares."""
+    """Return the number of equal parts that have the same sum of squared shares as these sizes."""
     return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
@@ -253,18 +259,20 @@ def resample(
     label_inflation: float = 1.0,
     counts: Mapping[str, GroupCount] | None = None,
 ) -> dict[str, Interval]:
-    """Return the interval of each statistic, by drawing whole groups.
+    """Return the interval of each statistic, from bootstrap draws of whole groups.
 
     Args:
-        statistics: A function from rows of weights of groups to values, one per row.
+        statistics: A function of weights of groups, one row per draw; it returns the value of each
+            statistic for each row.
         n_groups: The number of groups.
         n_replicates: The number of draws.
         seed: The seed of the draws.
-        within_unit: Whether draws lie in [0, 1]; they are widened on the logit scale.
-        inflation: The factor of the variance that draws do not show (`reuse_inflation`).
-        label_inflation: The same for the part that the share of positives explains, for statistics
-            in [0, 1].
-        counts: The number of groups that contribute to a statistic (`groups_behind`), if not all.
+        within_unit: Whether values lie in [0, 1]; draws are then widened on the logit scale.
+        inflation: A factor for the variance that draws do not show (`reuse_inflation`).
+        label_inflation: The same for the part of the variance that the share of positives explains,
+            for statistics in [0, 1].
+        counts: The number of groups that contribute to a statistic (`groups_behind`); a missing
+            statistic has all groups.
     """
     point = statistics(np.ones((1, n_groups)))
     drawn = draw(statistics, n_groups, n_replicates, seed)
@@ -287,10 +295,10 @@ def resample(
 
 
 def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> FloatArray:
-    """Multiply the part of draws in [0, 1] that shares of positives explain by a factor.
+    """Return draws in [0, 1]; multiply the part that shares of positives explain by a factor.
 
-    The part is explained by a linear regression on the logit scale. Draws of 0 and 1 are not
-    changed, because near 0 and 1 `widen` would treat them as inside, far from all other draws.
+    The explained part is found by a linear regression on the logit scale. Draws of 0 and 1 are not
+    changed, because `widen` would treat a changed draw as inside, far from all other draws.
     """
     is_known = np.isfinite(values) & np.isfinite(shares)
     if factor == 1 or not is_known.any():
@@ -325,10 +333,10 @@ def interval_of(
     within_unit: bool = False,
     inflation: float = 1.0,
 ) -> Interval:
-    """Return the interval from the values in draws of groups.
+    """Return the interval of a value from its draws.
 
-    NaN for fewer than three groups, for an infinite inflation, if no replicate has a value, and if
-    all draws are equal, which shows too few clips and not a certain value.
+    The ends are NaN for fewer than three groups, for an infinite inflation, if no draw has a value,
+    and if all draws are equal. Equal draws show too few clips, and not a certain value.
     """
     if values.size < 2:
         raise FixInput(f"n_replicates must be at least 2, got {values.size}")
@@ -341,7 +349,8 @@ def interval_of(
         low, high = _student(draws, point, k, inflation, within_unit=within_unit)
     else:
         wide = widen(draws, inflation**0.5, within_unit=within_unit)
-        # The tail with which k groups have the width of Student's t, unbiased variance.
+        # At this tail probability, the normal quantile has the width of Student's t for k groups
+        # with the unbiased variance.
         t = special.stdtrit(k - 1, (1 - CONFIDENCE) / 2)
         tail = special.ndtr((k / (k - 1)) ** 0.5 * t)
         low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
@@ -355,8 +364,9 @@ def _student(
 ) -> tuple[float, float]:
     """Return Student's interval of k groups.
 
-    That of a value in [0, 1] is made on the scale of arcsin(sqrt(value)), on which the variance of
-    a share does not depend on it: the interval of a value near 1 is short, and stays below 1.
+    The interval of a value in [0, 1] is computed on the scale of arcsin(sqrt(value)). On this
+    scale, the variance of a share does not depend on the share. The interval of a value near 1 is
+    short, and does not exceed 1.
     """
     t = float(special.stdtrit(k - 1, (1 + CONFIDENCE) / 2))
     half = t * float(np.std(draws)) * (inflation * k / (k - 1)) ** 0.5
@@ -372,11 +382,11 @@ def _student(
 
 
 def _on_logit_scale(draws: FloatArray) -> tuple[FloatArray, float]:
-    """Return draws in [0, 1] on the logit scale, and where their median is there.
+    """Return draws in [0, 1] on the logit scale, and their median on this scale.
 
-    Draws of 0 and 1 count as half as far from it as the nearest of the others. A number that is
-    much smaller would make the few draws that are 1 more different from the others than these are
-    from one half.
+    A draw of 0 or 1 is placed half as far from 0 or 1 as the nearest other draw. At a much smaller
+    distance, the few draws of 1 would differ more from the other draws than these differ from one
+    half.
     """
     distances = np.minimum(draws, 1 - draws)
     inside = distances[distances > NEXT_TO_ZERO]
@@ -386,7 +396,7 @@ def _on_logit_scale(draws: FloatArray) -> tuple[FloatArray, float]:
 
 
 def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray:
-    """Return the draws, moved away from their median; those in [0, 1] on the logit scale."""
+    """Return draws, moved away from their median; on the logit scale if they are in [0, 1]."""
     if stretch == 1:
         return draws
     if not within_unit:
@@ -403,7 +413,7 @@ def _is_inside(draws: FloatArray) -> BoolArray:
 
 
 def draw_weights(n_groups: int, n_replicates: int, seed: Seed) -> Iterator[FloatArray]:
-    """Yield how often each group is in each replicate, for k of k drawn with replacement."""
+    """Yield blocks of counts: how often each of k groups is in a draw of k with replacement."""
     rng = np.random.default_rng(seed)
     k = n_groups
     step = max(1, BLOCK // k)

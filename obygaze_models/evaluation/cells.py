@@ -3,7 +3,7 @@
 If each clip is tested once, decisions are pooled over folds. AUC compares clips within folds only,
 and AP is averaged over folds, because scores of different fits are on different scales. If clips
 are tested several times (runs that share a test fold), all metrics are averaged over runs.
-Resampling draws whole films and computes the same values.
+Intervals draw whole films, and compute the same metrics for each draw.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def number_of_groups(groups: NDArray[np.str_]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One model on one store, trained for one task and tested on one.
+    """One model on one store, trained for one task and tested on one task.
 
     Attributes:
         train: The training task.
@@ -112,7 +112,7 @@ class Cell:
 
     @property
     def tasks(self) -> str:
-        """The training and the test task, for a text."""
+        """The training and the test task as text."""
         if self.train == self.test:
             return self.test
         return f"{self.train} -> {self.test}"
@@ -140,7 +140,7 @@ class Cell:
         return np.searchsorted(self.clips, self._clip)
 
     def of_clips(self, column: str) -> NDArray[Any]:
-        """Return a column by clip; it must be the same in all tests of a clip."""
+        """Return a column with one value per clip, which must be equal in all tests of a clip."""
         values = self.rows[column].to_numpy()
         by_clip = np.empty(len(self.clips), dtype=values.dtype)
         by_clip[self._at] = values
@@ -250,7 +250,7 @@ class Cell:
 
     @cached_property
     def n_test_sets(self) -> int:
-        """The number of sets of test clips; models of one set were fitted on the others."""
+        """The number of different sets of test clips; clips of one set train the other models."""
         return len({np.sort(self._clip[rows]).tobytes() for _, _, rows in self.fits})
 
     @cached_property
@@ -266,11 +266,11 @@ class Cell:
 
     @property
     def inflation(self) -> float:
-        """The factor of the variance, because clips of one test set trained the other models.
+        """A factor for the variance that draws of films do not show: test clips train other models.
 
-        It is infinite if a value has no interval (`evaluation.basis`). For runs that share one test
-        set, and for a single run that trains on other clips of the tested films, the factor depends
-        on the numbers of test and training clips.
+        The factor is infinite if the value has no interval (`evaluation.basis`). For runs that
+        share one test set, and for a single run that trains on other clips of the tested films, the
+        factor depends on the numbers of test and training clips.
         """
         if not self.is_trained:
             return 1
@@ -300,14 +300,14 @@ class Cell:
     # ---- parts of it ----
 
     def only(self, clips: IntArray) -> Cell:
-        """Return the cell restricted to some clips, without intervals; itself if these are all."""
+        """Return the cell on some clips, without intervals; the same object for all clips."""
         if len(clips) == len(self.clips):
             return self
         rows = self.rows[np.isin(self._clip, clips)]
         return replace(self, rows=rows, intervals={})
 
     def in_random_order(self) -> Cell:
-        """Return a baseline: one score for all clips, and one half as each decision."""
+        """Return the cell as a random baseline: equal scores, and 0.5 as each decision."""
         return replace(
             self,
             rows=self.rows.assign(score=0.0, decision=0.5),
@@ -325,7 +325,7 @@ class Cell:
         return tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
 
     def under(self, weights: FloatArray, metrics: Sequence[str]) -> MetricValues:
-        """Return metrics for rows of weights of films."""
+        """Return each metric for each row of weights of films."""
         runs: Sequence[Hashable] = range(len(self.fits))
         if not self.is_averaged:
             runs = [seed for _, seed, _ in self.fits]
@@ -343,7 +343,7 @@ class Cell:
         return self.values.get(metric, math.nan)
 
     def is_ranked(self, metric: str) -> bool:
-        """Return whether clips are ranked; AP is defined even if all clips are positive."""
+        """Return whether a metric and AUC are defined; AP alone would not need negative clips."""
         return math.isfinite(self.value(metric) + self.value(AUC.name))
 
     def ends(self, metric: str) -> tuple[float, float]:
@@ -392,7 +392,7 @@ class Cell:
             if METRICS[name].needs_positives:
                 values[name] = np.where(n_positive == 0, np.nan, values[name])
             if name == PREVALENCE.name:
-                # From counts of clips, not averaged over folds that test parts of a film.
+                # Computed from all clips of a film, because folds may test parts of a film.
                 values[name] = n_positive / np.bincount(codes)
         return names.tolist(), values
 
@@ -405,7 +405,7 @@ class Cell:
         return {name: value for name, value in of_films if math.isfinite(value)}
 
     def of_two_classes(self, metric: str) -> FilmValues:
-        """Return a ranking metric within each film that has clips of both classes."""
+        """Return a ranking metric within each film with clips of both classes, in both orders."""
 
         def find() -> FilmValues:
             both = {*self.groups[self.y].tolist()} & {*self.groups[~self.y].tolist()}
@@ -485,8 +485,8 @@ class Shared:
     """Cells on the clips that all of them tested with the same class.
 
     Attributes:
-        cells: The cells, in the given order; a cell without other clips is the same object. Empty
-            if there are too few clips.
+        cells: The cells on the shared clips, in the given order; empty if there are too few shared
+            clips. A cell that tested only these clips is the same object as before.
         n_clips: The number of shared clips.
         problem: Why these clips are too few; "" if they are enough.
     """

@@ -3,9 +3,9 @@
 The odds ratio of a factor compares correct decisions with and without the factor, other factors
 being equal. Factors are correlated: a clip without a concept is an easy negative. Each clip has one
 level; the log odds of a level are the log odds of its clips without concepts. `level_contrasts`
-compares two levels. Each analysis lists the factors that it leaves out because they never vary,
-follow from others, or occur in few clips: a single clip would have log odds of 1.1 (log 3) in any
-film.
+compares two levels. Each analysis states which factors have no coefficient, and why: they never
+vary, follow from other factors, or occur in few clips. A factor of a single clip would have log
+odds of 1.1 (log 3) in any film.
 """
 
 import math
@@ -40,7 +40,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One regression: its factors, its method, and the factors left out with the reason."""
+    """One regression: its factors, its method, and why other factors have no coefficient."""
 
     film: str
     n: int
@@ -80,7 +80,7 @@ def analyse_success(
     *,
     intercept: bool = True,
 ) -> list[Analysis]:
-    """Return the regression over all films, with standard errors over films, then one per film.
+    """Return the regression over all films, with standard errors over films, and one for each film.
 
     Args:
         success: Whether the decision for each clip is correct.
@@ -104,9 +104,10 @@ def analyse_success(
 def level_contrasts(
     success: ArrayLike, factors: Mapping[str, ArrayLike], films: ArrayLike
 ) -> list[Factor]:
-    """Return the difference of the log odds of success between each two levels.
+    """Return the difference of the log odds of success for each pair of levels.
 
-    From the regression over all films, with one level as the reference instead of an intercept.
+    The differences are from regressions over all films. In each of them, an intercept replaces the
+    first level of a pair.
     """
     _, codes = as_codes(films, as_truth(success).size)
     contrasts = []
@@ -130,8 +131,9 @@ def analyse(
 ) -> Analysis:
     """Return the regression of success on the factors that are linearly independent.
 
-    The coefficient of a factor with fewer than five clips with or without it is not returned, but
-    the factor is in the regression. With fewer than five clips per factor, there is no regression.
+    A factor that fewer than five clips have, or fewer than five clips lack, is in the regression,
+    but its coefficient is not returned. With fewer than five clips per factor, there is no
+    regression.
     """
     right = as_truth(success)
     n_clips = right.size
@@ -159,7 +161,8 @@ def analyse(
     all_estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])
     estimates = all_estimates[:, int(intercept) :]
     if fit.method == "firth":
-        # Its p-values are far too small over films, too large in one film (docs/design/0007).
+        # The p-values of this method are far too small over films, and too large in one film
+        # (docs/design/0007).
         estimates[1:] = np.nan
         note = "some factors predict success exactly"
     shown = []
@@ -187,7 +190,7 @@ def analyse(
 def independent_factors(
     factors: Mapping[str, ArrayLike], n_rows: int, *, intercept: bool = True
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """Return linearly independent factors in order, and why the other factors are left out."""
+    """Return linearly independent factors in order, and why the other factors are excluded."""
     basis = [np.ones(n_rows)] if intercept else []
     independent: dict[str, FloatArray] = {}
     left_out: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """Tests of differences over films by Student's t: for one difference, and for many of one run.
 
-If films are left out in turn, each film trained the models of the others. If models learn nothing
+If each film is left out in turn, it trains the models of the other films. If models learn nothing
 that holds for other films, the results of two of k films have the correlation 1 / (k - 1). A mean
-then has twice the variance of k independent films, and the spread of films shows only
-1 - 1 / (k - 1) of their variance. `training_factor` is the ratio.
+over films then has twice the variance of a mean over independent films, and the spread of the films
+shows only 1 - 1 / (k - 1) of their variance. `training_factor` is the ratio of the two.
 
 The differences of a run depend on each other, because they are computed on the same films. A random
 rotation of the films, the same for all differences, keeps this dependence. The largest t of each
@@ -26,9 +26,9 @@ BLOCK_NUMBERS = 2_000_000
 
 
 def training_factor(n_films: int) -> float:
-    """Return the ratio of the variance of a mean of films to the variance that films show.
+    """Return the ratio of the variance of a mean over films to the variance that films show.
 
-    Each film trained the models of the other films. Infinite for fewer than three films.
+    Each film trained the models of the other films. The ratio is infinite for fewer than 3 films.
     """
     if n_films < LEAST_GROUPS:
         return math.inf
@@ -40,7 +40,7 @@ def smallest_shown(by_film: FloatArray, factor: float, n_comparisons: int = 1) -
 
     Args:
         by_film: The difference of each film; only the spread is used.
-        factor: The factor of the variance of the mean that films do not show.
+        factor: A factor for the variance of the mean that the spread of films does not show.
         n_comparisons: The number of comparisons that p is corrected for.
     """
     tail = (1 - CONFIDENCE) / n_comparisons
@@ -54,11 +54,11 @@ def mean_over_films(
     """Return the mean of a difference over films, and Student's interval of it.
 
     There is no interval for fewer than three films, for an infinite factor, and if all films are
-    equal, which shows too few clips and not a certain value.
+    equal. Equal films show too few clips, and not a certain value.
 
     Args:
         by_film: The difference of each film; NaN for no value.
-        factor: A factor of the variance of the mean that films do not show.
+        factor: A factor for the variance of the mean that the spread of films does not show.
         most: The largest difference that is possible.
     """
     known = by_film[np.isfinite(by_film)]
@@ -78,14 +78,15 @@ def p_alone(
 ) -> FloatArray:
     """Return Student's p of the mean of each difference over films.
 
-    NaN for a difference with fewer than five films, with an infinite factor, or that is 0 in all
-    films. A difference that is equal in all films has the p of a sign test, because it does not
-    show how much films differ.
+    The p is NaN for a difference with fewer than five films, for an infinite factor, and for a
+    difference that is 0 in all films. Any other difference that is equal in all films has the p of
+    a sign test, because it does not show how much films differ.
 
     Args:
         differences: A row for each film, a column for each difference; NaN for no value.
-        factors: Of each difference, a factor of the variance of its mean that films do not show.
-        greater: Return the one-sided p, of a mean above 0.
+        factors: For each difference, a factor for the variance of its mean that the spread of films
+            does not show.
+        greater: Whether p is one-sided, for a mean above 0.
     """
     t = _t_of(differences, factors)
     n_films = np.isfinite(differences).sum(axis=0)
@@ -100,7 +101,7 @@ def p_alone(
 def p_among_all(
     differences: FloatArray, factors: FloatArray, *, greater: bool = False
 ) -> FloatArray:
-    """Return the p of each difference, corrected for all that have a p (see `p_alone`)."""
+    """Return the p of each difference, corrected for all differences with a p (see `p_alone`)."""
     alone = p_alone(differences, factors, greater=greater)
     tested = np.flatnonzero(np.isfinite(alone))
     if not tested.size:
@@ -113,7 +114,7 @@ def p_among_all(
     for by_chance in _t_of_rotations(D[:, order]):
         if not greater:
             by_chance = np.abs(by_chance)
-        # From the smallest t to the largest: each is compared with the largest up to itself.
+        # Each t is compared with the largest t by chance of the differences with at most this t.
         largest = np.maximum.accumulate(by_chance, axis=1)
         n_larger += (largest >= size[order]).sum(axis=0)
     ascending = (n_larger + 1) / (N_ROTATIONS + 1)
@@ -141,9 +142,9 @@ def _t_of(differences: FloatArray, factors: FloatArray) -> FloatArray:
 
 
 def _t_of_rotations(differences: FloatArray) -> Iterator[FloatArray]:
-    """Yield blocks of Student's t of each column (a row for each random rotation of the films).
+    """Yield blocks of Student's t: a row is a random rotation of the films, a column a difference.
 
-    A rotation takes the mean of the films to a random direction.
+    A rotation turns the direction of the mean over films into a random direction.
     """
     is_known = np.isfinite(differences)
     n_films = is_known.sum(axis=0)

@@ -19,7 +19,7 @@ from obygaze_models.evaluation.permutation import (
 Tail = Literal["greater", "less", "two_sided"]
 TAILS: tuple[Tail, ...] = ("two_sided", "greater", "less")
 ALPHA = 0.05
-# More tests than this are summarised: the number of significant tests, and the smallest p.
+# Of more tests, a summary states the number of significant tests, and at most this many of these.
 MANY = 12
 
 
@@ -140,8 +140,8 @@ def compare_groups(
             last name may be "".
         s_x: The values of the first group.
         s_y: The values of the second group.
-        blocks: The film of each value, those of `s_x` before those of `s_y`. If a film has values
-            of both groups, values are also exchanged within films only.
+        blocks: The film of each value, first for `s_x` and then for `s_y`. If a film has values of
+            both groups, a second test exchanges values within films only. None: no second test.
         tail: The p-value to report.
         permutations: The number of random permutations if there are too many to enumerate.
     """
@@ -174,7 +174,11 @@ def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:
 def summary(
     tests: Sequence[GroupTest], sentence: Callable[[GroupTest], str]
 ) -> list[str]:
-    """Return the results as sentences: all of a few tests, or the significant ones of many."""
+    """Return the results of tests as sentences.
+
+    If there are at most 12 tests, each test has a sentence. Otherwise, only significant tests have
+    a sentence: at most the 12 tests with the smallest p.
+    """
     sentences = [sentence(test) for test in tests]
     n_tests = len(tests)
     if n_tests > MANY:
@@ -196,7 +200,7 @@ def summary(
 def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
     """Return the difference of means in standard deviations, or None for constant values.
 
-    As defined by Caliskan et al., with the sample standard deviation over both groups.
+    This is the effect size of Caliskan et al., with the sample standard deviation over both groups.
     """
     x = np.asarray(s_x, dtype=np.float64)
     y = np.asarray(s_y, dtype=np.float64)

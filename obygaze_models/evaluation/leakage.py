@@ -29,8 +29,8 @@ NO_GROUP = -1  # for a clip without a group, such as a clip of an unknown film
 class Leak:
     """Tested clips of a fit that were used in training, validation or for concept vectors.
 
-    `is_copy` are other tested clips with exactly the features of such a clip. `seen` is the column
-    of the table of tests.
+    `is_copy` states which other tested clips have exactly the features of such a clip. `seen` is
+    the column `seen` of the table of tests.
     """
 
     cell: str
@@ -81,9 +81,9 @@ def leak_of(
         validation: The numbers of the validation clips.
         test: The numbers of the tested clips.
         concepts: The numbers of the clips that concept vectors were fitted on.
-        copies: For each clip the number of its group of copies, or -1.
-        films: For each clip the number of its film, or -1 if unknown.
-        cell: The name of the cell, for a text.
+        copies: For each clip, the number of its group of clips with equal features; -1: no group.
+        films: For each clip, the number of its film; -1 if the film is unknown.
+        cell: The name of the cell, for messages.
     """
     in_train = np.isin(test, train)
     in_validation = np.isin(test, validation)

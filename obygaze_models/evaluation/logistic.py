@@ -1,9 +1,10 @@
 """Logistic regression: coefficients with standard errors.
 
-The maximum likelihood estimate does not exist where a linear combination of factors separates the
-two classes (found exactly, by linear programming). There, Firth's penalised likelihood gives finite
-estimates. With films, standard errors are those of the sandwich estimator over films as Bell and
-McCaffrey correct it for few of them (CR2), with Student's t on the number of films less one.
+If a linear combination of factors separates the two classes, the maximum likelihood estimate does
+not exist. Linear programming finds exactly whether there is such a combination. Firth's penalised
+likelihood then gives finite estimates. With films, standard errors are from the sandwich estimator
+over films, with the correction of Bell and McCaffrey for few films (CR2). Intervals and p are
+Student's, with one degree of freedom less than the number of films.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from obygaze_models.evaluation.predictions import (
 )
 
 MAX_ITERATIONS = 10_000  # Fisher steps of a nearly separated film take thousands
-# Near its maximum the likelihood is flat up to rounding: smaller steps are not compared.
+# Near its maximum, the likelihood is flat up to rounding. So smaller steps are not compared.
 TOLERANCE = 1e-7
 MAX_STEP = 5.0
 CONFIDENCE = 0.95  # level of the intervals
@@ -57,7 +58,7 @@ def fit_logistic(
         X: One row of factors for each clip.
         y: The outcome, 0 or 1.
         clusters: The film of each clip, for standard errors over films.
-        intercept: Whether there is an intercept; not where columns of X sum to one.
+        intercept: Whether there is an intercept; False if columns of X sum to one.
     """
     truth = as_truth(y)
     design = with_intercept(X, truth.size)[:, 0 if intercept else 1 :]
@@ -94,7 +95,7 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
     """Return whether a linear combination separates the classes, so that there is no maximum."""
     signed = design * np.where(y, 1.0, -1.0)[:, None]
     scaled = signed / np.abs(design).max(axis=0)
-    # Late: reports do not need this import.
+    # Imported here, because reports do not need it.
     from scipy import optimize
 
     solution = optimize.linprog(
@@ -104,7 +105,7 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
 
 
 def _newton(design: FloatArray, y: BoolArray, firth: bool) -> FloatArray:
-    """Return the maximum by Newton steps, halved until the likelihood does not decrease.
+    """Return the maximum by Newton steps; a step is halved until the likelihood does not decrease.
 
     With Firth's penalty, steps are Fisher scoring steps, which ignore the curvature of the penalty.
     """
@@ -162,8 +163,8 @@ def _variances(
 ) -> tuple[FloatArray, float]:
     """Return the variance of each coefficient, and its degrees of freedom.
 
-    NaN for a factor that varies in one film only: it has no variance between films, and the
-    sandwich estimate would be far too small.
+    The variance is NaN for a factor that varies in one film only. Such a factor has no variance
+    between films, and the sandwich estimate would be far too small.
     """
     rows, information = _scores(design, y, beta, firth)
     bread = np.asarray(np.linalg.inv(information), dtype=np.float64)

@@ -1,7 +1,8 @@
 """Metrics of binary predictions, for all clips or for clips of drawn films.
 
-Draws give each film a weight, and `values_under` computes a metric for many rows of weights at
-once: the counts of decisions are products with the counts of each film.
+A draw gives each film a weight: how often it was drawn. `values_under` computes a metric for many
+rows of weights at once, because the counts of decisions are products of the weights with the counts
+of each film.
 
 Precision, recall and F1 are 0 where their denominator is 0. AP without a positive clip and AUC
 without clips of both classes are NaN. For tied scores, AP is the mean over all orders within ties,
@@ -141,8 +142,8 @@ _ALL = (
     BRIER,
 )
 METRICS = {metric.name: metric for metric in _ALL}
-# Scores of different fits are on different scales, so that clips are ranked within folds. Only
-# these metrics have an interval over films and are used to compare models.
+# Scores of different fits are on different scales, so clips are ranked within folds. Only these
+# metrics compare models. Other metrics have an interval over films only if nothing is trained.
 RANKING_METRICS = (AP.name, AUC.name)
 MARGIN_METRICS = tuple(
     name for name, metric in METRICS.items() if not metric.needs_probabilities
@@ -190,10 +191,10 @@ def values_under(
     """Return each metric for each row of weights of films.
 
     Decisions of the fits of one run are pooled; clips are ranked within each fit. A value is the
-    mean over runs, weighted by the share of drawn clips.
+    mean over runs, weighted by the share of the clips of a run that are drawn.
 
     Args:
-        weights: One column per film.
+        weights: The weight of each film (column) in each draw (row).
         fits: The predictions of each fit.
         runs: The run of each fit, such as its seed; for means over fits, one run per fit.
         names: The metrics.
@@ -226,7 +227,7 @@ def values_under(
 def _values_of_run(
     weights: FloatArray, fits: Sequence[Predictions], names: Sequence[str]
 ) -> tuple[MetricValues, FloatArray]:
-    """Return each metric of one run, and the share of its drawn clips."""
+    """Return each metric of one run, and the share of its clips that are drawn."""
     whole = fits[0] if len(fits) == 1 else Predictions.join(fits)
 
     def total(of_clips: Any) -> FloatArray:
@@ -306,7 +307,7 @@ def _ranked_within(fits: Sequence[Predictions], weights: FloatArray) -> MetricVa
 def rank(
     y: BoolArray, score: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return AP, the number of ordered pairs of both classes, and the number of all pairs.
+    """Return AP, the number of pairs of both classes in the right order, and the number of pairs.
 
     AP is the mean precision at positive clips. A tied pair counts one half.
 

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 # Exchangeable items, and the number of these in the first group.
 Block = tuple[Floats, int]
 
-# Largest block to count: two halves of 2**24 sums each, 0.25 GB and a few seconds.
+# Most items of a block that is counted: two halves of 2**24 sums each, 0.25 GB, a few seconds.
 MAX_ITEMS = 48
 # Largest number of permutations to count for several blocks, or for a larger block.
 MAX_COUNTED = 2**20
@@ -171,8 +171,9 @@ def occurrence_p(
 def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
     """Return the probability of each number of occurrences in the first group, from 0 on.
 
-    Computed from the ratios of neighbouring probabilities, starting at the most probable number, so
-    that sums of logarithms stay small. (SciPy's time per number grows with the items.)
+    Probabilities are computed from the ratios of neighbouring probabilities, starting at the most
+    probable number, so that sums of logarithms stay small. SciPy is not used, because its time per
+    probability grows with the number of items.
     """
     counts = np.arange(min(n_yes, n_taken) + 1)
     least = max(0, n_yes + n_taken - n_items)
@@ -192,7 +193,8 @@ def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
 def _sums_of_halves(block: Block) -> Iterator[tuple[Floats, Floats]]:
     """Yield the sums of all permutations of one block, as pairs of lists for `_count`.
 
-    If the first half has k items of the group, the second half has the others.
+    The items are divided into two halves. The lists of a pair are for k items of the first group
+    from the first half, and for its other items from the second half.
     """
     values, taken = block
     middle = len(values) // 2
@@ -204,7 +206,7 @@ def _sums_of_halves(block: Block) -> Iterator[tuple[Floats, Floats]]:
 
 
 def _all_sums(blocks: Sequence[Block]) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the sums of all permutations, as a pair with a zero."""
+    """Yield the sums of all permutations for `_count`: a list with a zero, and the list of sums."""
     sums = np.zeros(1)
     for values, taken in blocks:
         of_block = map(sum, combinations(values.tolist(), taken))
@@ -218,9 +220,9 @@ def _count(
     mean: float,
     tolerance: float,
 ) -> tuple[int, int, int, int]:
-    """Return the numbers of sums as great, as small, and as far from the mean as observed; and all.
+    """Return the numbers of sums that are as great, as small and as far as observed, and of all.
 
-    The sums are all pairwise sums of the numbers of two lists.
+    Far is the distance from the mean. The sums are all pairwise sums of the numbers of two lists.
     """
     distance = abs(observed - mean)
     total = greater = less = far = 0
@@ -255,7 +257,7 @@ def _subset_sums(values: Floats, largest: int) -> list[Floats]:
 def _random_sums(
     blocks: Sequence[Block], permutations: int
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the sums of random subsets of all blocks, many at a time, as pairs with a zero."""
+    """Yield the sums of random subsets of all blocks for `_count`: a zero, and many sums."""
     generator = np.random.default_rng(SEED)
     largest = max(len(values) for values, _ in blocks)
     chunk = int(np.clip(POOL // largest, 256, CHUNK))
@@ -272,7 +274,7 @@ def _shuffled(
 ) -> Floats:
     """Return the sums of random subsets, by partial shuffles of `size` copies at once."""
     n = len(values)
-    # Draw the left-out items if these are fewer.
+    # Sample the items outside the subset if these are fewer.
     fewer = min(taken, n - taken)
     # One row per item and one column per shuffle, so that a step reads whole rows.
     pool = np.repeat(values, size)

@@ -157,7 +157,7 @@ def facts_of_cell(cell: Cell) -> RunRow:
 
 
 def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
-    """Return the rows of a cell: each metric over all films, then those within each film."""
+    """Return the rows of a cell: each metric over all films, then each metric within each film."""
     intervals = intervals_of(cell, settings)
     of_cell = facts_of_cell(cell)
     rows: list[RunRow] = []
@@ -208,10 +208,10 @@ def is_backbone(backbone: str, pattern: str) -> bool:
 
 
 def intervals_of(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
-    """Return the intervals over films: for AP and AUC, or for all metrics if nothing is trained.
+    """Return the intervals over films: of AP, AUC and prevalence, or of all if nothing is trained.
 
-    Metrics at a threshold have no interval, because a model with different training films may
-    classify many clips differently.
+    Other metrics of a trained model have no interval, because a model with different training films
+    may classify many clips differently.
     """
     if not _has_enough(cell):
         return {}
@@ -238,12 +238,12 @@ def _has_enough(cell: Cell) -> bool:
 
 
 def _label_inflation(cell: Cell, settings: RunSettings) -> float:
-    """Return the factor of the variance that comes from the share of positives.
+    """Return the factor of the part of the variance that comes from the share of positives.
 
     A stratified test set has the share of positives of all clips of the task. With different films,
-    this share varies as in draws of films with all their clips. Draws of films with their few test
-    clips also vary by chance within films, which stratification removes. If films are tested with
-    all their clips, the factor is 1.
+    this share would vary as in draws of films with all their clips. Draws of films with only their
+    test clips also vary by chance within films, which stratification removes. The factor is the
+    ratio of the two variances. If films are tested with all their clips, the factor is 1.
     """
     sizes = settings.sizes.get(cell.test)
     films, codes = np.unique(cell.groups, return_inverse=True)
@@ -265,7 +265,7 @@ class Difference:
     Attributes:
         row: The row of results.csv.
         by_film: The difference in each film, if defined.
-        factor: The factor of the variance of the mean that the spread of films does not show.
+        factor: A factor for the variance of the mean that the spread of films does not show.
     """
 
     row: RunRow
@@ -276,9 +276,9 @@ class Difference:
 def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]:
     """Return the difference of two cells in each film with clips of both classes.
 
-    If the second cell is a guess that gives all clips of a film one score, it is half the
-    difference between the order of the clips and the reversed order. Its mean is 0 for a random
-    order. The mean of AP minus the AP of a random order is not 0, because AP is convex.
+    If the second cell gives all clips of a film one score, the difference is half the difference
+    between the order of the clips and the reversed order. For a random order, the mean of this
+    difference is 0. The mean of AP minus the AP of a random order is not 0, because AP is convex.
     """
     ours, theirs = first.of_two_classes(metric)
     parts = 2
@@ -305,7 +305,7 @@ def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
     for first, second in combinations(cells, 2):
         one_model = first.model == second.model and first.store != second.store
         one_store = second.store in (first.store, "")
-        # Two baselines are not compared, also if each store has its own baselines.
+        # Two baselines are not compared, even if each store has its own baselines.
         if first.is_model and (one_model or one_store):
             yield from _on_one_set(first, second)
 
@@ -323,14 +323,15 @@ def difference(
 ) -> Difference:
     """Return the difference of two cells of one test task, which tested the same clips.
 
-    On unseen films, it is the mean over films, with Student's interval. If films are in training
-    and test, it is the difference of the values over all films, with a bootstrap interval.
+    On unseen films, the difference is the mean over films, with Student's interval. If films are in
+    training and test, it is the difference of the values over all films, with a bootstrap interval.
 
     Args:
         first: The first cell.
         second: The second cell.
         settings: Settings of the protocol and facts of the clips.
-        factor: The factor of the variance that films do not show; by default from the splits.
+        factor: A factor for the variance that the spread of films does not show; None: computed
+            from the splits.
     """
     row = row_of_difference(first, second, settings.metric)
     of_films = film_differences(first, second, settings.metric)
@@ -373,7 +374,7 @@ def _interval_of_draws(
     interval = interval_of(
         ours - theirs, value, GroupCount(n_films, n_films), inflation=inflation
     )
-    # The AUC of a constant is one half in every draw.
+    # Equal scores have an AUC of one half in every draw, which limits the difference.
     low_of_first, high_of_first = _possible_values(ours)
     low_of_second, high_of_second = _possible_values(theirs)
     most = (low_of_first - high_of_second, high_of_first - low_of_second)
@@ -414,11 +415,12 @@ def is_about_guessing(question: AskedQuestion) -> bool:
 
 
 def cells_asked_about(cells: Iterable[Cell], settings: RunSettings) -> list[Cell]:
-    """Return the models that a run asks about, each on each store, independent of the results.
+    """Return the cells of the models that a run asks about, independent of the results.
 
-    These are the models and tasks of the questions about guessing, or of all questions if no
-    question is about guessing. If `grid.models` lists models, these are used in this order. Without
-    a question about a model of the run, all models are used.
+    Questions about guessing compare a model with a baseline without video. These questions decide,
+    or all questions if none is about guessing. A cell is asked about if it has the tasks of such a
+    question and is one of its sides. If `grid.models` lists models, the tasks are enough, and the
+    cells are in this order. If no cell is asked about, all models are returned.
     """
     models = [cell for cell in cells if cell.is_model and cell.store != CHOSEN]
     listed = [*settings.models]
@@ -475,8 +477,8 @@ def add_p(
 
     The first family is the requested models against baselines without video. The second is the
     requested models against each other, the differences that questions name, and the contrasts. A
-    comparison has the same p in all tables. Other differences have no p, nor have those with the
-    store that is chosen on training films.
+    comparison has the same p in all tables. Other differences have no p. Differences with the store
+    that is chosen on training films have no p either.
     """
     asked = {cell.name for cell in cells_asked_about(cells, settings)}
     guesses = []
@@ -501,7 +503,8 @@ def add_p(
 def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> None:
     """Set the corrected p and the number of comparisons of each difference of a family.
 
-    Guesses that give all clips of a film one score count as one comparison.
+    Differences with the same values in all films count as one comparison, such as the differences
+    to several baselines that give all clips of a film one score.
 
     Args:
         family: The differences.
@@ -548,7 +551,7 @@ def as_asked(question: AskedQuestion, row: RunRow) -> RunRow:
 
 
 def _is_in_order(question: AskedQuestion, row: RunRow) -> tuple[bool, bool]:
-    """Return whether the sides of a difference match a question, and whether exchanged."""
+    """Return whether a difference matches a question, and whether it does with exchanged sides."""
     first, second = _sides_of(question)
     ours = (row["model"], row["store"])
     theirs = (row["against_model"], row["against_store"])

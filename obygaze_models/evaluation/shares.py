@@ -1,18 +1,18 @@
 """Estimate the share of positive clips in many films from a few marked clips of each film.
 
-Clips are drawn at random within films. The share of a film is estimated from its marked clips, and
-the share of all clips is the mean over films, weighted by their numbers of clips. The interval
+Clips are sampled at random within films. The share of a film is estimated from its marked clips,
+and the share of all clips is the mean over films, weighted by their numbers of clips. The interval
 holds for the population of films: its variance is the jackknife over films, with films - 1 degrees
 of freedom. It is Korn and Graubard's interval (Survey Methodology 24, 1998): Clopper and Pearson's
 interval for an effective number of independent clips. It stays inside [0, 1], and has a width even
 if no marked clip is positive. With few films and rare positives, films often look more similar than
-they are. Therefore the intraclass correlation of the clips of a film is at least 0.17, with which
-simulated intervals miss the share in at most 0.05 of cases.
+they are. Therefore, the intraclass correlation of the clips of a film is taken as at least 0.17.
+With this value, simulated intervals miss the share in at most 0.05 of cases.
 
 Scores of a model may reduce the variance. In each film, the mean score of all clips is compared
 with the mean score of the marked clips, and the share moves by the difference, multiplied by the
-slope of marks on scores in the other films. The slope does not depend on the film itself, so that
-the estimate is unbiased for any scores: useless scores widen the interval by less than 1 %.
+slope of marks on scores in the other films. The slope does not depend on the film itself. So the
+estimate is unbiased for any scores, and useless scores widen the interval by less than 1 %.
 
 The last dimension of all arrays is the film; earlier dimensions may be simulated worlds.
 """
@@ -103,7 +103,7 @@ class MarkedFilms:
         return np.where(self.n_marked > 1, self.n_marked * (self.n_marked - 1), np.inf)
 
     def variance_within(self, slopes: Floats | float = 0.0) -> Floats:
-        """Return the variance of the share by the draw of clips within films."""
+        """Return the variance of the share that comes from sampling clips within films."""
         squares = self.marks_squared - 2 * slopes * self.products
         squares = squares + slopes**2 * self.scores_squared
         return np.asarray((self.weights**2 * squares / self._pairs).sum(axis=-1))
@@ -174,7 +174,7 @@ def _effective_clips(
     shown = np.zeros_like(variance)
     # If all clips are positive, the sum of the weights may differ from 1 by rounding.
     np.divide(variance, of_one_clip, out=shown, where=of_one_clip > ROUNDING)
-    # The least variance is not estimated from films, so that t does not make it larger.
+    # The smallest variance is not estimated from films, so it is not multiplied by the ratio of t.
     shown = shown * (t_of_films / t_of_clips) ** 2
     left = _left_within(films, slopes)[..., None]
     of_films = LEAST_ALIKE + (1 - LEAST_ALIKE) * left / films.n_marked

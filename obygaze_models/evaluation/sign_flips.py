@@ -1,8 +1,8 @@
 """The sign-flip test of differences over films.
 
 Under the null hypothesis, the sign of the difference of each film is random. k films have 2^k
-patterns of signs. Up to 2^20 patterns are all counted, so that p is exact; for more films, patterns
-are sampled with a fixed seed.
+patterns of signs. For up to 20 films, all patterns are counted, so that p is exact. For more films,
+patterns are sampled with a fixed seed.
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ from obygaze_models.evaluation.predictions import FloatArray
 
 MOST_COUNTED = 20  # largest number of films for which all patterns are counted
 N_SAMPLED = 50_000
-# Tolerance for sums that are equal but for rounding.
+# Sums that differ by less than this, relative to their terms, differ by rounding and are equal.
 TIE = 1e-9
 
 
 def sign_flip_p(differences: ArrayLike, *, greater: bool = False) -> tuple[float, bool]:
-    """Return the p of the mean difference over films, two-sided, and whether it is exact.
+    """Return the two-sided p of the mean difference over films, and whether the p is exact.
 
     Args:
-        differences: The difference of two models in each film; NaN is left out.
-        greater: Return the one-sided p, of a mean difference above 0.
+        differences: The difference of two models in each film; NaN is ignored.
+        greater: Whether p is one-sided, for a mean difference above 0.
     """
     values = np.asarray(differences, dtype=np.float64)
     by_film = values[~np.isnan(values)]

@@ -134,7 +134,7 @@ MOSTLY_WHOLE = (
     *("films_with_value", "left", "right", "all_clips", "successes"),
 )
 CHOSEN = "chosen"  # the name of the store that is chosen on training films
-# The name of a cell: a model on a store, trained for one task and tested on one.
+# The name of a cell: a model on a store, trained for one task and tested on one task.
 CELL = ("train", "test", "store", "model")
 # The values of the column `seen`: the overlap of a tested clip with the training of its scorer.
 NOTHING_SEEN = "unseen"
@@ -179,7 +179,7 @@ def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
 def columns_of_rows(
     rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, type]
 ) -> ColumnArrays:
-    """Return the columns of a table from its rows; a key that a row lacks is missing."""
+    """Return the columns of a table from its rows; a value without a key in the row is missing."""
     columns = {}
     for name, kind in kinds.items():
         columns[name] = [row.get(name, _nothing(kind)) for row in rows]

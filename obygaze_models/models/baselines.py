@@ -1,9 +1,9 @@
 """Baselines: predictions without video.
 
-`random`, `all_positive` and `prevalence` ignore the clip. `film_prior` uses the film, `neighbour`
-also the scene: annotations of neighbouring scenes are similar, so that it scores as high as the
-published models on splits that are not grouped by film. `oracle` uses the true concepts; it is the
-upper bound of a bottleneck over these concepts.
+`random`, `all_positive` and `prevalence` ignore the clip. `film_prior` uses the film of the clip,
+and `neighbour` uses the film and the scene. Annotations of neighbouring scenes are similar.
+Therefore, `neighbour` scores as high as the published models on splits that are not grouped by
+film. `oracle` uses the true concepts; it is a reference for bottlenecks over these concepts.
 
 Each baseline takes the training clips (film and scene, or concepts) and their classes, and returns
 a function that scores clips.
@@ -32,7 +32,10 @@ def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:
 
 
 def random(X: Floats, positive: Bools) -> Score:
-    """Give every clip the same score; a metric is then its mean over all orders of the clips."""
+    """Give every clip the same score.
+
+    AP and AUC of equal scores are means over all orders of the clips.
+    """
     return lambda rows: np.zeros(len(rows))
 
 
@@ -42,7 +45,7 @@ def all_positive(X: Floats, positive: Bools) -> Score:
 
 
 def prevalence(X: Floats, positive: Bools) -> Score:
-    """Give every clip the share of positives in training: the best blind probability."""
+    """Give every clip the share of positives in training: the best constant probability."""
     share = positive.mean()
     return lambda rows: np.full(len(rows), share)
 
@@ -50,8 +53,8 @@ def prevalence(X: Floats, positive: Bools) -> Score:
 def film_prior(X: Floats, positive: Bools) -> Score:
     """Give every clip the share of positives among the training clips of its film.
 
-    The first column of X is the film. One row with the overall prevalence is added to each film, so
-    that a film with one row is not certain, and a new film gets the overall share.
+    The first column of X is the film. Each film gets one additional row with the overall share. So
+    the score of a film with a single row is neither 0 nor 1, and a new film gets the overall share.
     """
     overall = positive.mean()
     films, codes = np.unique(X[:, 0], return_inverse=True)
@@ -66,9 +69,9 @@ def film_prior(X: Floats, positive: Bools) -> Score:
 
 
 def neighbour(X: Floats, positive: Bools) -> Score:
-    """Average the labels of the training clips of the same film, weighted by nearness of scene.
+    """Give every clip the mean label of the training clips of its film; near scenes weigh more.
 
-    X is film and scene (`film_and_scene`). The weight is `exp(-|scene distance| / 2)`. A film
+    X has the columns of `film_and_scene`. The weight is `exp(-|scene distance| / 2)`. A film
     without training clips gets the overall prevalence.
     """
     labels = positive.astype(np.float64)
@@ -95,7 +98,7 @@ def oracle(X: Floats, positive: Bools) -> Score:
     Classes are balanced. A model can still have a higher F1, because the threshold is not tuned
     here, and a higher score if the video shows more than the concepts.
     """
-    # Late: the other baselines do not need this import.
+    # Imported here, because the other baselines do not need scikit-learn.
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(class_weight="balanced", max_iter=1000)

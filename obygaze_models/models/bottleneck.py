@@ -30,9 +30,9 @@ from obygaze_models.models.sentences import bank_from_sentences
 class ResidualHead(Head):
     """Logistic regression on features, added to a given logit (PCBM-h).
 
-    The logit of the concepts is fixed, and is passed to `fit` as `groups`; the problem is convex.
-    `share_` is the share of the variance of logits by the features: var(rest) / (var(rest) +
-    var(concepts)).
+    The logit of the concepts is not fitted here; it is passed to `fit` as `groups`. The problem is
+    convex. `share_` is the share of the residual in the variance of the logits: var(residual) /
+    (var(residual) + var(concepts)).
     """
 
     C: float = 0.01
@@ -63,7 +63,7 @@ class ResidualHead(Head):
         self.share_ = variance / (variance + float(base.var())) if variance > 0 else 0.0
 
     def decision_function(self, X: Any, offset: Any = None) -> Floats:
-        """Return the logit of the second class for each row: of concepts and features."""
+        """Return the logit of the second class for each row: the residual, plus any `offset`."""
         of_rest: Floats = self._check(X) @ self.coef_ + self.intercept_
         return of_rest if offset is None else of_rest + offset
 
@@ -72,11 +72,12 @@ class ResidualHead(Head):
 class Bottleneck(Classifier):
     """Concept vectors and a head on their margins, optionally with a residual.
 
-    The head is fitted on cross-fitted margins: the vectors for each row are fitted without its part
-    (whole films if groups are given), because in-sample margins are better than margins of new
-    rows. `cross_fit=0` uses in-sample margins, as the released code. The defaults are a
-    `ConceptBank()` and a `LogisticHead()`. With `texts`, the path of sentences, the vectors are
-    taken from the sentences.
+    The rows are divided into parts, and the margins of a part are computed with vectors that were
+    fitted without this part. The head is fitted on these cross-fitted margins, because in-sample
+    margins are better than margins of new rows. A part contains whole films if groups are given.
+    `cross_fit` is the number of parts; with 0, margins are in-sample, as in the released code. By
+    default, `bank` is a `ConceptBank()` and `head` is a `LogisticHead()`. If `texts` is the path of
+    a file of sentences, the vectors are the directions of the sentences.
     """
 
     bank: ConceptBank | None = None
@@ -99,12 +100,12 @@ class Bottleneck(Classifier):
 
     @property
     def needs_products(self) -> bool:
-        """Whether vectors are fitted on unscaled rows."""
+        """Whether the fit uses products of rows: if vectors are fitted on unscaled rows."""
         return self.reads_concepts and not self.part("bank").scaled
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The share of the residual, if any."""
+        """The share of the residual in the variance of the logits; empty without a residual."""
         if self.residual is None:
             return {}
         return {"residual_share": self.residual_.share_}
@@ -136,7 +137,8 @@ class Bottleneck(Classifier):
     def left_out_scores(self, data: FoldData) -> InnerScores | None:
         """Return cross-validated scores of the head, or None if unavailable.
 
-        They need cross-fitted margins, and no residual, because a residual reads the features.
+        Scores are available for cross-fitted margins without a residual. A residual reads the
+        features, so it would need new fits.
         """
         if self.residual is not None or self.cross_fit < 2:
             return None
@@ -170,7 +172,10 @@ class Bottleneck(Classifier):
         return found
 
     def _fit_residual(self, X: Floats, y: NDArray[Any], offset: Floats) -> None:
-        """Fit the residual, on scaled rows if the vectors are; it then reads unscaled rows."""
+        """Fit the residual on scaled rows if the vectors were fitted on scaled rows.
+
+        The fitted residual always reads unscaled rows.
+        """
         residual = deepcopy(self.residual)
         assert residual is not None
         if not self.part("bank").scaled:
@@ -197,7 +202,7 @@ class Bottleneck(Classifier):
         return probabilities
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return a base and the contribution of each concept; the last column is the residual."""
+        """Return a base and the contribution of each concept; a residual is a further column."""
         margins = self.margins(X)
         base, parts = self.head_.contributions(margins)
         if self.residual is not None:

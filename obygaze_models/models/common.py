@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Strings = NDArray[np.str_]
 CLIPS_A_BLOCK = 128
-# libsvm holds products of rows, and perceptrons their sums, as float32, which ends at 3e38.
+# libsvm stores products of rows as float32, and perceptrons compute in float32, which ends at 3e38.
 LARGEST_VALUE = 1e15
 NOT_FINITE = "failed: holds NaN or infinity as float32"  # why a clip has no features
 
@@ -31,13 +31,13 @@ class FixTraining(FixInput, ValueError):
 
     @property
     def reason(self) -> str:
-        """Why there is no fit; begins with `where`, such as the concept, if stated."""
+        """Why there is no fit, after `where`, such as the concept, if `where` is stated."""
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
 @functools.cache
 def _pools() -> ThreadpoolController:
-    # SciPy has its own BLAS; loaded later, it would keep all of its threads.
+    # SciPy has its own BLAS. If it were loaded later, it would keep all of its threads.
     import scipy.linalg.blas  # noqa: F401
 
     return ThreadpoolController()
@@ -65,7 +65,7 @@ def total_variance(X: Floats) -> float:
 
 def check_values(largest: float) -> None:
     """Raise an error for features whose products would not be finite."""
-    # The comparison is also false for NaN.
+    # With `not`, NaN is an error, too: any comparison with NaN is false.
     if not largest <= LARGEST_VALUE:
         raise FixInput(
             f"the features have values up to {largest:.0e}, expected at most {LARGEST_VALUE:.0e}",
@@ -74,7 +74,7 @@ def check_values(largest: float) -> None:
 
 
 def column_scales(X: Floats) -> Floats:
-    """Return the standard deviation of each column; 1 for a constant one."""
+    """Return the standard deviation of each column; 1 for a constant column."""
     deviations: Floats = X.std(axis=0)
     return np.where(deviations > 0, deviations, 1.0)
 
@@ -88,7 +88,7 @@ class Scaling:
 
     @classmethod
     def of(cls, X: Any) -> Self:
-        """Fit on some rows; a feature that is constant in them keeps its scale."""
+        """Fit on some rows; a feature that is constant in these rows keeps its scale."""
         rows = np.asarray(X, dtype=np.float64)
         return cls(rows.mean(axis=0), column_scales(rows))
 
@@ -98,7 +98,7 @@ class Scaling:
         return np.asarray((rows - self.means) / self.deviations)
 
     def unscaled_plane(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """Return the planes of unscaled rows, with the same margins as for scaled rows."""
+        """Return planes for unscaled rows, with the margins of the given planes for scaled rows."""
         unscaled: Floats = coef / self.deviations
         return unscaled, intercept - unscaled @ self.means
 

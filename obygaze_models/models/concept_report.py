@@ -21,8 +21,8 @@ CONCEPT_METRICS = (AP.name, AUC.name, F1.name)
 class ConceptQuality:
     """Metrics of one concept on clips that its vector was not fitted on.
 
-    `p` is the p-value of the ranking against shifted labels; `p_holm` is corrected by Holm's method
-    for all concepts of the bank.
+    `p` is the p-value of `shift_test`; `p_holm` is `p` after Holm's correction for all concepts of
+    the bank.
     """
 
     concept: str
@@ -46,13 +46,14 @@ def concept_quality(
     """Return the quality of the margins of each concept; a margin above 0 means present.
 
     Args:
-        margins: One row per clip, in the order of its film, and one column per concept.
+        margins: One row per clip, and one column per concept. The clips of a film are in the order
+            of the film.
         targets: The targets, from `concept_targets`.
         films: The film of each row.
         concepts: The names of the concepts.
         n_replicates: The number of bootstrap replicates.
         seed: The seed of the draws.
-        n_folds: The number of folds, if margins are cross-fitted.
+        n_folds: The number of folds if margins are cross-fitted; None: margins are of new clips.
     """
     margins = np.asarray(margins, dtype=np.float64)
     films = np.asarray(films)
@@ -91,12 +92,13 @@ def shift_test(
     films: NDArray[Any],
     n_folds: int | None = None,
 ) -> float:
-    """Return the p-value of a rank sum against labels shifted in a circle within each film.
+    """Return the one-sided p-value of the rank sum of positive clips, by shifts of the labels.
 
-    Labels of neighbouring clips are similar, so labels are shifted and not permuted. The mean and
-    the variance over all shifts are exact; the tail is Gaussian. For scores cross-fitted over
-    `n_folds` folds, the variance is multiplied by `reuse_inflation`, because clips both test and
-    train. Without it, a true null hypothesis is rejected in .12 of cases at .05.
+    Labels are shifted in a circle within each film. They are not permuted, because labels of
+    neighbouring clips are similar. The mean and the variance over all shifts are exact; the tail is
+    Gaussian. For scores that are cross-fitted over `n_folds` folds, the variance is multiplied by
+    `reuse_inflation`, because each clip both tests and trains. Without this factor, .12 of the true
+    null hypotheses are rejected at the level .05.
     """
     is_positive = positive.astype(np.float64)
     ranks = rankdata(scores)

@@ -46,7 +46,7 @@ NO_DIRECTION = (
 OVER_FOLDS = "folds"  # the tolerance with the best score over folds
 # Tolerances to choose from over folds; they include the released ones.
 TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
-# The order of the released code, which breaks ties between splits of a tree.
+# The order of concepts in the released code. It decides ties between splits of a tree.
 RELEASED = (
     "Body",
     "Type of shot",
@@ -64,17 +64,20 @@ class ConceptBank(Savable):
     """One plane for each concept; `transform` returns the margin of each row to each plane.
 
     Targets have one column per concept: 1 present, 0 absent, -1 not used (see `concept_targets`).
-    `C` is one tolerance, a tolerance by name, the published tolerance of each concept
-    ("published"), or the best of six by average precision over inner folds ("inner"; whole groups
-    if groups are given). `balance` is "weights" as in the released code, "subsample" as in the
-    paper's text (equal numbers of rows with and without, drawn by seed), or None. With `unit_norm`,
-    a margin is a distance: vector and bias are divided by the length of the vector, which the
-    released code does not do.
+
+    `C` is the tolerance: one number for all concepts, a number for each concept by name, the
+    published tolerance of each concept ("published"), or the best of six tolerances by average
+    precision over inner folds ("inner"). Inner folds hold out whole groups if groups are given.
+    `balance` is "weights" as in the released code, "subsample" as in the paper's text (equal
+    numbers of rows with and without the concept, sampled by seed), or None. With `unit_norm`,
+    vector and bias are divided by the length of the vector, so that a margin is a distance. The
+    released code does not divide.
 
     `fit_fold` fits the planes of concepts with enough positive and negative examples; `against`
-    selects the negatives. With `scaled`, planes are fitted on scaled rows, and then transformed to
-    planes of unscaled rows. With the folds of a published file, `C` may be "folds", the best over
-    these folds, and `best_of_folds` selects the best of the planes fitted without each fold.
+    selects the negative examples. With `scaled`, planes are fitted on scaled rows, and then
+    transformed to planes of unscaled rows. Two settings need the folds of a published file: `C` may
+    be "folds", the tolerance with the best F1 over these folds. `best_of_folds` fits one plane
+    without each fold, and keeps the plane with the best F1 in its fold.
     """
 
     concepts: Sequence[str] | None = None
@@ -196,7 +199,7 @@ class ConceptBank(Savable):
         return self.margins(self._check(X))
 
     def margins(self, X: Floats) -> Floats:
-        """Return the margin of each row; the rows are not checked."""
+        """Return the margin of each row to each concept's plane, without a check of the rows."""
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
     def _fit_one(
@@ -293,7 +296,7 @@ class ConceptBank(Savable):
 
 
 def subsample(positive: Bools, seed: list[int]) -> Ints:
-    """Return the rows of a balanced draw: all rows of the smaller class, as many of the other."""
+    """Return all rows of the smaller class, and a random sample of as many rows of the other."""
     rng = np.random.default_rng(seed)
     sides = [np.flatnonzero(positive), np.flatnonzero(~positive)]
     n_kept = min(len(side) for side in sides)
@@ -312,9 +315,10 @@ def cross_fit_parts(
 
     Args:
         rows: The rows.
-        groups: The group of every row, such as its film, to keep together; None for random parts.
+        groups: The group of every row, such as its film; a part contains whole groups. None: parts
+            are random.
         n_parts: The number of parts; below 2, nothing is cross-fitted.
-        seed: The seed of the draw.
+        seed: The seed of random parts.
     """
     if n_parts < 2:
         return []
@@ -337,13 +341,13 @@ def published_tolerance(concept: str) -> float:
 def cross_fitted_margins(
     bank: ConceptBank, data: FoldData, parts: Sequence[Ints]
 ) -> Floats:
-    """Return the margins of every row; margins of each part are by vectors fitted without it.
+    """Return the margins of every row; margins of a part are from vectors fitted without it.
 
-    In-sample margins are better than margins of new rows. A part keeps in-sample margins if a
-    concept would have examples of one class only without this part.
+    In-sample margins would be better than margins of new rows. If a concept had examples of only
+    one class without a part, the margins of this part are in-sample.
 
     Args:
-        bank: The vectors of the data; their tolerances are used.
+        bank: The vectors fitted on all rows; the vectors without a part have their tolerances.
         data: The data of the fold.
         parts: Parts of the rows that vectors are fitted on, from `cross_fit_parts`.
     """
@@ -369,7 +373,7 @@ def released_rank(name: str) -> int:
 
 
 def fit_by_scheme(bank: ConceptBank, data: FoldData) -> ConceptBank:
-    """Return the vectors by a published scheme, for data with the folds of its file.
+    """Return the vectors that a published scheme chooses over the folds of its file.
 
     Args:
         bank: The settings of the vectors.
@@ -396,7 +400,7 @@ def _best_tolerances(bank: ConceptBank, data: FoldData) -> dict[str, float]:
 def _without_each_fold(
     bank: ConceptBank, data: FoldData
 ) -> tuple[list[ConceptBank], Floats]:
-    """Return one bank per fold, fitted without it, and the F1 of its vectors in the fold."""
+    """Return a bank fitted without each fold, and the F1 of its vectors in this fold."""
     assert data.file_folds is not None
     rows = data.concept_rows
     folds = data.file_folds[rows]
@@ -416,7 +420,7 @@ def _without_each_fold(
 
 
 def _best_of_folds(banks: Sequence[ConceptBank], scores: Floats) -> ConceptBank:
-    """Return the vectors with the best scores, each from its bank; ties take the first bank."""
+    """Return for each concept the vector with the best score; for a tie, of the first bank."""
     best_bank = banks[0]
     for column, best in enumerate(np.argmax(scores, axis=0)):
         for name in ("coef_", "intercept_", "C_", "length_"):

@@ -41,9 +41,9 @@ def known_concepts(
 def concept_targets(levels: Strings, has: Bools, against: Against = "absent") -> Ints:
     """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
 
-    Positive clips are HN and S clips with the concept. Negative clips are EN clips only ("EN"), or
-    all other EN, HN and S clips ("absent", as in the paper). Not-sure clips and clips without a
-    level are not used.
+    Positive clips are HN and S clips with the concept. Negative clips are the EN clips ("EN"), or
+    the EN clips and the HN and S clips without the concept ("absent", as in the paper). Not-sure
+    clips and clips without a level are not used.
     """
     is_rated = np.isin(levels, RATED)[:, None]
     is_negative = (levels == "EN")[:, None]

@@ -102,9 +102,9 @@ def score_rows(fitted: Any, data: FoldData, rows: Ints) -> Floats:
 
 
 def inner_scores(unfitted: Any, fitted: Any, data: FoldData) -> InnerScores:
-    """Return the scores that choose a store: scores of rows by fits without these rows.
+    """Return the scores by which a store is chosen; rows are scored by fits without these rows.
 
-    The rows are the validation rows, or without any the training rows.
+    The rows are the validation rows, or the training rows if there are no validation rows.
     """
     rows = data.validation
     if len(rows):

@@ -84,7 +84,7 @@ class FeatureRows:
     @cached_property
     def machines(self) -> Machines:
         """The support vector machines of all rows, shared by all fits."""
-        # Late: most models do not need this import.
+        # Imported here, because most models do not need it.
         from obygaze_models.models.linear_solvers import machines_on
 
         return machines_on(self.X, self.solver)
@@ -172,11 +172,12 @@ class FoldData:
         train: Indices of the training rows; each has a class.
         validation: Indices of the rows that choose an epoch, a setting or a store.
         films: The film of each row; "" if films are unknown.
-        units: The group of each row that is held out as a whole: the number of its film or row.
+        units: The number of the unit of each row that is held out as a whole: its film or its row.
         is_by_film: Whether whole films are held out.
-        may_learn: Whether a fit may use each row, whatever its class.
+        may_learn: Whether a fit may use each row; a row without a class may also be used.
         concepts: The concepts of the rows.
-        file_folds: The fold of each row in a published file, whose scheme chooses concept vectors.
+        file_folds: The fold of each row in a published file, whose scheme chooses concept vectors;
+            None: there is no such scheme.
         sentences: The sentences of zero-shot models, by the path of their file.
     """
 
@@ -221,7 +222,7 @@ class FoldData:
         return digest.digest(), self.is_by_film, self.concepts.names
 
     def inside(self, train: Ints, hidden: Ints) -> FoldData:
-        """Return the data of an inner fit, which may not use the films or rows that are hidden.
+        """Return the data of an inner fit on `train`; it may not use the films or rows of `hidden`.
 
         The validation rows stay the same: inner and outer fit stop on the same rows.
         """
@@ -284,9 +285,9 @@ def _several(films: Strings) -> Strings | None:
 def inner_folds(
     positive: Bools, groups: NDArray[Any] | None, n_folds: int
 ) -> list[Bools]:
-    """Return the validation rows of each inner fold, without folds of one class.
+    """Return for each inner fold which rows validate; folds of one class are excluded.
 
-    Groups stay together. With too few rows or groups, there are no folds.
+    A fold contains whole groups. With too few rows or groups, there are no folds.
     """
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 

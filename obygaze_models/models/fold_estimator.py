@@ -27,7 +27,7 @@ class FoldEstimator:
 
     @property
     def core(self) -> Any:
-        """The fitted estimator inside any preprocessing."""
+        """The fitted estimator without its preprocessing, if it has any."""
         return self
 
     def fit_fold(self, data: FoldData) -> Self:
@@ -47,5 +47,5 @@ class FoldEstimator:
         return None
 
     def merge_scaling(self) -> Any:
-        """Return the fitted estimator for features as they are stored."""
+        """Return the fitted estimator, changed so that it reads features as they are stored."""
         return self

@@ -65,10 +65,11 @@ class StoreRows:
 
 @dataclass(eq=False)
 class FrameProbe(Classifier):
-    """A classifier of clips from their frames or tokens; rows of a matrix are clips of one frame.
+    """A classifier of clips from their frames or tokens; a row of a matrix is a clip of one frame.
 
-    Frames of NaN are padding and are ignored. `max` (the paper), `mean` and `last` (frame) pool a
-    clip to one vector. A logistic regression of inverse strength C is fitted on the result.
+    Frames of NaN are padding and are ignored. `pooling` reduces a clip to one vector: the maximum
+    ("max", as in the paper), the mean, or the last frame. A logistic regression of inverse strength
+    C is fitted on these vectors.
     """
 
     pooling: Pooling = "max"
@@ -89,7 +90,7 @@ class FrameProbe(Classifier):
         return softmax(self._pooled(X) @ self.coef_ + self.intercept_)
 
     def _pooled(self, X: Any) -> Floats:
-        """Return one vector for each clip; rows of a matrix are clips of one frame."""
+        """Return one vector for each clip; a row of a matrix is a clip of one frame."""
         if X.ndim == 2:
             X = X[:, None]
         parts = [pool(block, self.pooling) for block in self._blocks(X)]

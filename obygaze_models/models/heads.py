@@ -124,7 +124,7 @@ class TreeHead(Classifier):
         return np.stack([1 - share, share], axis=1)
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return the share at the root, and its change by the splits on each concept."""
+        """Return the share at the root, and the changes of the share by splits on each concept."""
         return float(self.share_[0]), self._walk(X)[1]
 
     def _walk(self, X: Any) -> tuple[Ints, Floats]:

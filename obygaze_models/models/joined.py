@@ -1,8 +1,8 @@
 """Scale the parts of joined features, so that no part dominates by its width or scale.
 
 Joined features are vectors of several stores, concatenated. Each part is multiplied by one factor,
-which is fitted on training clips. All parts then have the same total variance, and the row has the
-mean of the original variances of the parts.
+which is fitted on training clips. All parts then have the same total variance. The total variance
+of a row is then the mean of the original total variances of the parts.
 """
 
 from collections.abc import Sequence

@@ -28,8 +28,8 @@ from obygaze_models.models.mlp_network import softmax
 # Smaller squared singular values, relative to the largest, are rounding errors.
 SMALLEST = 1e-14
 BLOCK_ROWS = 2_000  # rows of small groups that are solved together
-# Decimals of left-out errors and scores. Rounding would break ties, for example between equal rows
-# or between fits without one of the classes.
+# Left-out errors and scores are rounded to this number of decimals. Otherwise, rounding errors
+# would decide ties, for example between equal rows or between fits without one of the classes.
 DIGITS = 9
 # Penalty strengths, in units of the total variance.
 ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))
@@ -69,10 +69,11 @@ class LogisticProbe(LinearProbe):
 class RidgeProbe(LinearProbe):
     """Ridge regression on +1/-1 labels; leave-one-film-out errors choose the penalty strength.
 
-    One decomposition gives all strengths, and leaving out films needs no refit: the residuals of a
-    left-out film are (I - H)^-1 r, where H is its block of the smoother matrix. Without groups,
-    each row is left out. Strengths are in units of the total variance of the features. With
-    `class_weight`, errors are weighted by class.
+    One decomposition gives the fits for all strengths, and leaving out a film needs no new fit. The
+    errors of a left-out film are (I - H)^-1 r, where r are its residuals in the fit on all rows,
+    and H is its block of the smoother matrix. Without groups, each row is left out in turn.
+    Strengths are in units of the total variance of the features. With `class_weight`, errors are
+    weighted by class.
     """
 
     _: KW_ONLY
@@ -112,7 +113,7 @@ class RidgePath:
 
     Rows may be weighted. `root` is the square root of the weights; rows and targets are multiplied
     by it. The decomposition is an eigendecomposition of the products of rows or of columns,
-    whichever are fewer. It takes a third of the time of a decomposition of the rows.
+    whichever are fewer. This takes a third of the time of a decomposition of the rows.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class RidgePath:
 
 
 def _rows_of_groups(groups: NDArray[Any]) -> Iterator[Ints]:
-    """Yield row numbers of groups of the same size, one line per group, in blocks."""
+    """Yield blocks of row numbers, one line per group; all groups of a block have the same size."""
     _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     rows_by_group = np.argsort(codes, kind="stable")
     starts = np.cumsum(sizes) - sizes
@@ -183,10 +184,10 @@ def _rows_of_groups(groups: NDArray[Any]) -> Iterator[Ints]:
 def _solve_without(
     factors: Floats, scales: Floats, errors: Floats, rows: Ints
 ) -> Floats:
-    """Return (1 - half @ half.T)^-1 @ errors of each strength and group, for groups of one size.
+    """Return (1 - half @ half.T)^-1 @ errors for each strength and group; groups have one size.
 
-    `half` contains the factors of the rows of a group, multiplied by the scales of a strength. The
-    smaller of both equivalent systems is solved.
+    `half` contains the factors of the rows of a group, multiplied by the scales of a strength. Of
+    the two equivalent systems of equations, the smaller is solved.
     """
     solved = np.empty((len(scales), *rows.shape, errors.shape[2]))
     own_factors = factors[rows]
@@ -241,7 +242,7 @@ class SVMProbe(LinearProbe):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Length of the vector, and the shift to the central one of several optimal biases."""
+        """The length of the vector, and the shift from the bias to the most central optimal one."""
         return self._facts
 
     @property

@@ -32,14 +32,15 @@ MAX_FITS = 4
 MAX_STEPS = 50  # steps per row of a repeated fit; most fits take a few
 MOST_STEPS = 500  # steps per row of a fit that may not converge
 FEW_ROWS = 100
-FAR_APART = 1.5  # above 1, where no fit is repeated, with a reserve for rounding
-# Upper bound of the variance of features times the tolerance. On 112 clips that no plane separates,
-# libsvm takes seconds below it and minutes above; features of networks have a hundredth of it.
+FAR_APART = 1.5  # above 1, no fit is repeated; the rest is a reserve for rounding
+# The largest total variance of features, times the tolerance. On 112 clips that no plane separates,
+# libsvm takes seconds below this bound and minutes above it. Features of networks have a hundredth
+# of this variance.
 MOST_VARIANCE = 5e4
 # libsvm stores products of rows as float32, which is too coarse for rows far from 0. If the squared
-# length of their mean divided by their variance is larger, libsvm is not used.
+# length of the mean of the rows, divided by their variance, is larger, libsvm is not used.
 FAR_MEAN = 100
-MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
+MIN_RANGE = 0.01  # in units of the decision; the margin is 2 units wide
 
 
 def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
@@ -66,9 +67,9 @@ class Scales:
     def check(self, rows: Ints, C: float) -> int:
         """Return the largest number of steps, or -1 for no limit; refuse rows of large scale.
 
-        The number of steps of libsvm grows with the variance times the tolerance C. A value of C
-        above 1 is the choice of the user, and the same features are accepted with smaller values:
-        then the fit gets a limit of steps.
+        The number of steps of libsvm grows with the variance times the tolerance C. Rows are
+        refused if the variance times min(C, 1) is too large. If only the variance times C is too
+        large, the fit gets a limit of steps instead, because a C above 1 is the choice of the user.
         """
         key = rows.tobytes()
         if self._last[0] != key:
@@ -201,12 +202,13 @@ class Gram:
     def _means_of(
         self, rows: Ints, positive: Bools, weights: Floats
     ) -> tuple[Floats, float, float] | None:
-        """Return the difference of weighted means, its highest positive and lowest negative row.
+        """Return a vector, and its highest product with a positive and lowest with a negative row.
 
-        It is the solution if both sides have equal weight (else return None), the weight of every
-        row is at its bound, and all decisions are between the margins, as for small tolerances. Of
-        several optimal biases, the middle one is used; the bias of libsvm depends on rounding. The
-        last result is cached.
+        The vector is the weighted sum of positive rows minus the weighted sum of negative rows.
+        Return None unless both sides have equal weight. Times C, the vector is the solution if the
+        weight of every row is at its bound and all decisions are between the margins, as for small
+        tolerances. Callers use the middle of the optimal biases, because the bias of libsvm depends
+        on rounding. The last result is cached.
         """
         key = b"|".join(part.tobytes() for part in (rows, positive, weights))
         if self._last_means[0] != key:
@@ -260,8 +262,8 @@ class PrimalRows:
     ) -> Plane:
         """Return the normal vector and the bias of the soft-margin classifier on some rows.
 
-        The parameters are the same as for `Gram.svm`; every plane is exact. A fit with a different
-        C starts from the last plane on the same rows.
+        The parameters are the same as for `Gram.svm`, but every plane is exact. A fit with a
+        different C starts from the last plane on the same rows.
         """
         self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
@@ -309,12 +311,12 @@ def _fit_svm(
 def central_bias(
     along: Floats, positive: Bools, weights: Floats | None, bias: float
 ) -> float:
-    """Return the bias of a support vector machine; of several optimal biases, the most central.
+    """Return the optimal bias of a support vector machine, or the most central of several.
 
     If all rows are inside the margin, as for small C, many biases have the same loss, and rounding
-    would decide. The vector is then short. The bias divided by its length would be very large and
-    differ between folds, so that no head could be fitted. The centre is the middle between the
-    means of both sides.
+    would decide between them. The vector is then short, so that the bias divided by its length
+    would be very large and differ between folds, and no head could be fitted. The centre is the
+    middle between the means of both sides.
     """
     low, high = optimal_biases(
         along, positive, np.ones(len(along)) if weights is None else weights
@@ -347,8 +349,9 @@ def logistic(
     """Return coefficients, in one row, and the intercept.
 
     scikit-learn stops if gradients are below a fixed number. For features of small scale, this is
-    the case from the start; for features of large scale, convergence is slow. The same problem is
-    solved for rows that are centred and have a mean squared length of 1, with C adapted.
+    the case from the start; for features of large scale, convergence is slow. Therefore, the
+    equivalent problem is solved for rows that are centred and have a mean squared length of 1, with
+    C adapted.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -39,8 +39,8 @@ class MLPProbe(Classifier):
 
     The default settings are the paper's. `keep` selects the weights with the best validation loss,
     or the last weights, as in the released code. `double_softmax` applies softmax before a
-    cross-entropy that applies it again. The last row of each array in `layers_` is the bias. There
-    is one loss per epoch.
+    cross-entropy that applies it again. The last row of each array in `layers_` is the bias.
+    `train_loss_` and `validation_loss_` have one value per epoch.
     """
 
     hidden: Sequence[int] = (128,)
@@ -169,7 +169,7 @@ class _EarlyStop:
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """Rows with a trailing one, their classes, the training rows and a seed."""
+    """Rows with a last column of ones, their classes, the training rows and a seed."""
 
     rows: Singles
     codes: Ints
@@ -216,7 +216,7 @@ def _epoch(
     probe: MLPProbe,
     rng: np.random.Generator,
 ) -> float:
-    """Train one epoch in the order of the rows; return the mean loss before each step."""
+    """Train one epoch in the order of the rows; return the mean loss, taken before each step."""
     rows, target, weight = data
     loss = Loss(probe.double_softmax)
     hits = np.empty(len(rows), dtype=np.float32)

@@ -16,7 +16,7 @@ Singles = NDArray[np.float32]
 
 
 def with_ones(X: NDArray[Any]) -> Singles:
-    """Return the rows in float32 with a trailing one, so that a layer's bias is its last row."""
+    """Return the rows as float32 with a last column of ones, which multiplies a layer's bias."""
     rows: Singles = np.ones((X.shape[0], X.shape[1] + 1), dtype=np.float32)
     rows[:, :-1] = X
     return rows
@@ -99,7 +99,7 @@ class Network:
         dropout: float = 0.0,
         rng: np.random.Generator | None = None,
     ) -> list[Singles]:
-        """Return the input of each layer, including the trailing one, and then the logits."""
+        """Return the input of each layer, with its last column of ones, and then the logits."""
         inputs = [rows]
         for weights in self.layers[:-1]:
             hidden = np.empty((len(rows), weights.shape[1] + 1), dtype=np.float32)
@@ -130,7 +130,7 @@ class Network:
         """Take one step of Adam; the bias corrections are part of the rate and the epsilon."""
         beta = 0.9
         beta2 = 0.999
-        # Late: predicting does not need SciPy, whose import doubles the start time.
+        # Imported here, because predicting does not need SciPy, which doubles the start time.
         from scipy.linalg.blas import saxpy
 
         self.n_steps += 1

@@ -21,7 +21,7 @@ from obygaze_models.models.joined import FeaturePart, PartScaling
 
 @dataclass(frozen=True, eq=False)
 class _Scaled:
-    """A fitted scaling, and all rows after it."""
+    """A fitted scaling, and all rows scaled by it."""
 
     scaling: PartScaling | Scaling
     rows: FeatureRows
@@ -106,7 +106,7 @@ class PreprocessedEstimator(FoldEstimator):
 
     def _scaled_by(self, data: FoldData) -> _Scaled:
         fit_rows = data.train
-        # Concept vectors, and the factors of parts before them, use rows of every class.
+        # Concept vectors are fitted on rows of every class, and so are the factors of their parts.
         if self.parts and self.reads_concepts:
             fit_rows = data.concept_rows
         key = ("scaled", self.parts != (), fit_rows.tobytes())

@@ -40,7 +40,7 @@ def hinge_plane(
 
     Args:
         X: The rows.
-        positive: The side of each row.
+        positive: Whether each row is on the positive side.
         limits: The tolerance C of each row, times its weight.
         start: A plane to start from, such as the plane for a different tolerance.
         widths: The widths of the corner, in the order of use.

@@ -61,11 +61,11 @@ WITHOUT_SCORES = (
     "must be a classifier with scores; it has neither predict_proba() nor"
     " decision_function()"
 )
-# The name in predictions of the part of a hybrid bottleneck that reads the features.
+# The name of the residual in predictions: the part of a hybrid bottleneck that reads the features.
 RESIDUAL = "residual"
 # The setting with the path of sentences.
 TEXTS = "texts"
-# The solvers of support vector machines. From PRIMAL_CLIPS clips on, the second is faster
+# The solvers of support vector machines. From PRIMAL_CLIPS clips on, `primal` is faster than libsvm
 # (benchmarks/concepts.py); its memory does not grow with the square of the number of clips.
 LIBSVM = "libsvm"
 PRIMAL = "primal"
@@ -77,7 +77,7 @@ MIN_CLIPS = 3  # smallest number of clips with a concept, and without it, for it
 class Baseline:
     """One baseline: the data of clips that it reads, and whether it uses training clips.
 
-    If `is_drawn`, all clips have one score, and each decision is one half.
+    If `is_drawn`, all clips have the same score, and the decision for each clip is 0.5.
     """
 
     needs: Literal["", "films", "scenes", "concepts"] = ""
@@ -112,7 +112,7 @@ PUBLISHED_TOLERANCE = "published"  # the tolerance of a concept in the released 
 
 
 class Ridge(Struct):
-    """The settings of a ridge classifier, whose penalty is chosen on other films."""
+    """The settings of a ridge classifier, whose penalty is chosen by leave-one-film-out errors."""
 
     class_weight: _Weight = "none"
 
@@ -155,8 +155,8 @@ class Perceptron(Struct):
 class Bank(Struct):
     """The settings of concept vectors, which are fitted on clips or made from `texts`.
 
-    With published folds, the tolerance "folds" is chosen over them, and `best_of_folds` selects the
-    best of the vectors that were fitted without each fold.
+    With published folds, the tolerance "folds" is the best over these folds, and `best_of_folds`
+    selects the best of the vectors that were fitted without each fold.
     """
 
     tolerance: Annotated[
@@ -183,7 +183,7 @@ class Tree(Bank):
 
     max_depth: _Whole1 = 4
     min_samples_leaf: _Whole1 = 6
-    random_state: Annotated[int, Meta(ge=0, lt=2**32)] = 0  # what scikit-learn takes
+    random_state: Annotated[int, Meta(ge=0, lt=2**32)] = 0  # the range of scikit-learn
 
 
 class LogisticBottleneck(Bank):
@@ -270,7 +270,7 @@ class ModelKind:
 
     @property
     def defaults(self) -> Settings:
-        """The settings with a default that a file can contain."""
+        """The defaults of the settings; a default that a file cannot contain is excluded."""
         if self.class_name:
             return {
                 name: value for name, value in self._own.items() if _is_plain(value)
@@ -297,7 +297,7 @@ KINDS = {
 
 
 def choose_solver(n_clips: int) -> str:
-    """Return the solver of support vector machines; all folds of a run use the same."""
+    """Return the solver of support vector machines for a run; all its folds use this solver."""
     return PRIMAL if n_clips >= PRIMAL_CLIPS else LIBSVM
 
 
@@ -385,7 +385,7 @@ def estimator_class(name: str) -> Any:
 
 
 def default_settings(kind: str) -> Settings:
-    """Return the settings of a model type that have a default in files."""
+    """Return the defaults of a model type that a file can contain, by setting."""
     return find_kind(kind).defaults
 
 
@@ -463,7 +463,7 @@ def build_bank(settings: Mapping[str, Any], *, seed: int = 0) -> Any:
 
     Args:
         settings: All settings of `BANK`; others are ignored.
-        seed: The seed of a balanced draw.
+        seed: The seed of balanced subsamples.
     """
     bank = estimator_class("ConceptBank")
     return bank(

@@ -40,7 +40,10 @@ class ZeroShot(Classifier):
         return self
 
     def left_out_scores(self, data: FoldData) -> InnerScores | None:
-        """Return the scores of the training rows; the model was not trained on them."""
+        """Return the scores of the training rows, which did not train the model.
+
+        Return None for a published scheme.
+        """
         # A published scheme makes only the choices that its publication made.
         if data.file_folds is not None:
             return None

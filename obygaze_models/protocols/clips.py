@@ -168,8 +168,8 @@ class ClipTable:
 
     @cached_property
     def film_and_scene(self) -> NDArray[np.float64]:
-        """The two columns that scene baselines read; without positions, all scenes are 0."""
-        # Late: it loads scikit-learn.
+        """The film and the scene of each clip as numbers; without positions, all scenes are 0."""
+        # Imported here, because only baselines of films and scenes need it.
         from obygaze_models.models.baselines import film_and_scene
 
         if self.scenes is None:
@@ -204,8 +204,9 @@ def with_view(
 ) -> Data:
     """Return the data of a protocol with the view "auto" replaced.
 
-    With stores of sound or words, it is the view of the manifest itself, because the visual view
-    leaves out concepts that pictures do not show.
+    The view "auto" becomes the usual view of the manifest. With stores of sound or words, it
+    becomes the view that the manifest already has, because the visual view excludes concepts that
+    pictures do not show.
     """
     if data.view != AUTO:
         return data
@@ -335,10 +336,10 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
-    """Return hashes of the labels of a run: clips, levels and concepts, and classes by task.
+    """Return hashes of the labels of a run: of clips, of levels and concepts, and of each task.
 
-    A clip is an id with a film and a span. Columns and concepts on which annotators differ are
-    hashed with the levels and concepts.
+    The hash of clips is of ids, films and spans. The hash of levels and concepts includes the
+    columns and concepts on which annotators differ. The hash of a task is of the classes of clips.
     """
     places = []
     levels: list[list[Any]] = []
@@ -465,10 +466,10 @@ def differing_annotators(
 def empty_labels(
     tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: ClipTable
 ) -> str:
-    """Return a sentence about clips with empty cells, which tasks leave out, or "".
+    """Return a sentence about clips with an empty cell in the columns of a task, or "".
 
-    Some of these clips have a class, because other values decide. A cell on which annotators differ
-    does not count as empty.
+    Tasks exclude such a clip, unless other values decide its class. A cell on which annotators
+    differ does not count as empty.
     """
     sentences = []
     for name, of_task in labels.items():

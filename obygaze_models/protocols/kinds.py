@@ -64,7 +64,7 @@ def offered_values(value: Any) -> Sequence[Any] | None:
 
 
 def candidates(model: Model) -> list[Settings]:
-    """Return the combinations of settings to choose from; without a grid, this is a single one."""
+    """Return the combinations of settings to choose from; a single combination without a grid."""
     offered = []
     for value in model.settings.values():
         values = offered_values(value)
@@ -108,7 +108,7 @@ def for_task(settings: Mapping[str, Any], task: str) -> Settings:
             by_task = value[BY_TASK]
             value = by_task.get(task, by_task[OTHER_TASKS])
         if name == "C" and value == PUBLISHED_TOLERANCE:
-            # Late: it loads scikit-learn.
+            # Imported here, because only a published tolerance needs it.
             from obygaze_models.models.concepts import published_tolerance
 
             value = published_tolerance(task.removesuffix(AGAINST_EN))

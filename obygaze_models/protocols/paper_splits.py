@@ -2,9 +2,9 @@
 
 Both use the published folds of one file; the last fold tests. To balance classes, only a subset of
 the folds of a larger class trains, a different subset in each of eight runs. Code and text differ.
-The code removes the test and the validation fold, and then chooses training folds from a list that
-still contains the test fold, and that lacks fold 0 and the fold after the validation fold, instead
-of the validation fold. Clips without a video are removed before counting.
+The code removes the test and the validation fold. It then chooses training folds from a list that
+still contains the test fold. The list should lack the validation fold. Instead, it lacks fold 0 and
+the fold after the validation fold. Clips without a video are removed before counting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,9 +65,9 @@ def code_splits(
         folds: The fold of each clip.
         labels: The class of each clip; negative for clips outside the task.
         has_video: Whether each clip has a video.
-        balanced: Whether larger classes use a rotating subset of folds. Else all folds train, as
-            for concept vectors, and the last fold but one validates, too.
-        validates: Whether a fold validates. Else there is one split, as for the heads of
+        balanced: Whether larger classes use a rotating subset of folds. If False, all other folds
+            train, as for concept vectors, and the last fold but one also validates in turn.
+        validates: Whether a fold validates. If False, there is one split, as for the heads of
             bottlenecks.
     """
     file = _file(folds, labels, has_video)
@@ -107,10 +107,10 @@ def text_splits(
         folds: The fold of each clip.
         labels: The class of each clip; negative for clips outside the task.
         has_video: Whether each clip has a video.
-        balanced: Whether larger classes use a rotating subset of folds. Else all folds train, in
-            one split.
-        validates: Whether heads are chosen on validation rows. Else there is one split with all
-            training folds.
+        balanced: Whether larger classes use a rotating subset of folds. If False, all training
+            folds train, in one split.
+        validates: Whether heads are chosen on validation rows. If False, there is one split with
+            all training folds.
     """
     file = _file(folds, labels, has_video)
     last = file.last_fold
@@ -164,7 +164,7 @@ def _folds_in_turn(
     return train
 
 
-# By their names in protocols.
+# The schemes by their names in protocols.
 SHIPPED_SCHEMES: Mapping[str, Callable[..., list[Split]]] = {
     f"{__name__}:code_splits": code_splits,
     f"{__name__}:text_splits": text_splits,

@@ -75,7 +75,7 @@ def load_protocol(
     Args:
         name: The name of a shipped protocol, or the path of a TOML file.
         changes: Keys to change, such as `splits.scheme=none`.
-        asked: The tasks to run (`tasks.with_tasks`); by default the tasks of its grid.
+        asked: The tasks to run (`tasks.with_tasks`); empty: the tasks of the grid.
     """
     known = _protocol_files()
     hint = f"a file NAME.toml, or one of {', '.join(sorted(known))}"
@@ -135,7 +135,7 @@ def _without_words_on_changed_tasks(
 ) -> Protocol:
     """Return a protocol without texts and published values that hold for unchanged tasks only.
 
-    The title of a task with changed classes is removed, unless it was changed, too.
+    The title of a task with changed classes is removed, unless the title was changed, too.
     """
     tasks = dict(protocol.tasks)
     changed: set[str] = set()
@@ -327,7 +327,7 @@ def _check_every_task_is_run(
     in_file: Collection[str],
     asked: Collection[str],
 ) -> None:
-    """Check that tasks of --set are run, and all tasks of a file unless some are selected."""
+    """Check that tasks of --set are run, and all tasks of the file if no tasks are selected."""
     choices = {key for key in CHOICES_OF_TASKS if key in document.overrides}
     if not protocol.report.contrast:
         choices.discard("report.contrast")
@@ -374,7 +374,7 @@ def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) 
     Args:
         document: The file.
         protocol: The protocol of the file.
-        run: The tasks to run; tasks of `--task` may not be in the protocol.
+        run: The names of the tasks to run; tasks of `--task` can be missing in the protocol.
     """
     splits = protocol.splits
     kind = SPLIT_KINDS[splits.kind]

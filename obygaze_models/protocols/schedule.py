@@ -87,7 +87,7 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
 
 
 def _drawn_folds(clips: _Clips, train: str) -> IntArray:
-    """Return the fold of each clip: one per film or group, or a drawn fold."""
+    """Return the fold of each clip: its film or group if `folds` is 0, else a random fold."""
     splits = clips.protocol.splits
     groups = clips.table.groups
     tested = ~_never_tested(clips)
@@ -156,7 +156,7 @@ def _never_tested(clips: _Clips) -> BoolArray:
     column = table.group_column
     asked = [plain_value(name, column) for name in splits.never]
     never = np.isin(table.groups, asked)
-    # data.where may have removed a group.
+    # Names are looked up in all clips of the manifest, because data.where may have removed a group.
     every_clip = table.of_manifest or table.clips
     known = dict.fromkeys("|".join(clip.values(column)) for clip in every_clip)
     unknown = [name for name in asked if name not in known]
@@ -184,8 +184,8 @@ def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
 def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
-    One in five films validates, or one in five clips if there are fewer films; none with
-    validation = "none".
+    One in five of the training films validates, or one in five clips if there are fewer than five
+    films. With validation = "none", no clip validates.
     """
     cells = table.column(splits.column)
     column_values = sorted(set(cells.tolist()))
@@ -220,7 +220,7 @@ class SplitKind:
     Attributes:
         split: A function that returns the splits of a training task.
         keys: The keys of `[splits]` that it reads; other keys are refused.
-        pairs: Whether `validation = "each"` is defined: each pair of folds.
+        pairs: Whether `validation = "each"` is defined, which uses each pair of folds.
         needs: The keys that must have a value.
         by_clip: Whether it divides films, so that only clips are held out.
         by_task: Whether each task has its own folds, in a column of the manifest.

@@ -3,7 +3,7 @@
 schema = "obygaze-protocol/1"
 [data]        the view of the manifest and the array of the stores
 [tasks.NAME]  the positive and the negative clips: a label map, an expression, or a column
-[splits]      the clips for training, validation and test; a function of published folds
+[splits]      the clips for training, validation and test, from folds or a column
 [models.NAME] a model and its settings
 [grid]        training tasks, test tasks, models and baselines
 [fit]         seeds
@@ -40,12 +40,12 @@ LARGEST_SEED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Data:
-    """The clips, selected by view and expression, and the arrays of a store in order of preference.
+    """The clips, selected by view and expression, and the arrays to read from a store.
 
-    Without `array`, the default array of a store is read, which the card of its backbone names.
-    `segments` names a manifest of segments. The windows of a segment are selected by `rule` and
-    reduced to one vector by `reduce`. `scale` "standard" uses mean and standard deviation of the
-    training clips of each fold.
+    `array` lists arrays in order of preference; empty: the default array of the store, which the
+    card of its backbone names. `segments` names a manifest of segments. The windows of a segment
+    are selected by `rule` and reduced to one vector by `reduce`. With `scale` "standard", features
+    are standardized by the mean and the standard deviation of the training clips of each fold.
     """
 
     manifest: str = ""
@@ -99,11 +99,12 @@ class Splits:
     """The clips for training, validation and test, from one fold number per clip.
 
     `kind`: "nested" tests whole films, one at a time or in `folds` groups; "kfold" divides clips;
-    "published" has a fold column per task; "fixed" has one split. `validation`: the fold after the
-    test fold, each other fold in turn, or none. `never` names films that train and are never
-    tested. `column` contains groups of films, such as directors, that are held out instead of
-    films. In fixed splits, clips with a value of `test` in `column` are tested, and one in five of
-    the other films validates. `scheme` makes the training sets of the paper from published folds:
+    "published" has a fold column per task; "fixed" has one split. `validation`: "next" validates on
+    the fold after the test fold, "each" on each other fold in turn, "none" on no fold. `never`
+    names films that train and are never tested. `column` contains groups of films, such as
+    directors, that are held out instead of films. In fixed splits, clips with a value of `test` in
+    `column` are tested, and one in five of the other films validates. `scheme` makes the training
+    sets of the paper from published folds:
     `obygaze_models.protocols.paper_splits:code_splits` or `:text_splits`.
     """
 

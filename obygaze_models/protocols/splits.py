@@ -66,7 +66,7 @@ class Split:
 
 
 def n_folds_of(folds: IntArray) -> int:
-    """Return the number of folds, counted to the highest number."""
+    """Return the number of folds, which is the highest fold number plus one."""
     if not np.any(folds != OUTSIDE):
         raise FixInput("no clip has a fold")
     return int(folds.max()) + 1
@@ -82,12 +82,12 @@ def rotated(
 ) -> Sequence[Split]:
     """Return a split for each fold that tests.
 
-    The next fold that has both classes validates, the others train.
+    The next fold that has both classes validates, and the other folds train.
 
     Args:
         folds: The fold of each row; all rows of a fold test.
         labels: The class of each row.
-        trains: Which rows train and validate.
+        trains: Which rows can train and validate.
         never: The folds that never test.
         validates: Whether a fold validates.
     """
@@ -101,7 +101,7 @@ def rotated(
     for test in np.setdiff1d(np.arange(k), never).tolist():
         others = with_both[with_both != test]
         chosen = OUTSIDE
-        # With only one such fold, it trains.
+        # If only one other fold has both classes, it trains.
         if validates and len(others) > 1:
             chosen = int(others[np.searchsorted(others, test) % len(others)])
         tested_and_chosen.append((test, chosen))
@@ -124,7 +124,7 @@ def film_pairs(
     never: Sequence[int] = (),
     trains: BoolArray | None = None,
 ) -> Sequence[Split]:
-    """Return the splits for unseen films: each pair of films tests and validates, the rest train.
+    """Return the splits for unseen films: each pair of films tests and validates, others train.
 
     A film without a row that can train does not validate. The pairs (i, j) and (j, i) have the
     same training rows.
@@ -133,7 +133,8 @@ def film_pairs(
         folds: The fold of each row.
         has_video: Which rows can be used.
         never: The folds that only train.
-        trains: Which rows can train and validate; by default, all that can be used.
+        trains: Which rows can train; a film needs such a row to validate. None: all rows that can
+            be used.
     """
     usable = np.asarray(has_video, dtype=np.bool_) & (folds != OUTSIDE)
     films = [fold for fold in range(n_folds_of(folds)) if fold not in never]

@@ -109,9 +109,10 @@ def with_tasks(
 def _questions(
     protocol: Protocol, asks: Mapping[str, str], kept: Sequence[str]
 ) -> tuple[Question, ...]:
-    """Return the questions of a protocol for other tasks; `kept` are unchanged tasks.
+    """Return the questions of a protocol, changed so that they are about other tasks.
 
-    A question that compares a model with a baseline is about one task, and its text names it.
+    A question that compares a model with a baseline is repeated for each task, because its text
+    names the task. `kept` are the tasks with the same definition as in the protocol.
     """
     asked = []
     unit = unit_of(protocol.splits.kind, protocol.splits.column)
@@ -236,7 +237,7 @@ class _Labels:
 
     @cached_property
     def clips(self) -> list[Clip]:
-        """The clips in the view of the protocol that its expression selects."""
+        """The clips that the expression of the protocol selects, in the view of the protocol."""
         viewed = self.manifest.view(with_view(self.data, self.manifest).view)
         if not self.data.where:
             return list(viewed)
@@ -321,7 +322,7 @@ class _Labels:
                 hint="write another word, such as no, where it does not hold: clips with an"
                 " empty cell are left out",
             )
-        # "yes" is the positive class; for other words it is unknown.
+        # "yes" is the positive class; for other words, the positive class is unknown.
         written = {value.lower(): value for value in values}
         for yes, no in YES_AND_NO:
             if len(values) == 2 and written.keys() == {yes, no}:

@@ -1,4 +1,4 @@
-"""`obygaze models`: the table of its commands; each is made from a function of this room."""
+"""`obygaze models`: the table of its commands; each is made from a function of this package."""
 
 import click
 

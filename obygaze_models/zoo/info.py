@@ -66,7 +66,7 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     licence: str = ""
     citation: str = ""
     grid: Mapping[str, float] = {}
-    # Facts of the features that the person stated at import.
+    # Facts of the features that were stated at import.
     told: Mapping[str, str] = {}
     # The features of each store of a join, in the order of a row.
     parts: tuple["FeatureSpec", ...] = ()
@@ -254,7 +254,7 @@ class ModelDocument(ModelInfo, frozen=True, kw_only=True):
 
 
 def parse_document(data: bytes, where: str) -> ModelDocument:
-    """Return the content of a model.json of these bytes."""
+    """Return the content of a model.json from its bytes; raise an error unless it is valid."""
     document = read_json(data, where)
     content = dict(document.tree)
     document.require_schema(MODEL_SCHEMA, "saved model", error=Corrupt)
@@ -282,7 +282,7 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
         scores = {}
         for name in header[len(FACTS) :]:
             if name not in FRAME_COLUMNS:
-                # None becomes NaN.
+                # The number of an empty cell is None, which becomes NaN.
                 numbers = [_number(row[name]) for row in rows]
                 scores[name] = np.array(numbers, dtype=np.float64)
         hashes = [row["features"] for row in rows]
@@ -307,6 +307,6 @@ def model_card_text(
 ) -> str:
     """Return the model card: Markdown with the header that the Hugging Face hub reads.
 
-    For a terminal, Markdown escapes are left out.
+    For a terminal, the text has no Markdown escapes.
     """
     return render("model-card.md", medium=medium, info=info, clips=clips)

@@ -59,9 +59,9 @@ WARNINGS = {
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Scores of clips; `absent` and `refused` give for each other clip the reason.
+    """Scores of clips; `absent` and `refused` contain the reason for each clip without a score.
 
-    `absent` are clips without features, `refused` are training clips without an out-of-fold score.
+    `absent` are clips without features; `refused` are training clips without an out-of-fold score.
     `basis` is for each score one of:
 
     - `out-of-fold`: a training clip; the score is the mean over the fits of the evaluation that
@@ -75,10 +75,10 @@ class Predicted:
 
     Contributions of out-of-fold clips are NaN, and their margins may be NaN. `model` contains the
     facts of the model. `films` contains films and times of the clips, as further columns of a
-    written file. `n_by_id` counts clips of other stores matched to training clips by id only.
-    `doubts` are sentences about scores that may belong to different clips, by topic. `is_elsewhere`
-    is true if the out-of-fold scores are from features of a different store. `written` is the file
-    of the table.
+    written file. `n_by_id` is the number of clips of a different store that were matched to
+    training clips by id only. `doubts` are sentences about scores that may belong to different
+    clips, by topic. `is_elsewhere` is true if the out-of-fold scores are from features of a
+    different store. `written` is the file of the table; "" if there is none.
     """
 
     clip_ids: Sequence[str]
@@ -344,8 +344,9 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
 def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store]]:
     """Return each feature specification of a model with the store to read, one per part of a join.
 
-    Empty if a join is given and the model reads one store, or the reverse. Parts are in the order
-    of their recipes.
+    The list is empty if a join is given and the model reads one store, if one store is given and
+    the model reads a join, or if the numbers of stores differ. Parts are in the order of their
+    recipes.
     """
     wanted = features.parts or (features,)
     is_join = isinstance(store, JoinedStore)
@@ -536,7 +537,7 @@ def _array_to_read(model: str, wanted: FeatureSpec, store: Store) -> str:
     """Return the array that a model reads; refuse a different type or width."""
     array = wanted.array
     if store.recipe.is_unknown and len(store.feature_arrays) == 1:
-        # An import's only array may have another name.
+        # The only array of an import may have a different name.
         (array,) = store.feature_arrays
     stored = store.record.array(array)
     found = f"{stored.dtype} {list(stored.shape)}" if stored else "no such array"
@@ -552,7 +553,10 @@ def _array_to_read(model: str, wanted: FeatureSpec, store: Store) -> str:
 def _refused(
     model: SavedModel, ids: Sequence[str], basis: Sequence[str]
 ) -> dict[str, str]:
-    """Return a reason for each clip with only an in-sample score; an error if all are such."""
+    """Return a reason for each clip that has only an in-sample score.
+
+    Raise an error if all clips have only an in-sample score.
+    """
     reason = "the model was trained on this clip and has no out-of-fold score for it"
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"

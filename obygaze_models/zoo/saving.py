@@ -222,8 +222,9 @@ def load_folder(folder: Path) -> SavedModel:
 def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) -> str:
     """Return where the facts and the estimator differ, or "" if they agree.
 
-    Classes that are words must be the classes of the facts, in this order. Classes that are numbers
-    take the names of the facts in this order; the same numbers in a different order are refused.
+    If the classes are words, they must be the classes of the facts, in this order. If the classes
+    are numbers, they take the names of the facts in this order; the same numbers in a different
+    order are refused.
     """
     import numpy as np
 
@@ -252,7 +253,7 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
-    """Raise an error unless the loaded estimator gives rows the outputs of the saved one.
+    """Raise an error unless the loaded and the saved estimator give the same outputs for rows.
 
     Rows are read in blocks, because frames and tokens may be larger than memory.
     """

@@ -1,7 +1,7 @@
 """The overlap of clips with the training clips and training films of a saved model.
 
-A model keeps of its training clips their ids, films and spans, and the hashes of their features
-and of their video files.
+A saved model contains the ids, films and spans of its training clips, and the hashes of their
+features and of their video files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.info import TrainingData
     from obygaze_models.zoo.saving import SavedModel
 
-COPY = "copy"  # a clip with exactly the features of a training clip of another id
+COPY = "copy"  # a clip with exactly the features of a training clip that has a different id
 OUT_OF_FOLD = "out-of-fold"
 IN_SAMPLE = "in-sample"
 
@@ -38,9 +38,9 @@ class TrainingOverlap:
     """The overlap of clips with the training clips of a model.
 
     Attributes:
-        basis: For each clip how its score relates to the training, such as `film-seen`.
+        basis: For each clip, how its score relates to the training, such as `film-seen`.
         rows: The row of each clip in the training clips of the model; -1 for all other clips.
-        n_by_ids: Clips of other stores matched to training clips by id only.
+        n_by_ids: The number of clips of a different store matched to training clips by id only.
     """
 
     basis: Sequence[str]
@@ -101,7 +101,7 @@ def find_training_overlap(
         _check_case("clip", clips.clip_ids.tolist(), known, store)
         trained = {*model.clips.hashes} - {""}
         is_copy = np.array([features in trained for features in hashes], dtype=np.bool_)
-        # Row -1 is a clip that did not train.
+        # Row -1 selects the appended False: such a clip did not train.
         is_scored = np.append(model.clips.has_score, False)[rows]
         basis = np.where(is_film_seen, FILM_SEEN, new)
         basis = np.where(is_copy, COPY, basis)
@@ -131,7 +131,7 @@ def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
 def _is_film_seen(
     training: TrainingData, clips: ClipFacts, store: Store
 ) -> npt.NDArray[np.bool_]:
-    """Return for each clip whether the model was trained on its film, by film name or file hash."""
+    """Return for each clip whether its film trained the model, by film name or hash of the file."""
     trained_hashes = set(training.video_hashes)
     films = set(training.films)
     is_seen = np.zeros(len(clips), dtype=np.bool_)
