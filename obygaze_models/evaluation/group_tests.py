@@ -19,7 +19,7 @@ from obygaze_models.evaluation.permutation import (
 Tail = Literal["greater", "less", "two_sided"]
 TAILS: tuple[Tail, ...] = ("two_sided", "greater", "less")
 ALPHA = 0.05
-# Of more tests, a summary states the number of significant tests, and at most this many of these.
+# A summary lists up to this many tests. Of more tests, it lists up to this many significant tests.
 MANY = 12
 
 

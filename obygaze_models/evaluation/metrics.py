@@ -143,7 +143,8 @@ _ALL = (
 )
 METRICS = {metric.name: metric for metric in _ALL}
 # Scores of different fits are on different scales, so clips are ranked within folds. Only these
-# metrics compare models. Other metrics have an interval over films only if nothing is trained.
+# metrics compare models. For a trained model of a run, only these metrics and the prevalence have
+# an interval over films.
 RANKING_METRICS = (AP.name, AUC.name)
 MARGIN_METRICS = tuple(
     name for name, metric in METRICS.items() if not metric.needs_probabilities

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.errors import FixInput
 
 Floats = NDArray[np.float64]
-# Exchangeable items, and the number of these in the first group.
+# Exchangeable items, and the number of items of the first group among them.
 Block = tuple[Floats, int]
 
 # Most items of a block that is counted: two halves of 2**24 sums each, 0.25 GB, a few seconds.
