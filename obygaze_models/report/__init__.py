@@ -1,4 +1,4 @@
-"""What is shown of runs: one page, tables, figures, and runs side by side."""
+"""Reports of runs: a page with tables and figures, and a comparison of runs."""
 
 from __future__ import annotations
 

@@ -63,11 +63,11 @@ def compare(
 ) -> ComparedRuns:
     """Compare runs on the clips and tasks that all of them have.
 
-    Each model has a value for each run, and a difference to the first run, on the clips that all of
-    them tested. A difference of AP or AUC has an interval over films, and a p that is corrected for
-    all differences of the comparison. Runs must hold out the same units: films, or groups of one
-    column. Names of stores matter only if a run has several stores, and names of models only if a
-    run has several models. -o writes CSV, .xlsx or LaTeX (.tex).
+    Each model has a value in each run, and a difference to the first run, on the clips that all
+    runs with this model tested. A difference of AP or AUC has an interval over films, and a p that
+    is corrected for all differences of the comparison. Runs must hold out the same units: films, or
+    groups of one column. Names of stores matter only if a run has several stores, and names of
+    models only if a run has several models. -o writes CSV, .xlsx or LaTeX (.tex).
 
     Args:
         runs: Names of runs of the workspace, or their folders. The others are compared with the

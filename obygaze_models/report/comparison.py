@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LATEX = ".tex"
-MOST_DRAWS = 1_000_000  # of films, as in a protocol
+MOST_DRAWS = 1_000_000  # draws of films, as in a protocol
 NO_CELL = (
     "no model is in two of these runs, so nothing is compared. Models are the same if they have the"
     " same tasks, and, if a run has several models or stores, the same names of model and store"
@@ -78,10 +78,11 @@ class ComparedRuns(Listing):
     """Runs side by side.
 
     Attributes:
-        runs: Their names. The others are compared with the first.
+        runs: The names of the runs. All other runs are compared with the first.
         metric: The metric of values and differences.
         rows: A row for each model and run: its value, and its difference to the first run.
-        warnings: Differences in tasks, clips and folds, or that no model is in two runs.
+        warnings: Sentences on differences in tasks, clips and folds, on limits of the runs, and on
+            runs without a common model.
         unit: The resampling unit of differences: film, or the group that runs hold out.
     """
 
@@ -124,7 +125,7 @@ class ComparedRuns(Listing):
         return "\n".join(lines)
 
     def shown(self) -> ResultTable:
-        """Return the table of a text and a page: the models of each run beside the first."""
+        """Return the table that the terminal and the page show: the other runs beside the first."""
         first = self.runs[0]
         metric = metric_name(self.metric)
         rows: list[RunRow | str] = []
@@ -193,7 +194,7 @@ def compare_runs(
     Args:
         runs: Two or more runs.
         metric: A metric. The default is the primary metric of the first run.
-        models: The model of all runs, or one for each run. The default: models of the same name.
+        models: One model for all runs, or one for each run. Empty: models of the same name.
     """
     if len(runs) < 2:
         message = (
@@ -222,11 +223,12 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     unit = runs[0].unit if runs[0].holds_out_groups else "film"
     by_key = cells_side_by_side(runs, models)
     warnings += _other_tasks(names, runs, by_key)
-    # An edited run.json may have any number.
+    # The number is limited, because an edited run.json may state any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
     settings = RunSettings(ranking_metric(metric), replicates=n_draws)
     rows: list[RunRow] = []
-    found: list[tuple[RunRow, RunRow]] = []  # of the comparison, and of the difference
+    # The row of each compared cell, and the row of its difference.
+    found: list[tuple[RunRow, RunRow]] = []
     tested = []
     for key, cells in by_key.items():
         shared, problem = _on_shared_clips(cells, metric)
@@ -246,9 +248,10 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
                 continue
             apart = row_of_difference(cell, first, metric)
             apart["over_films"] = apart["value"]
-            # Decisions depend on a threshold, which a different training could move.
+            # Only ranking metrics have an interval and a p. Other metrics depend on a threshold,
+            # which a different training could move.
             if metric in RANKING_METRICS:
-                # Values within different folds cannot be compared.
+                # Values that are computed in different folds cannot be compared.
                 factor = None if _are_of_one_quantity(first, cell) else math.inf
                 tested.append(difference(cell, first, settings, factor))
                 apart = tested[-1].row
@@ -280,12 +283,13 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
 
 
 def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
-    """Return the cells on their common clips, or the reason why they cannot be compared."""
+    """Return the cells on their common clips, and why they cannot be compared, or ""."""
     of_runs = [*cells.values()]
     if len(of_runs) == 1:
         return Shared(of_runs, of_runs[0].n_clips), ""
     shared = on_shared_clips(of_runs)
-    # AP is a mean over folds in both.
+    # AP is a mean over folds in all cells. Other metrics may be means in one cell, and pooled in
+    # another.
     if metric != AP.name and len({cell.is_averaged for cell in of_runs}) > 1:
         other = (
             "one value is a mean over fits, and the other pools the clips of all fits"
@@ -295,7 +299,10 @@ def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
 
 
 def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
-    """Return the row of a cell. Its name contains all names of the model in the runs."""
+    """Return the row of a cell, without a difference.
+
+    The column `name` contains all names that the model has in the runs.
+    """
     name = " / ".join(dict.fromkeys(of.model for of in cells.values()))
     if key[3]:
         name += f" ({key[3]})"
@@ -324,7 +331,7 @@ def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """Return the names of the folders, or full paths if two names are equal."""
+    """Return the names of the folders, or the paths of all folders if two names are equal."""
     names = [run.folder.name for run in runs]
     if len(set(names)) == len(names):
         return names
@@ -334,11 +341,15 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 def cells_side_by_side(
     runs: Sequence[Run], models: Sequence[str] = ()
 ) -> dict[Key, SideBySide]:
-    """Return each model in the runs that have it, by the number of the run.
+    """Return for each model its cells, by the number of the run that they are from.
 
-    A clip has the same number and the same group in all runs. Names of stores matter only if a run
-    has several stores. Names of models matter only if a run has several models and none is chosen
-    by name. Runs without models are compared by their baselines.
+    A clip has the same number in all cells. Models with different stores are different models only
+    if a run has several stores. Names of models count only if a run has several models and `models`
+    selects none of them. Runs without models are compared by their baselines.
+
+    Args:
+        runs: The runs.
+        models: As in `compare_runs`.
     """
     tests = _tests_of(runs)
     ids, tests["clip"] = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
@@ -365,7 +376,7 @@ def cells_side_by_side(
 
 
 def _named_models(run: Run, name: str) -> list[Cell]:
-    """Return the cells of a model of a run."""
+    """Return the cells of the model with a name in a run."""
     found = [cell for cell in run.models if cell.model == name]
     if not found:
         known = [*dict.fromkeys(cell.model for cell in run.models)]
@@ -377,7 +388,10 @@ def _named_models(run: Run, name: str) -> list[Cell]:
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table. A clip must have the same group in all runs."""
+    """Return the tests of runs in one table.
+
+    Raise an error if runs hold out groups and a clip has different groups in two runs.
+    """
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
@@ -429,10 +443,10 @@ def _classes_of(run: Run, name: str) -> Task:
 
 
 def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterator[str]:
-    """Yield a warning for two runs whose clips cannot be compared by films and times.
+    """Yield a warning for each two runs whose clips are matched by their ids only.
 
-    A clip with different films or times in two runs is an error. Times are read from the manifests
-    if these have not changed since the runs.
+    Raise an error if a clip has different films or times in two runs. Times are read from the
+    manifests, unless a manifest was changed after its run.
     """
     for (one, first), (name, run) in combinations(zip(names, runs, strict=True), 2):
         ours = first.about["manifest"]
@@ -457,7 +471,7 @@ def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterato
 
 
 def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
-    """Return the facts of tested clips, and whether their times cannot be read."""
+    """Return the facts of the tested clips of a run, and whether their times cannot be read."""
     tested = ClipFacts.of(run.film_of_clip, run.film_of_clip.values())
     labels = current_labels(run)
     if labels.manifest is None or labels.changed:
@@ -468,8 +482,8 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
 def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
     """Return whether two cells tested the same sets of clips, so that values can be compared.
 
-    On unseen films, a difference is computed within each film. So it is enough that the same clips
-    of each film were tested.
+    On unseen films, a difference is computed within each film. So only the clips of each film in a
+    fold need to be the same, and not the whole folds.
     """
     by = ["fold", "seed"]
     if weakest([first.basis, second.basis]) == UNSEEN:
@@ -478,7 +492,7 @@ def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
 
 
 def _folds_of(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
-    """Return the sets of clips that are tested together."""
+    """Return the sets of clips that have equal values in the columns `by`."""
     return frozenset(cell.rows.groupby([*by])["clip"].agg(frozenset))
 
 

@@ -1,4 +1,4 @@
-"""The figures of a page, drawn from cells or rows of tables. Each is also a file."""
+"""The figures of a page, drawn from cells or rows of tables. Each figure is also a file."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,9 +58,9 @@ LEGEND_HEIGHT = 24
 DOT = 9
 FILM_DOT = 5.2
 POINT = 1.6
-DOT_APART = 5.3  # two dots that are nearer cover each other
-MOST_DOTS = 200  # of films in a row; more are points without names
-LINE_HEIGHT = 15  # of a tree
+DOT_APART = 5.3  # two dots with a smaller distance cover each other
+MOST_DOTS = 200  # films in a row with names; more films are points without names
+LINE_HEIGHT = 15  # for a line of a tree
 FILM: dict[str, Any] = {"alpha": 0.65}
 OPEN: dict[str, Any] = {"is_open": True}
 
@@ -80,7 +80,7 @@ class Figure:
 
     @cached_property
     def svg(self) -> bytes:
-        """The figure as a file."""
+        """The figure as the bytes of an SVG file."""
         return drawn(self.drawing, ".svg", self.title)
 
     def markup(self, chapter: int) -> str:
@@ -101,7 +101,10 @@ class Dot(NamedTuple):
 
 
 class FigureRow(NamedTuple):
-    """A row of a figure: a value with its interval, small dots, and a line at `chance`."""
+    """A row of a figure: a value with its interval, small dots, and a line at `chance`.
+
+    A NaN is not drawn.
+    """
 
     label: str
     value: float
@@ -141,7 +144,7 @@ def _draw_rows(
 
 
 def _tick(value: float) -> str:
-    """Return a number of an axis without the 0 before its point."""
+    """Return the number at a tick of an axis without its leading 0, such as `.5`."""
     return f"{value:g}".replace("0.", ".", 1)
 
 
@@ -186,9 +189,9 @@ def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
 
 
 def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
-    """Yield a figure for each test task, or for each model if tasks are rows, such as concepts.
+    """Yield a figure for each test task, without the figure of the first screen.
 
-    The figure of the first screen is not repeated.
+    Tasks with a `row`, such as concepts, are rows of a figure for each model and metric instead.
     """
     metric = compared_metric(run)
     models = run.models
@@ -216,7 +219,7 @@ def _of_each_film(run: Run) -> str:
 
 
 def _rows_side_by_side(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
-    """Return the rows of tasks with the same `row`, below a heading."""
+    """Return the rows of cells, with a heading above tasks that have the same `row`."""
     rows: list[CellRow] = []
     trained_on = _trained_on(cells, ", trained on {}")
     by_row = grouped_by(cells, lambda cell: task_of(run, cell.test).row)
@@ -243,7 +246,7 @@ def _rows_of(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
 
 
 def _trained_on(cells: Sequence[Cell], text: str) -> str:
-    """Return a text for a training task, or "" if all cells have the same training task."""
+    """Return `text`, or "" if all cells have the same training task, which needs no words then."""
     return text if len({cell.train for cell in cells}) > 1 else ""
 
 
@@ -301,15 +304,16 @@ def _legend(run: Run, cells: Sequence[Cell]) -> dict[str, Look]:
 
 
 def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> FigureRow:
-    """Return the row of a cell. Films in which it is better than the guess are filled.
+    """Return the figure row of a cell, with a dot for each film.
 
-    If test clips leaked, no film is filled.
+    The dot of a film is open if the best guess is at least as good in this film. If test clips
+    leaked, all dots are open.
     """
     guess = best_guess(run, cell, metric) if cell.is_model else None
     guessed = {} if guess is None else guess.value_of_films(metric)
     apart = {}
     if guess is not None and metric in RANKING_METRICS:
-        # Compare films by the statistic of p.
+        # The difference in a film is the difference that p tests.
         apart = film_differences(cell, guess, metric)
     dots = []
     for film, value in cell.value_of_films(metric).items():
@@ -332,11 +336,13 @@ def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> Fig
 
 
 def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
-    """Return a decision tree as indented lines; "no" is above "yes" (Figure 5 of the paper).
+    """Return the figure of a decision tree as indented lines (Figure 5 of the paper).
+
+    The branch "no" is above the branch "yes".
 
     Args:
-        name: The model, its store and its training task.
-        nodes: Its rows of trees.csv; the first is the root.
+        name: The text for the model, its store and its training task.
+        nodes: The rows of the tree in trees.csv. Node 0 is the root.
     """
     by_number = {row["node"]: row for row in nodes}
     lines = [*_lines_of_tree(by_number, by_number[0], "")]
@@ -359,7 +365,7 @@ def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
 def _lines_of_tree(
     nodes: Mapping[int, RunRow], row: RunRow, answer: str, depth: int = 0
 ) -> Iterator[str]:
-    """Yield a line for a node, then those of its branches."""
+    """Yield the line of a node, then the lines of its branches."""
     is_leaf = math.isnan(row["left"])
     concept = safe_text(row["concept"], "terminal")
     asks = "" if is_leaf else f"{concept} > {row['threshold']:.2f}?  "
@@ -374,12 +380,14 @@ def _lines_of_tree(
 
 
 def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | None:
-    """Return the log odds of success by the properties of a clip (Figure 6 of the paper).
+    """Return the figure of the log odds of success by property of a clip (Figure 6 of the paper).
+
+    Return None if no property has log odds over all films.
 
     Args:
         run: The run.
-        name: The model, its store and its tasks.
-        rows: Its rows of success.csv.
+        name: The text for the model, its store and its tasks.
+        rows: The rows of the model in success.csv.
     """
     known = [row for row in rows if row["factor"] and math.isfinite(row["log_odds"])]
     of_all = [row for row in known if row["film"] == ALL_FILMS]

@@ -1,4 +1,4 @@
-"""Names of models, tasks and films in a report, and other facts of a run that it shows."""
+"""Return what a report shows of a run: names of models, tasks and films, and other facts."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ def open_runs(
     runs: Sequence[PathLike | Run | Sequence[PathLike | Run]],
     workspace: PathLike | None,
 ) -> list[Run]:
-    """Open runs that are given by name or folder, also in nested lists."""
+    """Return runs that are given by name or folder, also in nested lists."""
     opened: list[Run] = []
     for given in runs:
         if isinstance(given, str | os.PathLike | Run):
@@ -51,14 +51,17 @@ def explain_invalid_runs(*runs: Run) -> Iterator[None]:
 
 
 def shown_metrics(run: Run) -> list[str]:
-    """Return the metrics of a page: primary, compared, and further metrics of the protocol."""
+    """Return the names of the metrics of a page.
+
+    These are the primary metric, the compared metric, and further metrics of the protocol.
+    """
     report = run.protocol["report"]
     metrics = (report["primary"], compared_metric(run), *report["metrics"])
     return [*dict.fromkeys(metrics)]
 
 
 def knows_films(run: Run) -> bool:
-    """Return whether the tested films may have trained the models."""
+    """Return whether requested models may have been trained on clips of the tested films."""
     return any(cell.knows_films for cell in asked_cells(run))
 
 
@@ -97,7 +100,7 @@ def task_of(run: Run, name: str) -> Task:
 
 
 def unit_titles(run: Run, manifest: Manifest | None) -> Mapping[str, str]:
-    """Return the known titles of tested films. Groups have no titles."""
+    """Return the known titles of the tested films, by film. Groups of films have no titles."""
     if run.holds_out_groups:
         return {}
     return film_titles(set(run.film_of_clip.values()), manifest)

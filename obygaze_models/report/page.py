@@ -73,13 +73,13 @@ class ReportFiles(list[Path]):
         return bool(self) and self[0].suffix.lower() in REPORT_ENDINGS
 
     def __str__(self) -> str:
-        """Return the page; without one, all files."""
+        """Return the path of the page, or the paths of all files if there is no page."""
         shown = self[:1] if self.has_page else self
         return "\n".join(map(str, shown))
 
     @property
     def notes(self) -> list[str]:
-        """The number of other files, and their folders."""
+        """A line with the number of other files and their folders, if there are any."""
         if not self.has_page:
             return ["no page: --format does not include html"]
         folders = dict.fromkeys(str(path.parent) for path in self[1:])
@@ -90,7 +90,20 @@ class ReportFiles(list[Path]):
 
 @dataclass(frozen=True)
 class Chapter:
-    """The content of a page about one run. `figure` is on the first screen."""
+    """The content of a page about one run.
+
+    Attributes:
+        run: The run.
+        title: The title or the name of the protocol.
+        asked: The heading: the question that the run answers, or the title.
+        about: The line below the heading: tasks, clips and features.
+        answers: The sentences of the answer.
+        figure: The figure of the first screen. None: the run has no models.
+        changed: Sentences on labels that were changed or cannot be read, and on changed stores.
+        limits: The sentences below the figure: changes, the scale of the answer, and limits.
+        sections: The sections below the first screen.
+        words: Words that the page explains, with their meanings.
+    """
 
     run: Run
     title: str
@@ -112,10 +125,11 @@ def write_report(
     """Write the report of one or more runs and return its files, the page first.
 
     Args:
-        folders: The folders of the runs; each gets its own tables and figures.
-        out: The file of the page. The default is report.html in the folder of the run, or
-            reports.html in the folder of the first of several runs.
-        formats: Any of html, csv, latex, svg, png and pdf; the last two are not written by default.
+        folders: The folders of the runs. Tables and figures are written into the folder of their
+            run.
+        out: The file of the page. None: report.html in the folder of the run, or reports.html in
+            the folder of the first of several runs.
+        formats: Any of html, csv, latex, svg, png and pdf; png and pdf are not written by default.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
@@ -172,7 +186,8 @@ def chapter_of(run: Run) -> Chapter:
             limits.append(limit.text)
     title = str(run.protocol["name"])
     asked = title
-    # Titles and questions of shipped protocols are of unseen films.
+    # Titles and questions of shipped protocols are about unseen films, and would be false here for
+    # other runs.
     if not knows_films(run) and run.has_groups:
         question = question_of(run)
         asked = (question and question["text"]) or title
@@ -193,7 +208,7 @@ def chapter_of(run: Run) -> Chapter:
 
 
 def _about(run: Run, cell: Cell | None) -> str:
-    """Return the tasks of the answer, the clips, and the features."""
+    """Return the line below the heading: the tasks of the answer, the clips, and the features."""
     parts = [] if cell is None else [task_name(run, cell.pair)]
     parts.append(clips_text(run))
     for name, facts in run.about["stores"].items():
@@ -239,7 +254,7 @@ def _changed_stores(run: Run) -> Iterator[str]:
 
 
 def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
-    """Yield the value of a random order, the scope of the interval, and the concepts."""
+    """Yield sentences on the value of a random order, the scope of the interval, and concepts."""
     if cell is None:
         return
     metric = compared_metric(run)
@@ -285,7 +300,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     """Write the tables and figures of a run into its folder, and return the files."""
     folder = chapter.run.folder
     files: dict[Path, bytes] = {}
-    # Names of tasks and models may be equal after cleaning.
+    # Different tasks or models may have the same file name, so `FileNames` adds numbers.
     names = FileNames()
     for table in chain.from_iterable(section.tables for section in chapter.sections):
         stem = folder / "tables" / names.name_of(table.key)

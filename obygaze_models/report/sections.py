@@ -1,6 +1,6 @@
 """The sections of a page below the first screen: sentences, figures and tables of a run.
 
-All numbers are also in the tables of the run, which contain more numbers than the page.
+The tables of the run contain all numbers of the page, and further numbers.
 """
 
 import math
@@ -79,7 +79,7 @@ from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
 
 MOST_ERRORS = 10
 ERROR_COLUMNS = ("film", "start", "end", "error", "score")
-MOST_FILMS = 100  # in a table; results.csv has all
+MOST_FILMS = 100  # films in a table; results.csv has all films
 MOST_OPEN_ROWS = 12
 NO_FILMS_COMPARED = (
     "The manifest has no films, so differences have no interval and no p."
@@ -119,18 +119,20 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
 
 
 def section_of_results(run: Run, titles: Titles) -> Section:
-    """Return a table of each model and its best guess, and a figure for each task."""
+    """Return the section with a row for each model and its best guess, and figures of the tasks."""
     section = Section("results", "Results", figures=[*figures_of_tasks(run, titles)])
     shown = []
     for cell in run.cells:
-        # Do not show baselines other than the best guess.
+        # Baselines have rows only in a run without models, or if they read true labels. The best
+        # guess is in the row of its model.
         if cell.is_model or not run.models or cell.model in CEILINGS:
             shown.append(cell)
     rows: list[RunRow | str] = []
     by_test = grouped_by(shown, lambda cell: (cell.pair, cell.clips.tobytes()))
     for cells in by_test.values():
         rows.append(_heading_of_test(run, cells[0]))
-        # A baseline is computed for each store that lacks clips; its values are the same.
+        # A baseline may have a cell for each store. On the same clips, these cells have the same
+        # values, so one row is shown.
         by_label = {label(run, cell): cell for cell in reversed(cells)}
         rows += [_result(run, cell) for cell in reversed(by_label.values())]
     note = NO_FILMS_COMPARED
@@ -152,7 +154,7 @@ def section_of_results(run: Run, titles: Titles) -> Section:
 
 
 def _correction(run: Run, *, is_of_guesses: bool) -> str:
-    """Return the sentence on how many comparisons the p of a table are corrected for."""
+    """Return the sentence on the number of comparisons that the p of a table are corrected for."""
     counts = []
     for row in run.differences:
         if math.isfinite(row["p"]) and (row["against_model"] in BLIND) == is_of_guesses:
@@ -169,7 +171,7 @@ def _correction(run: Run, *, is_of_guesses: bool) -> str:
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
-    """Return the tasks, the size of the test, and the value of a random order."""
+    """Return the heading of a test: its tasks, its size, and the value of a random order."""
     metric = compared_metric(run)
     facts = f"{cell.n_clips:,} clips"
     if run.has_groups:
@@ -208,7 +210,7 @@ def _result(run: Run, cell: Cell) -> RunRow:
 
 
 def _compared_units(run: Run) -> str:
-    """Return the header of the column with the number of films or groups above 0."""
+    """Return the header of the column that counts films or groups with a difference above 0."""
     return run.units if run.has_groups else "films"
 
 
@@ -216,10 +218,10 @@ def _compared_units(run: Run) -> str:
 
 
 def section_of_differences(run: Run) -> Section:
-    """Return the differences that the run asks for, of two models or two training tasks."""
+    """Return the section of requested differences: of two models, or of two training tasks."""
     section = Section("differences", "Differences")
     shown: list[RunRow | str] = []
-    # Questions of protocols hold for unseen films only.
+    # The questions of protocols are about unseen films, so other runs do not show their text.
     is_unseen = run.has_groups and not knows_films(run)
     for text, rows in grouped_by(asked_differences(run), lambda both: both[0]).items():
         shown.append(text if is_unseen else "what the protocol compares")
@@ -297,7 +299,10 @@ def _sentences_of_contrasts(
 
 
 def section_of_films(run: Run, titles: Titles) -> Section:
-    """Return the compared metric of each film or group, for the models and the best guess."""
+    """Return the section with the compared metric of each model and the best guess by film.
+
+    The section is empty without films, or with too many films for a table.
+    """
     section = Section("films", run.units.capitalize())
     asked = asked_cells(run)
     if not asked or not 0 < asked[0].n_films <= MOST_FILMS:
@@ -309,7 +314,7 @@ def section_of_films(run: Run, titles: Titles) -> Section:
     if guess is not None:
         shown.append(guess)
     note = "A dash: no clips of one of the classes, or no positive clips."
-    # Without common clips, show the first model only.
+    # If the models have no common clips, only the first model is shown.
     common = [*on_shared_clips(shown).cells] or shown[:1]
     if any(cell.n_clips != common[0].n_clips for cell in shown):
         n_clips = count(common[0].n_clips, "clip")
@@ -335,7 +340,10 @@ def section_of_films(run: Run, titles: Titles) -> Section:
 
 
 def section_of_paper(run: Run, titles: Titles) -> Section:
-    """Return our values and published values: of cells, then of films as in Table 4."""
+    """Return the section with the values of this run beside the published values.
+
+    Tables of cells come first, then tables of films, as in Table 4 of the paper.
+    """
     section = Section("paper", "Beside the paper")
     by_name = {cell.name: cell for cell in run.cells}
     rows = rows_as_dicts(run.results[run.results["paper"].notna()])
@@ -371,7 +379,7 @@ def _name_with_store(row: RunRow) -> str:
 def _cell_of_paper(row: RunRow) -> RunRow:
     cell = row["cell"]
     return {
-        # A model that is not trained is the same for all training tasks.
+        # A model that is not trained has the same scores for all training tasks.
         "trained on": cell.train if cell.is_trained else DASH,
         "tested on": cell.test,
         **_beside_paper(row if cell.is_model else {**row, "sd": math.nan}),
@@ -387,14 +395,14 @@ def _beside_paper(row: RunRow) -> RunRow:
 
 
 def _heading_of_films(run: Run, cell: Cell) -> str:
-    """Return a heading: model, tasks, tested clips, and number of leaked clips."""
+    """Return a heading: model, tasks, what the model was tested on, and number of leaked clips."""
     name = _name_with_store({"model": cell.model, "store": cell.store})
     leaked = f", {n_leaked(cell)} of {cell.n_clips} leaked" if n_leaked(cell) else ""
     return f"{name}, {pair_name(*cell.pair)}, on {tested_on(cell.basis, run.units)}{leaked}"
 
 
 def _films_of_paper(run: Run, rows: Sequence[RunRow], titles: Titles) -> list[RunRow]:
-    """Return the rows of films of a cell in the order of the paper, and their mean."""
+    """Return the rows of the films of a cell in the order of the paper, then their mean."""
     printed = {value["film"]: value["source"] for value in run.protocol["paper"]}
     order = [*printed]
     shown = []
@@ -411,7 +419,7 @@ def _films_of_paper(run: Run, rows: Sequence[RunRow], titles: Titles) -> list[Ru
     return shown
 
 
-# ---- further analyses that a protocol asks for ----
+# ---- further analyses that a protocol may request ----
 
 
 def section_of_concepts(run: Run) -> Section:
@@ -468,7 +476,10 @@ def section_of_concepts(run: Run) -> Section:
 
 
 def sentence_of_concepts(run: Run) -> str:
-    """Return a sentence on which concepts the features show in unseen films."""
+    """Return a sentence on which concepts the features show in unseen films.
+
+    Return "" if no concept was tested.
+    """
     concepts = run.table("concepts.csv")
     # The smallest p of a concept, or NaN if no model could test it.
     p = concepts.groupby("concept", sort=False)["p_holm"].min().astype(float)
@@ -499,7 +510,8 @@ def section_of_success(run: Run) -> Section:
             f"{row['model']} ({row['store']}), {pair_name(row['train'], row['test'])}"
         ),
     ).items():
-        # Each clip has one level, so the log odds of a level alone are not a comparison.
+        # The factor of one level is not shown. Its log odds compare no clips, because each clip has
+        # one level.
         shown = [row for row in factors if row["factor"] not in LEVEL_FACTORS]
         of_all = [row for row in shown if row["film"] == ALL_FILMS]
         if not of_all:
@@ -532,7 +544,7 @@ def section_of_success(run: Run) -> Section:
 
 
 def section_of_errors(run: Run, labels: RunLabels) -> Section:
-    """Return the wrong decisions of the models that are asked about, the most certain first."""
+    """Return the section of wrong decisions of the requested models, the most certain first."""
     section = Section("errors", "Errors to look at")
     clips: dict[str, Clip] = {}
     columns: list[str] = []
@@ -553,7 +565,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
             continue
         shown = found[:MOST_ERRORS]
         titles = film_titles({row["film"] for row in shown}, labels.manifest)
-        # A column without a value is left out.
+        # Columns without a value are not shown.
         names = []
         for name in shown[0]:
             if any(row[name] for row in shown):
@@ -584,7 +596,7 @@ def errors(
     Args:
         cell: The model, with its rows of predictions.csv.
         clips: The clips by id.
-        columns: Columns of the user to show.
+        columns: The user's columns of the manifest that are shown.
         annotations: The annotations of each clip, by id.
     """
     margins = cell.mean_scores - cell.threshold
@@ -617,7 +629,7 @@ def errors(
 
 
 def _words_of(said: Annotation, columns: Sequence[str]) -> str:
-    """Return the annotation of one person, such as `ada: S, Look`."""
+    """Return the text of the annotation of one annotator, such as `ada: S, Look`."""
     words = [said.level, *said.concepts, *(said.own.get(name, "") for name in columns)]
     comment = said.own.get("comment", "")
     if comment:

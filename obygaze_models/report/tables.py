@@ -110,13 +110,13 @@ class DifferenceCell(NumberCell):
 
 @dataclass(frozen=True)
 class PValueCell:
-    """A p in a cell, or NaN."""
+    """A p in a cell. A missing p is NaN."""
 
     value: float
 
     @classmethod
     def of(cls, row: RunRow | None) -> PValueCell:
-        """Return the p of a difference."""
+        """Return the p of a row of results.csv, or NaN without a row."""
         return cls(math.nan if row is None else row["p"])
 
     def __str__(self) -> str:
@@ -149,7 +149,7 @@ class ResultTable:
         return [row for row in self.rows if not isinstance(row, str)]
 
     def blocks(self) -> list[tuple[str, list[Cells]]]:
-        """Return the rows below each heading. Rows before the first heading have ""."""
+        """Return each heading with the rows below it. The heading of rows above them all is ""."""
         blocks: list[tuple[str, list[Cells]]] = [("", [])]
         for row in self.rows:
             if isinstance(row, str):
@@ -215,7 +215,10 @@ def result_table(
 
 
 def _parts_of(cell: Any) -> list[Any]:
-    """Return the columns of a cell in a CSV table. Missing values are empty."""
+    """Return the values of a cell in CSV, one for each of `PARTS_OF_NUMBER`.
+
+    Missing values are "".
+    """
     parts = [cell.value if isinstance(cell, PValueCell) else cell, *[None] * 3]
     if isinstance(cell, NumberCell):
         parts = [*astuple(cell)]
@@ -224,7 +227,7 @@ def _parts_of(cell: Any) -> list[Any]:
 
 
 def cell_parts(cell: Any) -> tuple[str, str]:
-    """Return the text of a cell and the text of its interval."""
+    """Return the text of a cell and the text of its interval, or "" without an interval."""
     if isinstance(cell, NumberCell):
         return cell.short, cell.interval
     return str(cell), ""
@@ -236,7 +239,7 @@ def latex_text(text: object) -> str:
 
 
 def slug(*texts: str) -> str:
-    """Return a name for files and anchors from any texts."""
+    """Return a name for files and anchors, made of any texts."""
     return re.sub(r"[^A-Za-z0-9]+", "-", ascii_id("-".join(texts))).strip("-") or "none"
 
 

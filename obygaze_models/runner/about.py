@@ -26,13 +26,15 @@ def about_run(
     Args:
         inputs: The inputs of the run.
         folder: The folder of the run.
-        fits: Chosen settings of each fold of each cell, and reasons of folds that were left out.
+        fits: An entry for each cell, with the chosen settings of each fold and the reasons of
+            skipped folds (`CellTests.to_json`).
     """
     protocol = inputs.protocol
     manifest = inputs.manifest
     machine = this_machine(PACKAGES)
     manifest_path = inputs.manifest_path
-    if manifest_path.endswith(".toml"):  # else the name of a manifest in memory
+    # A manifest in memory has its name in place of a path.
+    if manifest_path.endswith(".toml"):
         manifest_path = stored_location(manifest_path, folder)
     terms = {
         "licence": manifest.header.licence,
@@ -76,7 +78,10 @@ def about_run(
 
 
 def _with_places(origin: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the facts of a store, or of each store of a join, with its stored location."""
+    """Return the facts of a store with its location as in run.json.
+
+    For joined features, this includes the facts of each part.
+    """
     if "parts" not in origin:
         return {**origin, "location": stored_location(origin["location"], folder)}
     parts = {}
@@ -86,9 +91,10 @@ def _with_places(origin: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _sizes_of_films(inputs: Inputs) -> dict[str, dict[str, list[int]]]:
-    """Return the clips and the positive clips of each film and task, for published folds.
+    """Return for each task and film the number of clips and the number of positive clips.
 
-    With published folds, only some clips of a film are tested.
+    Only published folds need these numbers, because they test only some clips of a film. Return {}
+    for other splits.
     """
     if not SPLIT_KINDS[inputs.protocol.splits.kind].by_task:
         return {}

@@ -48,18 +48,17 @@ from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.runner.files import Run
 
 DIGITS = 12  # values are compared after rounding to this many decimals
-MOST_NAMES = 4  # of results that have no sentence
+MOST_NAMES = 4  # names of results without a sentence
 MOST_ANSWERS = 6  # sentences; the tables have all results
-MOST_QUESTIONS = (
-    2  # sentences on two models that come before those of further single models
-)
+# So many sentences on questions about two models are shown, even if many models are requested.
+MOST_QUESTIONS = 2
 NOT_ASKED = "models and stores of this run"
-# Words of tables for whether the first of two is better.
+# The words of tables for whether the first of two models is better.
 BETTER = "yes"
 NOT_SHOWN = "not shown"
 WORSE = "no, worse"
 UNKNOWN = "–"
-# Beside the name of a baseline, where it is named first.
+# The explanation of a baseline, shown where the answers name it first.
 MEANING_OF_GUESS = {
     "film_prior": "the share of positive training clips in the same film",
     "neighbour": "the classes of the nearest training clips in the same film",
@@ -80,7 +79,7 @@ def view_text(run: Run) -> str:
 
 
 def clips_text(run: Run) -> str:
-    """Return the numbers of clips and films of a run, the view, and data.where."""
+    """Return the numbers of clips and films of a run, its manifest, its view, and data.where."""
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"]
     text = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
@@ -92,7 +91,10 @@ def clips_text(run: Run) -> str:
 
 
 def array_text(run: Run) -> str:
-    """Return the arrays that were read, such as `array clip`, or "" if stores have one array."""
+    """Return the arrays that were read, such as `array clip`.
+
+    Return "" if no store has several arrays.
+    """
     stores = run.about["stores"]
     if all(len(facts.get("arrays", ())) < 2 for facts in stores.values()):
         return ""
@@ -119,7 +121,7 @@ def model_name(run: Run, cell: Cell) -> str:
 
 
 def short(value: float, digits: int = 2) -> str:
-    """Return a number without the 0 before its point, such as .71, or a dash if it is NaN."""
+    """Return a number without its leading 0, such as .71, or a dash if it is not finite."""
     if not math.isfinite(value):
         return MISSING
     text = signed(value, digits)
@@ -127,7 +129,7 @@ def short(value: float, digits: int = 2) -> str:
 
 
 def short_p(p: float) -> str:
-    """Return a p such as `.025` or `<.001`, or a dash if it is NaN."""
+    """Return the text of a p, such as `.025` or `<.001`, or a dash if p is NaN."""
     return "<.001" if p < 0.0005 else short(p, 3)
 
 
@@ -152,11 +154,11 @@ def number_range(numbers: Sequence[int]) -> int | str:
 
 
 def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
-    """Return `3 of 12 films have a value`, or "" if all tested films have a value.
+    """Return a text such as `3 of 12 films have a value`, or "" if all tested films have a value.
 
     Args:
-        counts: For each result, the number of films with a value and of tested films.
-        unit: The word for a film.
+        counts: For each result, the number of films with a value and the number of tested films.
+        unit: The name of a resampling group, such as `film`.
     """
     if all(behind == tested for behind, tested in counts):
         return ""
@@ -166,7 +168,7 @@ def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
 
 
 def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
-    """Return what the intervals of all cells hold for, or "" without an interval."""
+    """Return what the intervals of all cells hold for, or "" if no cell has an interval."""
     bases = []
     for cell in cells:
         if any(map(cell.has_interval, RANKING_METRICS)):
@@ -178,14 +180,14 @@ def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
     )
 
 
-# ---- what is asked ----
+# ---- what is requested ----
 
 
 def question_of(run: Run) -> AskedQuestion | None:
     """Return the first question of the protocol that this run answers, or None.
 
-    A question about guessing is answered by any model. A question about two models needs their
-    difference.
+    Every run answers a question about guessing. Only a run with the difference of two models
+    answers a question about them.
     """
     for question in run.settings.questions:
         if is_about_guessing(question) or any(
@@ -196,12 +198,19 @@ def question_of(run: Run) -> AskedQuestion | None:
 
 
 def asked_cells(run: Run) -> list[Cell]:
-    """Return the results that a run asks about: each model on each store, in the order typed."""
+    """Return the cells of the requested models, one for each store and requested pair of tasks.
+
+    Models are in the order of `grid.models`, and stores in the order of the command. The store
+    chosen on training films is not included.
+    """
     return results.cells_asked_about(run.cells, run.settings)
 
 
 def chosen_cells(run: Run) -> list[Cell]:
-    """Return the results of these models on the store that is chosen on training films, if any."""
+    """Return the cells of the requested models on the store that is chosen on training films.
+
+    Return [] if the run does not choose a store.
+    """
     asked = {(cell.pair, cell.model) for cell in asked_cells(run)}
     chosen = []
     for cell in run.models:
@@ -211,10 +220,12 @@ def chosen_cells(run: Run) -> list[Cell]:
 
 
 def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
-    """Return the differences of two models that a run asks for, with the text of the question.
+    """Return the requested differences of two models, each with the text of its question.
 
-    Differences of questions come first, with their sides in the order of the question. Joined
-    features are also compared with the store that is chosen on training films.
+    Differences that a question requests come first, with their sides in the order of the question.
+    They are followed by the differences between two requested cells with the same training task,
+    and between joined features and the store that is chosen on training films. The text of these
+    differences is `NOT_ASKED`.
     """
     found: dict[frozenset[results.CellName], tuple[str, RunRow]] = {}
     for question in run.settings.questions:
@@ -236,16 +247,16 @@ def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
 
 
 def parts_of(run: Run, store: str) -> list[str]:
-    """Return the parts of joined features, in the order typed."""
+    """Return the parts of joined features that are also stores of the run, in the run's order."""
     stores = run.about["stores"]
     parts = stores.get(store, {}).get("parts", ())
     return [name for name in stores if name in parts]
 
 
 def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
-    """Return the best baseline without video, on the tasks and clips of a cell.
+    """Return the best baseline without video on the tasks and clips of a cell, or None.
 
-    Baselines that were not tested on all of these clips are left out.
+    Baselines that were not tested on all clips of the cell are excluded.
     """
     guesses = []
     for guess in _on_clips_of(cell, run):
@@ -262,7 +273,7 @@ def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
 
 
 def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
-    """Yield the cells of the same tasks that tested all clips of a cell, on these clips."""
+    """Yield the cells that have the tasks of `cell` and tested all its clips, on these clips."""
     for other in run.cells:
         if other.pair == cell.pair:
             shared = on_shared_clips([cell, other])
@@ -274,7 +285,10 @@ def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
 
 
 def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
-    """Return the difference of a model and the best guess, with the largest p of all guesses."""
+    """Return the difference of a model and the best guess, or None if the run does not have it.
+
+    Its p is the largest p of all differences between the model and a baseline without video.
+    """
     found = None
     p_values = []
     for row in run.differences:
@@ -290,14 +304,15 @@ def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
 
 
 def verdict(row: RunRow | None, n_films: int = 0) -> str:
-    """Return whether the first side of a difference is better, as far as a run can tell.
+    """Return the word for whether the first side of a difference is better.
 
-    The store that is chosen on training films has no p; its interval decides. Without either
-    nothing is known, and where test clips leaked nothing follows.
+    p decides. For the store that is chosen on training films there is no p, and the interval
+    decides. Return `UNKNOWN` without p and interval, and `LEAKED` if test clips leaked.
 
     Args:
-        row: The difference.
-        n_films: The number of films that have a difference.
+        row: The difference. None: unknown.
+        n_films: The number of films that have a difference. With fewer than `FILMS_OF_A_TEST`, an
+            interval does not decide.
     """
     if row is None:
         return UNKNOWN
@@ -316,7 +331,7 @@ def verdict(row: RunRow | None, n_films: int = 0) -> str:
 
 
 class FilmsAbove(NamedTuple):
-    """Number of films in which one value is higher than a second one, or equal to it."""
+    """Numbers of films: with a first value above the second, with equal values, and in total."""
 
     n_above: int
     n_equal: int
@@ -326,7 +341,7 @@ class FilmsAbove(NamedTuple):
         """Return `1 of 9 (equal in 3)`, or a dash without films.
 
         Args:
-            of_films: Words in place of the number of films.
+            of_films: Words in place of the total number of films. Empty: the number.
         """
         if not self.n_films:
             return MISSING
@@ -335,7 +350,11 @@ class FilmsAbove(NamedTuple):
 
 
 def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
-    """Return in how many films the first is better on common clips, by the statistic of p."""
+    """Return in how many films the first cell is better, on the clips that both cells tested.
+
+    The difference in a film is the difference that p tests. All numbers are 0 without films,
+    without common clips, or for a metric that is not a ranking metric.
+    """
     shared = on_shared_clips([first, second])
     if shared.problem or not first.n_films or metric not in RANKING_METRICS:
         return FilmsAbove(0, 0, 0)
@@ -350,11 +369,12 @@ def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
 
 
 def answers(run: Run) -> list[str]:
-    """Return the sentences that answer what was asked; at most six, and the names of the others.
+    """Return at most six sentences that answer the questions, and the names of other results.
 
-    There is one for each model and store, in the order typed, and for the store that training films
-    choose, then one for each two of them. If the first question of the protocol is about two
-    models, its sentences come first.
+    There is a sentence for each requested model on each store, then for each model on the store
+    that is chosen on training films, then for each requested difference of two models. If the first
+    question of the protocol is about two models, sentences on questions about two models come
+    first.
     """
     cells = [*asked_cells(run), *chosen_cells(run)]
     differences = [*asked_differences(run)]
@@ -395,7 +415,7 @@ def answers(run: Run) -> list[str]:
 
 
 def about_p(run: Run) -> str:
-    """Return what the p of the answers test, or "" without a p."""
+    """Return how the p of the answers are computed, or "" if no difference has a p."""
     if all(math.isnan(row["p"]) for row in run.differences):
         return ""
     return (
@@ -419,7 +439,7 @@ def _name_with_tasks(run: Run, cell: Cell) -> str:
 
 
 def _explained_once(sentences: Sequence[str]) -> list[str]:
-    """Return sentences in which only the first one that names a baseline explains it."""
+    """Return the sentences with an explanation of each baseline only where it is named first."""
     explained: set[str] = set()
     shown = []
     for sentence in sentences:
@@ -434,7 +454,7 @@ def _explained_once(sentences: Sequence[str]) -> list[str]:
 
 
 def sentence_of(run: Run, cell: Cell) -> str:
-    """Return how well a model ranks clips, compared with the best guess without video."""
+    """Return the sentence on how well a model ranks clips, and on the best guess without video."""
     metric = compared_metric(run)
     model = model_name(run, cell)
     if not cell.is_ranked(metric):
@@ -474,7 +494,7 @@ def _sides_of(run: Run, row: RunRow) -> tuple[Cell, Cell]:
 
 
 def _sentence_on_two(run: Run, row: RunRow) -> str:
-    """Return whether one of two models is better, with their difference."""
+    """Return the sentence on the difference of two models, and on whether one is better."""
     first, second = _sides_of(run, row)
     found = verdict(row, films_above(first, second, row["metric"]).n_films)
     parts = [] if second.store != CHOSEN else parts_of(run, first.store)
@@ -521,7 +541,10 @@ def _shown_p(row: RunRow) -> str:
 def _films_text(
     run: Run, first: Cell, second: Cell, row: RunRow, is_higher: str
 ) -> str:
-    """Return in how many films the first is better, and whether films are too few for a p."""
+    """Return in how many films the first cell is higher, and whether films are too few for p.
+
+    Return "" with fewer than two films.
+    """
     films = films_above(first, second, row["metric"])
     if films.n_films < 2:
         return ""

@@ -1,8 +1,8 @@
 """Compute the tables concepts.csv and trees.csv: concept vectors, weights and trees of bottlenecks.
 
-A concept vector is evaluated on films that it was not found on. Each film in turn is held out (or
-several together, with more than twelve films). Vectors and their tolerances are found without the
-held-out films. Weights and trees are from a model that is fitted on all clips.
+A concept vector is evaluated on films that it was not found on. Each film is held out in turn; if
+there are more than twelve films, several are held out together. Vectors and their tolerances are
+found without the held-out films. Weights and trees are from a model that is fitted on all clips.
 """
 
 import math
@@ -42,8 +42,9 @@ def concept_tables(
     """Return the rows of concepts.csv and of trees.csv for the bottlenecks on one store.
 
     Args:
-        run: The store.
-        fits: The entries of the fits in run.json. The settings are those that most folds chose.
+        run: The store, with its folds.
+        fits: The entries of the fits in run.json. Bottlenecks have the settings that most folds
+            chose.
     """
     concepts: list[RunRow] = []
     trees: list[RunRow] = []
@@ -61,7 +62,8 @@ def concept_tables(
         most = most_chosen(model, task, chosen)
         settings = for_task({**model.settings, **most}, task)
         settings["best_of_folds"] = False
-        # Here films are held out, not folds of a published file.
+        # The tolerance is chosen by inner splits, because films are held out here and not the folds
+        # of a published file.
         if settings["tolerance"] == "folds":
             settings["tolerance"] = "inner"
         of_vectors = {key: settings[key] for key in (*BANK, TEXTS) if key in settings}
@@ -92,7 +94,7 @@ def concept_tables(
 
 
 def _nodes(tree: Any, names: Sequence[str]) -> Iterator[RunRow]:
-    """Yield the nodes of a tree. Rows with a margin up to the threshold go left."""
+    """Yield a row of trees.csv for each node. Clips with a margin up to the threshold go left."""
     for node, left in enumerate(tree.left_.tolist()):
         row: RunRow = {"node": node}
         if left >= 0:
@@ -108,7 +110,8 @@ def _nodes(tree: Any, names: Sequence[str]) -> Iterator[RunRow]:
 def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     """Return how well each concept vector ranks clips of films that it was not found on.
 
-    If a vector cannot be found without some film, its row has only the numbers of clips.
+    A vector has no metrics if it cannot be found without some film, or if its clips are all
+    positive or all negative. Return {} if no vector can be found on all clips.
     """
     from obygaze_models.models.concept_report import concept_quality
 
@@ -121,7 +124,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
         return {}
     names = bank.concepts_.tolist()
     films = whole.films
-    # A part is one film, or several films if there are many.
+    # A part is one film, or several films if there are more films than parts.
     film_names, film_numbers = np.unique(films, return_inverse=True)
     parts = film_numbers % min(len(film_names), MOST_PARTS)
     margins = _left_out_margins(run, settings, whole, names, parts)
@@ -179,9 +182,9 @@ def _left_out_margins(
     names: Sequence[str],
     parts: IntArray,
 ) -> FloatArray:
-    """Return the margin of each row to each concept, from vectors found without its part.
+    """Return the margin of each row to each concept, by vectors found without the row's part.
 
-    The margin is NaN if no such vector is found, and without films.
+    A margin is NaN if the vector cannot be found, and all margins are NaN without films.
     """
     margins = np.full((len(parts), len(names)), np.nan)
     if not number_of_groups(whole.films):
@@ -203,7 +206,7 @@ def _left_out_margins(
 
 
 def _bank(run: StoreRun, settings: Mapping[str, Any], data: FoldData) -> Any:
-    """Return concept vectors fitted on fold data, or the vectors of sentences."""
+    """Return the vectors of sentences if the settings name texts, or else fitted vectors."""
     if settings[TEXTS]:
         return bank_from_sentences(run.sentences[settings[TEXTS]])
     unfitted = build_bank(settings, seed=run.protocol.fit.seed)
@@ -214,7 +217,10 @@ def _bank(run: StoreRun, settings: Mapping[str, Any], data: FoldData) -> Any:
 def _order_in_films(
     run: StoreRun, clips: IntArray, films: NDArray[np.str_]
 ) -> IntArray:
-    """Return the order of clips by film, and in a film by scene."""
+    """Return the indices that sort clips by `films`, and in a film by scene.
+
+    If `films` has groups of films, clips of a group are sorted by film first.
+    """
     scenes = run.table.scenes
     if scenes is None:
         scenes = np.arange(len(run.table))

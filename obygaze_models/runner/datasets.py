@@ -25,7 +25,7 @@ from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.protocols.tasks import one_task
 from obygaze_models.runner.inputs import gather
 
-# Changes of a protocol that reads one vector per clip, and needs no films for its splits.
+# Changes to `honest`, so that it reads one vector per clip and needs no films for its splits.
 READS_VECTORS = (
     *('grid.models=["ridge"]', "splits.kind=kfold", "splits.folds=2"),
     *("grid.pairs=same", "report.questions=[]", "report.contrast=[]"),
@@ -63,20 +63,19 @@ def dataset(
 ) -> Dataset:
     """Return X, y, groups and ids of one task, for scikit-learn.
 
-    Clips without features are left out; `og.open_store(...).matrix(...)` gives the reasons.
+    Clips without features are excluded; `og.open_store(...).matrix(...)` gives the reasons.
 
     Args:
         store: The features, as in `open_store`.
         manifest: The clips and labels, as in `read_manifest`.
         task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or a label as in `run`
-            (`"violent"`, `"rating>=2"`). Or classes by annotation level, such as
-            `{"EN": 0, "S": 1}`; or a task as in protocols: expressions,
-            `{"positive": "Look in concept"}`, or values of a column, `{"column": "decade",
-            "values": {"1990": 0, "2000": 1}}`.
-        view: The view of the annotations, "raw", "visual" or "as_published". The default is the
-            default of protocols: "visual" if clips have visual concepts and the features are not
-            of sound or words, otherwise "raw".
-        array: The array of the store, if it is not its default array.
+            (`"violent"`, `"rating>=2"`). A mapping defines the classes by annotation level, such
+            as `{"EN": 0, "S": 1}`, or by the keys of a task in protocols: an expression, such as
+            `{"positive": "Look in concept"}`, or the values of a column, such as
+            `{"column": "decade", "values": {"1990": 0, "2000": 1}}`.
+        view: The view of the annotations: "raw", "visual" or "as_published". None: "visual" if
+            clips have visual concepts and the features are not of sound or words, otherwise "raw".
+        array: The array of the store. None: its default array.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -113,7 +112,7 @@ def dataset(
 
 
 def _task_of(described: Mapping[str, Any]) -> Task:
-    """Return the task that a mapping describes: classes of levels, or keys of a protocol's task."""
+    """Return the task that a mapping describes: the class of each level, or the keys of a task."""
     if not isinstance(described, Mapping):
         raise FixUsage(
             f"task must be a name or a mapping, got {described!r}",
@@ -126,7 +125,10 @@ def _task_of(described: Mapping[str, Any]) -> Task:
 
 
 def _plain(value: Any) -> Any:
-    """Convert numbers of NumPy and truth values to Python integers, also inside mappings."""
+    """Return a value with integers and booleans, also of NumPy, as Python integers.
+
+    Values inside mappings are converted, too.
+    """
     if isinstance(value, Mapping):
         return {str(name): _plain(of_name) for name, of_name in value.items()}
     return int(value) if isinstance(value, Integral | np.bool_) else value

@@ -1,4 +1,4 @@
-"""`obygaze run` and `train`: from names of a protocol, stores and a manifest to a finished run."""
+"""`obygaze run`, `train` and `models test`: from the names of the inputs to a finished run."""
 
 from __future__ import annotations
 
@@ -163,9 +163,9 @@ def train(
 ) -> Trained:
     """Train one model, evaluate it on unseen films, and save it.
 
-    The metrics are those of the same settings on unseen films; the saved model is then trained on
-    all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h or cav; `run` takes a
-    class of your own, too.
+    The metrics are computed on unseen films, by fits with the same settings. The saved model is
+    then trained on all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h or cav;
+    `run` takes a class of your own, too.
 
     Args:
         model: The kind of the model.
@@ -234,7 +234,8 @@ def train(
             hint=f"-o {shell_word(folder.name)} for runs/{folder.name} and models/{folder.name}",
         )
     model_folder = here.folder("models") / folder.name
-    # The licences on the card may have changed, or the last bits on a different processor.
+    # If the run is repeated, its model may be replaced: licences on the card may have changed, or
+    # the last bits of numbers on a different processor.
     replaces = force or is_same_run(folder, inputs.identity)
     check_target(model_folder, model_folder.name, force=replaces)
     check_run_folder(folder, inputs.identity, force=force)
@@ -253,9 +254,10 @@ def train(
 def named_manifest(
     manifest: PathLike | Manifest | None, workspace: PathLike | None
 ) -> tuple[Manifest, str]:
-    """Return a manifest and its path. Without a name, use the only manifest of the workspace.
+    """Return a manifest and its path. By default, this is the only manifest of the workspace.
 
-    A manifest in memory has a path if the workspace has a manifest with the same name and rows.
+    A manifest in memory has a path if the workspace has a manifest with the same name and content.
+    Otherwise, its name takes the place of the path.
     """
     from obygaze_features.manifest import Manifest, read_manifest
     from obygaze_features.manifest.io import manifest_path, manifest_sha256
@@ -284,7 +286,7 @@ def named_manifest(
 
 
 def require_each_once(changes: Sequence[str]) -> None:
-    """Raise an error for a key with two values, because one of them would be ignored."""
+    """Raise an error for a key with two different values, because one value would be ignored."""
     value_of: dict[str, str] = {}
     for change in changes:
         name, _, value = change.partition("=")
@@ -299,7 +301,7 @@ def require_each_once(changes: Sequence[str]) -> None:
 
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
-    """Open stores, by their names in results. A text may be NAME=STORE."""
+    """Open stores, and return them by their names in results. A string may be NAME=STORE."""
     from obygaze_features.store import Store
     from obygaze_features.store.joining import names_of_join, open_store
 
@@ -326,9 +328,10 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
 def named_store(
     store: OneStore, workspace: PathLike | None = None
 ) -> tuple[str, OneStore]:
-    """Return a store and its name: NAME of NAME=STORE, or the last part of its path.
+    """Return the name of a store, and the store: NAME of NAME=STORE, or the last part of its path.
 
-    A path may contain `=`, too.
+    The name of joined features consists of the names of their parts. A path may contain `=` after
+    its first separator.
     """
     from obygaze_features.store import Store
     from obygaze_features.store.joining import PLUS, names_of_join
@@ -369,8 +372,8 @@ def test_model(
 
     Nothing is fitted: scores, decisions and refusals are those of `models predict`. The result is a
     run: `report` shows it, and `compare` compares it with a run of your own model on these clips.
-    Clips that trained the model are left out and counted. Other clips of its training films are
-    tested, and the run reports them.
+    Clips that the model was trained on are excluded and counted. Other clips of its training films
+    are tested, and the run names these films.
 
     Args:
         model: A saved model of two classes: its name in the workspace, or its folder.

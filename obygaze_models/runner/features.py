@@ -30,8 +30,8 @@ from obygaze_models.protocols.schema import Data, Protocol
 
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
-SHOWN_MISSING = 3  # of the clips without features, in one line
-# Larger frames and tokens are read from the store in each pass.
+SHOWN_MISSING = 3  # ids of clips without features in one line
+# Frames and tokens of more bytes stay in the store, and are read again in each pass.
 LARGE_BYTES = 2_000_000_000
 
 
@@ -43,17 +43,18 @@ class Features:
         name: The name that results give the store.
         X: The features of clips with features: one vector per clip, or frames or tokens with NaN
             as padding. Large frames stay in the store (`StoreRows`).
-        row_of: For each clip of the table, its row of X, or -1 without features. If training films
-            choose a store, also -1 for clips without features in one of the stores.
+        row_of: For each clip of the table, its row of X, or -1 without features. If the run
+            chooses a store on training films, clips that lack features in any store have -1, too.
         missing: The reason for each clip without features, by id. Missing features are never
-            filled in.
+            imputed.
         origin: The facts of the store for run.json.
         copies: For each clip of the table, the number of its group of clips with equal features,
             or -1 if no other clip has the same features. None if this was not computed.
-        equal: A number for each clip of the table. Equal numbers mean equal features.
+        equal: A number for each clip of the table, -1 without features. Equal numbers mean equal
+            features. None if this was not computed.
         hashes: The hash of the features of each clip, by row of the table. Clips without words are
-            left out, because they all have the same vector.
-        parts: The parts of joined features.
+            excluded, because they all have the same vector.
+        parts: The parts of joined features; empty for other stores.
     """
 
     name: str
@@ -72,11 +73,15 @@ class Features:
         return self.row_of >= 0
 
     def of(self, clips: IntArray) -> Any:
-        """Return the features of some clips of the table."""
+        """Return the features of clips, which are given as rows of the table."""
         return self.X[self.row_of[clips]]
 
     def only(self, stays: BoolArray) -> "Features":
-        """Return the features of some clips of the table. No features at all are an error."""
+        """Return the features of the clips that stay. Raise an error if no such clip has features.
+
+        Args:
+            stays: Whether each clip of the table stays.
+        """
         clips = np.flatnonzero(self.present & stays)
         if not len(clips):
             raise FixInput(
@@ -98,10 +103,10 @@ def read_stores(
     """Return the features of each store.
 
     Args:
-        stores: The stores by the names that results give them.
+        stores: The stores, by their names in results.
         table: The clips.
-        protocol: Arrays to read, and their scaling.
-        of_frames: Whether models read frames of clips, or None without models.
+        protocol: The protocol, with the arrays to read and their scaling.
+        of_frames: Whether models read frames of clips. None: the run has no models.
     """
     for name in protocol.features.keys() - stores.keys():
         raise FixUsage(f"features.{name}: no store has the name {name!r} in this run")
@@ -114,7 +119,7 @@ def read_stores(
         features.append(read_store(name, store, table, data, of_frames))
     if not protocol.fit.choose_store:
         return features
-    # Stores are compared on clips with features in all of them.
+    # Stores are compared on the clips that have features in all stores.
     names = [store.name for store in features]
     if len(names) < 2:
         raise FixUsage(
@@ -175,7 +180,7 @@ def read_store(
     has_words = np.ones(len(clips), dtype=np.bool_)
     if isinstance(matrix, Matrix):
         has_words = store.has_words(array, matrix.rows[is_usable])
-    # Clips without words all have the same vector.
+    # Clips without words all have the same vector, but are not copies of each other.
     said = clips[has_words]
     is_copy = np.bincount(equal[said])[equal[said]] > 1
     copies = np.full(len(table), -1, dtype=np.intp)
@@ -252,7 +257,7 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     """Raise an error if models read one vector and an array has frames, or the reverse."""
     n_dimensions = len(store.array(array).shape)
     has_frames = n_dimensions > 1
-    # Scaling, and reducing the windows of a segment, need one vector.
+    # Scaling needs one vector per clip, and so does the reduction of the windows of a segment.
     is_changed = data.scale != "none" or bool(data.segments)
     if of_frames in (None, has_frames) and not (has_frames and is_changed):
         return
@@ -293,7 +298,7 @@ def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Se
 
 
 def _matrix(store: Store, array: str, ids: Sequence[str]) -> Matrix:
-    """Return the clips of an array. Frames of a large array stay in the store."""
+    """Return the values of clips in an array. Frames of a large array stay in the store."""
     stored = store.array(array)
     is_large = len(stored.shape) > 1 and len(ids) * stored.row_bytes > LARGE_BYTES
     if not is_large or is_url(store.location):
@@ -308,7 +313,10 @@ def _matrix(store: Store, array: str, ids: Sequence[str]) -> Matrix:
 def _values(
     store: Store, array: str, matrix: Matrix | Segments
 ) -> tuple[Any, BoolArray | None]:
-    """Return the features of clips, and which frames are real (not padding), or None."""
+    """Return the features of clips, and for each frame whether it is real (not padding).
+
+    The second value is None for one vector per clip, and if no frames are marked as padding.
+    """
     if np.ndim(matrix.values) == 2:
         return as_float32(matrix.values), None
     if not isinstance(matrix, Matrix):

@@ -104,7 +104,7 @@ def run_settings(about: Mapping[str, Any]) -> RunSettings:
 class Run:
     """A finished run: its folder, the content of run.json, and its tables, read on first use.
 
-    Tables in `known` are not read from their files.
+    `known` holds tables that are in memory already; they are not read from their files.
     """
 
     folder: Path
@@ -124,7 +124,7 @@ class Run:
 
     @property
     def notes(self) -> list[str]:
-        """The next command."""
+        """The command that follows a run, as one line."""
         return [f"next: obygaze report {shell_word(self.folder)}"]
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +137,11 @@ class Run:
         }
 
     def place(self, stated: str) -> str:
-        """Return the path or URL of a manifest or store in run.json (see `stored_location`)."""
+        """Return the path or URL of a manifest or store.
+
+        Args:
+            stated: Its location in run.json (see `stored_location`).
+        """
         return stated if is_url(stated) else str(_workspace_of(self.folder) / stated)
 
     @property
@@ -150,7 +154,7 @@ class Run:
     def unit(self) -> str:
         """The name of a resampling group: `film`, or a column such as `director`.
 
-        Without films it is `clip`, and there is no resampling.
+        It is `clip` for a manifest without films or groups, and then nothing is resampled.
         """
         splits = self.protocol["splits"]
         unit = unit_of(splits["kind"], splits["column"])
@@ -178,12 +182,12 @@ class Run:
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
-        """The table of tests, predictions.csv."""
+        """The table of tests (predictions.csv): a row for each test of each clip."""
         return self.table("predictions.csv")
 
     @cached_property
     def results(self) -> pd.DataFrame:
-        """The table of values, results.csv."""
+        """The table of values and differences (results.csv)."""
         return self.table("results.csv")
 
     @cached_property
@@ -194,12 +198,12 @@ class Run:
 
     @cached_property
     def settings(self) -> RunSettings:
-        """The settings that values depend on, besides the tests."""
+        """The settings that the values depend on, besides the table of tests."""
         return run_settings(self.about)
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """Its models, then its baselines, with their intervals."""
+        """The cells of the models, then of the baselines, with their intervals."""
         rows = self.results
         of_cells = (rows["film"] == "") & (rows["against_model"] == "")
         intervals: dict[CellName, dict[str, Interval]] = {}
@@ -215,12 +219,12 @@ class Run:
 
     @property
     def models(self) -> list[Cell]:
-        """Its models, without baselines."""
+        """The cells of the models, without baselines."""
         return [cell for cell in self.cells if cell.is_model]
 
     @cached_property
     def differences(self) -> list[RunRow]:
-        """The rows of differences of two cells, over all films."""
+        """The rows of results.csv with a difference of two cells, over all films."""
         return rows_as_dicts(self.results[self.results["against_model"] != ""])
 
     @property
@@ -263,15 +267,15 @@ class Run:
 
 
 def _workspace_of(folder: Path) -> Path:
-    """Return the workspace of a run folder; paths in run.json are relative to it."""
+    """Return the workspace that contains a run folder. Paths in run.json are relative to it."""
     return Path(os.path.abspath(folder)).parent.parent  # noqa: PTH100 - links stay
 
 
 def stored_location(place: str, folder: Path) -> str:
     """Return the path of a manifest or store for run.json, relative to the workspace of the run.
 
-    A relative path is valid in any current folder, and after the workspace was moved. Paths
-    outside the workspace are absolute.
+    A relative path stays valid if the workspace is moved. Paths outside the workspace are
+    absolute. A URL is returned as it is.
     """
     if is_url(place):
         return place
@@ -283,9 +287,13 @@ def stored_location(place: str, folder: Path) -> str:
 
 
 def check_run_folder(folder: Path, identity: str, *, force: bool) -> None:
-    """Raise an error if the folder has a different run or other files. A run may be repeated."""
+    """Raise an error if a run must not be written to a folder.
+
+    The folder may be missing or empty, or hold the run with the same identity. With `force`, it may
+    also hold a different run.
+    """
     if is_same_run(folder, identity):
-        # Files that were added to the run stay.
+        # Other files in the folder, such as a report, are kept, so they are no reason for an error.
         check_name(folder)
     else:
         check_folder(folder, RUN, force=force)
@@ -306,7 +314,10 @@ def write_run(
     *,
     force: bool = False,
 ) -> Run:
-    """Write the tables, then run.json. Keep a report of the same experiment."""
+    """Write the tables, then run.json, and return the run.
+
+    If the folder holds the same run, its other files, such as a report, are kept.
+    """
     files = {}
 
     def check() -> None:

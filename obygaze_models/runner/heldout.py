@@ -5,8 +5,8 @@ settings and stores, and the fits themselves. Nothing may learn from these clips
 
 - In splits by film: all clips of a tested film, in all tasks, with or without concepts, also
   clips in no fold. Fixed splits are by film if no film is on both sides.
-- In splits by clip: the tested clips of the task. What the paper's own training sets let through
-  stays, and is counted as leaked.
+- In splits by clip: the tested clips of the task. Tested clips that a published training set
+  contains are not removed from it, and are counted as leaked.
 """
 
 import hashlib
@@ -33,14 +33,14 @@ class HeldOut:
     Attributes:
         name: The name of the fold.
         units: For each clip, the number of its resampling group: its film, or the clip itself.
-        films: The film of each clip, "" in a manifest without films. If splits are by groups of
-            films: the group.
+        films: The film of each clip, or its group if splits are by groups of films. Empty in a
+            manifest without films.
         is_by_film: Whether whole films are held out.
         train: Training rows.
         validation: Validation rows. They choose the epoch, a setting or a store.
         test: Test rows.
-        hidden: Values of `units` that nothing may learn from.
-        excluded: Further rows that nothing may learn from.
+        hidden: The values of `units` whose clips are excluded from all learning.
+        excluded: Further rows that are excluded from all learning.
         file_folds: The fold of each clip in the published file, or None for other splits. Concept
             vectors and their tolerance come from the training folds of this file.
     """
@@ -67,7 +67,7 @@ class HeldOut:
 
     @property
     def hidden_films(self) -> list[str]:
-        """The films that the fold holds out as a whole, or no films if films are divided.
+        """The films that the fold holds out as a whole; empty if films are divided.
 
         Clips in no fold are excluded from learning too, but their films are not listed.
         """
@@ -105,7 +105,7 @@ class HeldOut:
         return replace(self, hidden=hidden)
 
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
-        """Return a key of the rows in these fields: the hash of each."""
+        """Return the hash of the rows of each field, as a key that is equal for equal rows."""
         key = []
         for name in fields:
             rows: IntArray = getattr(self, name)
@@ -133,7 +133,7 @@ def folds_of(
         trains = usable & (labels[task] >= 0)
         file_folds = None
         if protocol.splits.follow_scheme:
-            # The published fold of each clip with a video.
+            # Clips without a video are in no published fold.
             file_folds = table.fold(protocol.tasks[task].folds)
             if table.has_video.any():
                 file_folds = np.where(table.has_video, file_folds, OUTSIDE)
@@ -198,7 +198,7 @@ def _held_out(
     is_by_film = False
     if not SPLIT_KINDS[protocol.splits.kind].by_clip:
         others = np.concatenate([whole.train, whole.validation])
-        # If a film has clips on both sides, folds are not by film.
+        # If a test film also has clips in training or validation, the fold is not by film.
         is_divided = np.isin(table.groups[test_fold], table.groups[others]).any()
         is_by_film = not (protocol.splits.follow_scheme or is_divided)
     if is_by_film:

@@ -69,7 +69,8 @@ JOINED = "joined"
 HOW_TO_JOIN = "--store a=A --store b=B --store joined=a+b"
 
 
-# Clips of each class. With fewer, a feature of two values may equal the classes by chance.
+# A feature that equals the classes is an error only with this many clips of each class. With fewer
+# clips, a feature of two values may equal the classes by chance.
 CLIPS_OF_A_LABEL = 10
 
 
@@ -96,7 +97,8 @@ class Inputs:
     @cached_property
     def identity(self) -> str:
         """The hash of everything that the numbers depend on."""
-        # The order of stores decides the order of the answers; parts of joins are scaled apart.
+        # Stores are in their order, which is the order of the answers. The widths of parts are
+        # included, because each part of joined features is scaled separately.
         stores = []
         for store in self.stores:
             widths = [part.width for part in store.parts]
@@ -117,7 +119,7 @@ class Inputs:
 
     @property
     def default_name(self) -> str:
-        """The name of a run without a name: protocol, stores, and the start of the identity."""
+        """The default name of the run: protocol, stores, and the start of the identity."""
         stores = "+".join(store.name for store in self.stores)
         about = "-".join(filter(None, (self.protocol.name, stores)))
         # Cut long names, but keep the hash.
@@ -130,7 +132,7 @@ def gather(
     manifest_path: str,
     stores: Mapping[str, Store],
 ) -> Inputs:
-    """Return the inputs of a run."""
+    """Return the inputs of a run. Raise an error if a run of these inputs cannot work."""
     _check_stores(protocol, stores)
     for name, store in stores.items():
         if isinstance(store, JoinedStore):
@@ -138,10 +140,10 @@ def gather(
     protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
     protocol, left_out = _without_models_of_concepts(protocol, table)
-    # Report clips that are not in a store before problems of their labels.
+    # Features are read first, so that missing clips are reported before problems of labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     if protocol.splits.follow_scheme and table.has_video.any():
-        # The paper leaves out clips without a video before anything else.
+        # The paper excludes clips without a video before anything else.
         features = [of_store.only(table.has_video) for of_store in features]
     labels = {}
     refused = []
@@ -250,9 +252,9 @@ def _check_join(
 
 
 def _refuse_labels_as_features(store: Features, labels: Labels) -> None:
-    """Raise an error if one feature equals the classes of a task.
+    """Raise an error if one feature has the classes of a task as its values.
 
-    Large frames stay in their store and are not checked, because that would read them again.
+    Large frames stay in their store and are not checked, because the check would read them again.
     """
     if not isinstance(store.X, np.ndarray):
         return
@@ -277,7 +279,10 @@ def _refuse_labels_as_features(store: Features, labels: Labels) -> None:
 def _without_models_of_concepts(
     protocol: Protocol, table: ClipTable
 ) -> tuple[Protocol, str]:
-    """Leave out models of concepts if no clip is an example of a concept; return a remark."""
+    """Return the protocol without models of concepts if no clip is an example of a concept.
+
+    The second value is a remark on the removed models, or "".
+    """
     of_concepts = []
     for name in protocol.model_names:
         model = protocol.models[name]
@@ -302,7 +307,7 @@ def _without_models_of_concepts(
 
 
 def _reads_frames(protocol: Protocol) -> bool | None:
-    """Return whether the models read frames, or None without models."""
+    """Return whether the models read frames, or None if the protocol has no models."""
     kinds = [protocol.models[name].kind for name in protocol.model_names]
     read = {find_kind(kind).reads for kind in kinds}
     if len(read) > 1:
@@ -317,7 +322,7 @@ def _texts_of_models(
 ) -> dict[str, TextFile]:
     """Return the files of texts that models read, by path.
 
-    Texts and features of different embedding spaces are refused.
+    Raise an error for texts and features of different embedding spaces.
     """
     files: dict[str, TextFile] = {}
     for name, task in product(protocol.model_names, protocol.train_tasks):
@@ -358,9 +363,9 @@ def _texts_of_models(
 
 
 def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
-    """Return the shares of positive clips among clips without a part of joined features.
+    """Return a remark with the positive shares of clips without and with joined features, or "".
 
-    Missing features that depend on the label would look like information.
+    If the shares differ, the features are missing more often in one class.
     """
     sentences = []
     for store in features:
@@ -384,7 +389,10 @@ def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
 def _without_validation(
     protocol: Protocol, table: ClipTable, labels: Labels, features: Sequence[Features]
 ) -> str:
-    """Return which films cannot validate a fit; other films are then tested by fewer fits."""
+    """Return a remark on the films that cannot validate a fit, or "" if there are none.
+
+    Other films are then tested by fewer fits.
+    """
     units = plural(unit_of(protocol.splits.kind, protocol.splits.column))
     sentences = []
     for store, task in product(features, protocol.train_tasks):
@@ -401,7 +409,7 @@ def _without_validation(
 def _only_heard(
     table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
 ) -> str:
-    """Return which concepts of the clips are only audible, if features are of pictures."""
+    """Return a remark on concepts that can only be heard, if features are of pictures, or ""."""
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
     if table.view != "raw" or not of_pictures:
         return ""

@@ -37,11 +37,11 @@ class RunLabels(NamedTuple):
 def current_labels(run: Run, manifest: Manifest | None = None) -> RunLabels:
     """Return the current labels of a run's clips, and whether they differ from those of the run.
 
-    Links to videos and columns that the run did not read do not matter.
+    Changes of video links, and of columns that the run did not read, do not count.
 
     Args:
         run: The run.
-        manifest: The current manifest of the run, if it was read already.
+        manifest: The current manifest of the run. None: read it from its path.
     """
     about = run.about["manifest"]
     name = about["name"]

@@ -43,14 +43,14 @@ from obygaze_models.runner.features import SHOWN_MISSING
 from obygaze_models.runner.files import Run
 
 MOST_NAMES = 3  # reasons or folds in a text
-# Test clips, or clips like them, also train: values are too high.
+# With these limits, test clips or similar clips were also used in training: values are too high.
 ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
 # Limits on the first screen and in the terminal. Other limits are under "How it was made".
 ON_FIRST_SCREEN = (
     *ON_BOTH_SIDES,
     "clips as films",  # films may be on both sides
     *("few films", "power", "no interval", "folds of several films"),
-    # clips that were left out
+    # removed clips
     *("missing features", "skipped folds"),
     *("left out", "without label", "annotators differ", "disputed", "trained"),
     *("levels lost", "levels changed"),
@@ -102,9 +102,9 @@ def _copies(run: Run) -> Iterator[str]:
 
 
 def _films_on_both_sides(run: Run) -> Iterator[str]:
-    """Yield the number of test clips from films that trained, and the scope of intervals.
+    """Yield the number of test clips of training films, and what intervals hold for.
 
-    Name the column of the splits, because it may divide films by mistake.
+    The sentence names the column of the splits, because this column may divide films by mistake.
     """
     divided = [cell for cell in run.models if cell.basis == FILM_SEEN]
     found = _most_of_a_cell(divided, lambda cell: cell.same_film)
@@ -124,7 +124,15 @@ def _films_on_both_sides(run: Run) -> Iterator[str]:
 def _most_of_a_cell(
     models: Sequence[Cell], number: Callable[[Cell], int]
 ) -> tuple[str, str] | None:
-    """Return the number of results with such clips, and their number in the worst result."""
+    """Return the beginning and the end of a sentence, or None if no result has such clips.
+
+    The beginning states how many results have such clips. The end states how many test clips of
+    the worst result are such clips.
+
+    Args:
+        models: The results.
+        number: Function that returns the number of such clips in a result.
+    """
     cells = [cell for cell in models if number(cell)]
     if not cells:
         return None
@@ -171,7 +179,10 @@ def _few_films(run: Run) -> Iterator[str]:
 
 
 def _power(run: Run) -> Iterator[str]:
-    """Yield how large a difference from guessing must be to be shown, where it is not shown."""
+    """Yield how large a difference from guessing must be, for models whose difference is not shown.
+
+    The smallest difference that p would show is estimated from the spread of the films.
+    """
     metric = compared_metric(run)
     compared = []
     for cell in asked_cells(run):
@@ -185,7 +196,7 @@ def _power(run: Run) -> Iterator[str]:
         if verdict(row) == NOT_SHOWN:
             by_film = np.array([*film_differences(cell, guess, metric).values()])
             factor = film_factor(cell, guess, by_film.size)
-            # Stepping down, p is corrected for the comparisons that have no smaller p.
+            # The step-down correction of p counts only comparisons whose p is at least as large.
             n_comparisons = sum(other["p"] >= row["p"] for *_, other in compared)
             least = smallest_shown(by_film, factor, n_comparisons)
             is_now = short(row["over_films"], 3)
@@ -201,7 +212,7 @@ def _power(run: Run) -> Iterator[str]:
 
 
 def _no_interval(run: Run) -> Iterator[str]:
-    """Yield the reasons of results without an interval."""
+    """Yield the number of results without an interval, and the reasons."""
     reasons = []
     for cell in run.models:
         if not any(map(cell.has_interval, RANKING_METRICS)):
@@ -231,7 +242,10 @@ def why_no_interval(cell: Cell, run: Run) -> str:
 
 
 def _picked(run: Run) -> Iterator[str]:
-    """Yield the best of several stores or models of a task, picked by its own test films."""
+    """Yield the best of several results of a task, which is too high if it is selected for this.
+
+    Yield nothing for a requested model if the run chooses its store on training films.
+    """
     metric = compared_metric(run)
     asked = asked_cells(run)
     values = []
@@ -262,7 +276,7 @@ def _picked(run: Run) -> Iterator[str]:
 
 
 def _skipped_folds(run: Run) -> Iterator[str]:
-    """Yield the folds that were left out, with their films, by reason."""
+    """Yield the skipped folds and their films, in a sentence for each reason."""
     folds_of: dict[str, dict[str, None]] = {}
     for facts in run.about["fits"]:
         for fold, reason in facts["skipped"].items():
@@ -275,9 +289,9 @@ def _skipped_folds(run: Run) -> Iterator[str]:
 
 
 def _folds_of_several_films(run: Run) -> Iterator[str]:
-    """Yield the largest number of films in a user-defined fold; intervals are over films.
+    """Yield the largest number of films in a fold of the manifest, as intervals are over films.
 
-    In a run with groups, intervals are over the groups that the user named.
+    Yield nothing for a run that holds out groups, because its intervals are over these groups.
     """
     is_of_person = SPLIT_KINDS[run.protocol["splits"]["kind"]].by_task
     if not is_of_person or run.holds_out_groups:
@@ -300,7 +314,7 @@ def _missing_features(run: Run) -> Iterator[str]:
     """Yield the number of clips without features in each store, with the reasons."""
     stores = run.about["stores"]
     named: set[str] = set()
-    # Do not repeat clips that a part of a join lacks.
+    # Single stores come first, so that joined features do not repeat the clips of their parts.
     for store in sorted(stores, key=lambda name: "parts" in stores[name]):
         missing = stores[store]["missing"]
         if not missing or ("parts" in stores[store] and named.issuperset(missing)):

@@ -17,7 +17,7 @@ from obygaze_models.models.common import one_thread
 
 T = TypeVar("T")
 Task = Callable[[int], T]
-_WORK: dict[str, Task[Any]] = {}  # of a forked process; empty in the first one
+_WORK: dict[str, Task[Any]] = {}  # the work of a forked process; empty in its parent
 # How often libraries gave each warning in this process.
 _WARNINGS: Counter[str] = Counter()
 COUNTED = (UserWarning, RuntimeWarning)
@@ -105,7 +105,7 @@ def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None,
             hint="--jobs 1",
         ) from error
     except BaseException:
-        # As terminate_workers() of Python 3.14.
+        # Python 3.14 has terminate_workers() for this.
         for process in list(pool._processes.values()):
             process.kill()
         raise

@@ -1,7 +1,7 @@
 """Run a protocol: make folds, fit and test the models, compute the values, write the files.
 
 `run_protocol` fits the models of a protocol in each fold. `runner.testing` tests a saved model
-instead. Both end in `finish`, so they have the same baselines, values and files.
+instead. Both call `finish`, so their runs have the same values and files.
 """
 
 import time
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 # Why a fold is not tested on the store that is chosen on training films.
 NOT_CHOSEN = "there are no scores of held-out training clips to compare the stores by"
-# What a baseline requires.
+# The words of an error for what a baseline requires.
 NEEDS = {
     "concepts": "visual concepts",
     "scenes": "the scene or the times of each clip, and two films",
@@ -112,7 +112,7 @@ class OneTest:
         return replace(self, test=self.test._replace(facts=facts))
 
 
-Outcomes = dict[TestKey, OneTest | str]  # the test, or the reason why there is none
+Outcomes = dict[TestKey, OneTest | str]  # tests, or reasons why there is no test
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +120,11 @@ class CellTests:
     """The tests of a cell, and the folds without a test.
 
     Attributes:
-        name: Its training task, test task, store and model.
+        name: The training task, test task, store and model of the cell.
         tests: The tests.
-        skipped: The reason of each fold without a test.
-        skipped_films: The films of these folds, if folds hold out whole films.
+        skipped: The reason for each fold without a test, by the name of the fold.
+        skipped_films: The films of skipped folds that hold out whole films, by the name of the
+            fold.
     """
 
     name: Mapping[str, str]
@@ -137,7 +138,7 @@ class CellTests:
         return replace(self, name={**self.name, "store": store}, tests=tests)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry of the fits in run.json."""
+        """Return the entry of the cell in the fits of run.json."""
         return {
             **self.name,
             "skipped": self.skipped,
@@ -162,16 +163,16 @@ def run_protocol(
     Args:
         inputs: Clips, tasks and features (`inputs.gather`).
         folder: The folder of the run.
-        force: Replace another run that is there.
-        n_jobs: Processes that fit; 0 for one a core.
-        watch: Makes a progress bar.
+        force: Replace another run in this folder.
+        n_jobs: The number of processes that fit. 0: one per core.
+        watch: Function that makes a progress bar. None: no progress bar.
     """
     check_run_folder(folder, inputs.identity, force=force)
     watch = watch or without_progress_bar
     started = time.perf_counter()
     with fitting():
         stores = store_runs(inputs)
-        # Refuse what cannot work before the fits, which take long.
+        # Models that cannot work are refused before all fits are made, which takes long.
         baselines = baselines_of(stores)
         for store in stores:
             try_models(store)
@@ -214,10 +215,10 @@ def finish(
         folder: The folder of the run.
         stores: Its stores, with their folds.
         cells: The tests of its models and baselines.
-        started: Start time, of `time.perf_counter`.
-        force: Replace another run that is there.
-        n_jobs: Processes that compute.
-        watch: Makes a progress bar.
+        started: The time when the run started, from `time.perf_counter`.
+        force: Replace another run in this folder.
+        n_jobs: The number of processes that compute. 0: one per core.
+        watch: Function that makes a progress bar. None: no progress bar.
     """
     each = partial(_made, watch or without_progress_bar, n_jobs)
     report = inputs.protocol.report
@@ -261,7 +262,7 @@ def _made(watch: Watch, n_jobs: int, label: str, jobs: Jobs) -> Iterator[Any]:
 
 @contextmanager
 def without_progress_bar(label: str, total: int) -> Iterator[Progress]:
-    """Show nothing."""
+    """Yield a progress that shows nothing."""
     yield Quiet()
 
 
@@ -278,7 +279,8 @@ def try_models(run: StoreRun) -> None:
     for name, model in run.models.items():
         folds = run.folds[pair]
         held = run.for_model(model, folds[0])
-        # These models choose by scores of validation clips; others fit again without films.
+        # For these models, stores are compared by scores of validation clips. Other models are
+        # fitted again without some training clips, which then have scores.
         needs_validation = has_epochs(model.kind) or held.file_folds is not None
         if run.protocol.fit.choose_store and needs_validation:
             n_validation = sum(len(one.validation) for one in folds)
@@ -299,19 +301,19 @@ def _try_model(run: StoreRun, model: Model, held: HeldOut) -> None:
     task, _ = run.protocol.pairs[0]
     try:
         (fitted,) = fit_model(run, model, task, [held], run.protocol.fit.seed)
-    except FixTraining:  # the fold is left out, with this reason
+    except FixTraining:  # the run skips this fold, and states the reason
         return
     fitted.scores(run.of_store.row_of[held.train])
 
 
 def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]:
-    """Test all models on one store.
+    """Return the tests of all models on one store.
 
-    One process makes all fits of a fold, because they share concept vectors.
+    One process makes all fits of a fold, because these fits share concept vectors.
 
     Args:
-        run: The store.
-        n_jobs: Processes that fit; 0 for one a core.
+        run: The store, with its folds.
+        n_jobs: The number of processes that fit. 0: one per core.
         watch: Function that makes the progress bar of the tests.
     """
     parts = _fits_by_fold(run)
@@ -335,7 +337,7 @@ def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]
         for of_fold in made:
             outcomes |= of_fold
             progress.advance(len(of_fold))
-    # Which clips the concept vectors are found on is known only after the fits.
+    # Leaks are checked again, because the clips of concept vectors are known only after the fits.
     run.check_leaks([one.leak for one in outcomes.values() if isinstance(one, OneTest)])
     return group_into_cells(run, run.protocol.model_names, outcomes)
 
@@ -349,7 +351,7 @@ def prepare(run: StoreRun) -> None:
             run.rows.machines.prepare()
 
 
-# A seed and the tests of fits with the same training rows, which are made together.
+# A seed, and the tests whose fits have the same training rows and are made together.
 PlannedFits = tuple[int, list[TestKey]]
 
 
@@ -387,7 +389,7 @@ def _rows_of(model: Model, held: HeldOut) -> tuple[bytes, ...]:
     """Return a key of all rows that a fit depends on. Fits with equal keys are the same."""
     if finds_concepts(model.kind, model.settings):
         return held.key_of("train", "validation", "hidden", "excluded")
-    if has_epochs(model.kind):  # validation rows decide only at which epoch it stops
+    if has_epochs(model.kind):  # validation rows decide only at which epoch a fit stops
         return held.key_of("train")
     return held.key_of("train", "validation")
 
@@ -422,7 +424,7 @@ def _outcomes_of(run: StoreRun, seed: int, tests: Sequence[TestKey]) -> Outcomes
 
 
 def _test_of_fit(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
-    """Return the test of a fit."""
+    """Return the test of a fit on the test clips of the fold of `key`."""
     held = run.folds[key.pair][key.number]
     kind = find_kind(run.models[key.model].kind)
     scores = fitted.scores(run.of_store.row_of[held.test])
@@ -433,7 +435,7 @@ def _test_of_fit(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     }
     if kind.has_epochs:
         facts["seed"] = run.protocol.fit.seed + key.repeat
-    # Only the choice of a store needs it, and it takes long with thousands of films.
+    # The inner AP takes long with thousands of films, and only the choice of a store needs it.
     if run.protocol.fit.choose_store and fitted.inner.precision is not None:
         facts["inner_ap"] = fitted.inner.precision
     learned_from = held if kind.is_trained else held.untrained()
@@ -454,9 +456,9 @@ def make_test(
     """Return the test of a fit on the test clips of a fold.
 
     Args:
-        run: The store.
+        run: The store, with its folds.
         key: The model or baseline, its tasks and its fold.
-        facts: Columns with the same value for all clips.
+        facts: The columns with the same value for all clips, by name.
         scores: The score of each clip.
         decision: The decision for each clip.
         leak: Which test clips the fit has seen.
@@ -509,7 +511,7 @@ def _why_not_tested(run: StoreRun, pair: Pair, held: HeldOut) -> str:
 def group_into_cells(
     run: StoreRun, names: Sequence[str], outcomes: Outcomes
 ) -> list[CellTests]:
-    """Return the tests of each cell. A model without any test is an error."""
+    """Return the tests of each cell. Raise an error for a model without any test."""
     cells = []
     for pair, name in product(run.protocol.pairs, names):
         tests: list[OneTest] = []
@@ -555,10 +557,11 @@ def _without_fit(
 def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
     """Return the tests on the store that is chosen on the training films of each fit.
 
-    To pick the best store after the test would be a choice on test films. So the store is chosen in
-    each fold, as settings are: for each store, training clips have scores by fits without their
-    film. The store with the highest average precision of these scores is taken, or the first of
-    equal ones. A fold that is missing on some stores is tested on the others.
+    A choice of the best store after the test would be a choice on test films. So the store is
+    chosen in each fold without its test clips. On each store, training or validation clips have
+    scores by fits without these clips (`Fitted.inner`). The store with the highest average
+    precision of these scores is chosen, and the first store if several are equal. If a fold was
+    skipped on some stores, the other stores are compared.
     """
     found = []
     by_model = grouped_by(
@@ -612,7 +615,11 @@ def _without_choice(model: str) -> FixInput:
 
 
 def baselines_of(stores: Sequence[StoreRun]) -> list[CellTests]:
-    """Test the baselines. They read no features, but test only clips with features."""
+    """Return the tests of the baselines.
+
+    Baselines read no features, but are tested only on clips with features. If all stores have
+    features of the same clips, the baselines have one cell for all stores, with the store "".
+    """
     by_clips: dict[bytes, list[CellTests]] = {}
     cells = []
     for store in stores:
@@ -628,7 +635,7 @@ def baselines_of(stores: Sequence[StoreRun]) -> list[CellTests]:
 
 
 def tests_of_baselines(run: StoreRun) -> list[CellTests]:
-    """Test all baselines of a store on the clips of its folds."""
+    """Return the tests of the baselines of the protocol that are possible with these clips."""
     table = run.table
     is_possible = {
         "": True,
@@ -647,7 +654,8 @@ def tests_of_baselines(run: StoreRun) -> list[CellTests]:
     outcomes: Outcomes = {}
     known: set[Any] = set()
     for pair, number, held in run.every_fold:
-        # A baseline trains on validation clips, too: folds that differ only in these are equal.
+        # A baseline trains on validation clips, too. Folds that differ only in which of their clips
+        # are for validation give equal baselines, and are tested once.
         fold = (pair, held.joined().key_of("train", "test"))
         if fold not in known:
             known.add(fold)
@@ -670,7 +678,7 @@ def _test_of_baseline(run: StoreRun, key: TestKey, held: HeldOut) -> OneTest | s
     decision = (scores > 0.5).astype(np.float64)
     kind = BASELINES[key.model]
     if kind.is_drawn:
-        # Each clip counts as half positive.
+        # A random decision counts as half positive for each clip.
         decision = np.full(len(held.test), 0.5)
     facts = {
         "is_model": False,

@@ -52,7 +52,7 @@ SEEDS_APART = 10_000
 
 @dataclass(frozen=True, eq=False)
 class StoreRun:
-    """One store, or no store for baselines only, with the folds of its clips."""
+    """One store with the folds of its clips. Without features, it has only baselines."""
 
     protocol: Protocol
     table: ClipTable
@@ -79,10 +79,10 @@ class StoreRun:
                 yield pair, number, held
 
     def for_model(self, model: Model, held: HeldOut) -> HeldOut:
-        """Return the fold for a model: validation clips train too, or are kept apart to choose.
+        """Return the fold for a model, with validation clips kept apart or added to training.
 
-        They choose when a fit with epochs stops, and the settings of models if splits are by clip.
-        Schemes of published splits always keep them apart.
+        Validation clips are kept apart if they choose the epoch at which a fit stops, or, in splits
+        by clip, the settings of the model. Published schemes always keep validation clips apart.
         """
         has_choice = len(candidates(model)) > 1
         has_epochs = find_kind(model.kind).has_epochs
@@ -93,14 +93,14 @@ class StoreRun:
 
     @property
     def of_store(self) -> Features:
-        """The features. A run without a store is an error."""
+        """The features of the store. Raise an error if there is no store."""
         if self.features is None:
             raise FixInput("a model needs a store", hint="--store NAME=STORE")
         return self.features
 
     @cached_property
     def rows(self) -> FeatureRows:
-        """The rows of features. The number of clips decides the solver of all fits."""
+        """The rows of features, with the solver of all fits, which the number of clips decides."""
         features = self.of_store
         equal = None
         if features.equal is not None:
@@ -109,7 +109,7 @@ class StoreRun:
 
     @cached_property
     def concepts(self) -> Concepts:
-        """The concepts of the rows."""
+        """The concepts of the clips with features."""
         table = self.table
         present = self.of_store.present
         return known_concepts(
@@ -174,16 +174,16 @@ class StoreRun:
 
     @cached_property
     def _films(self) -> IntArray:
-        """The number of the film, or group, of each clip, or -1 if it is not known."""
+        """The number of each clip's film, or of its group. -1: the film is unknown."""
         return np.where(self.table.groups == "", NO_GROUP, self.table.group_numbers)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
-        """Raise an error for leaks if the protocol forbids them."""
+        """Raise an error if test clips leaked, unless the protocol allows leaks."""
         check_leaks(leaks, allowed=self.protocol.leakage == "warn")
 
 
 def store_runs(inputs: Inputs) -> list[StoreRun]:
-    """Return each store with its folds, or the folds of all clips without a store."""
+    """Return each store with its folds. Without stores, return the folds of all clips."""
     protocol = inputs.protocol
     table = inputs.table
     sentences = {path: file.sentences for path, file in inputs.texts.items()}
@@ -246,7 +246,7 @@ class Fitted:
 
     @cached_property
     def inner(self) -> InnerScores:
-        """Scores of clips that did not train."""
+        """Scores of validation clips, or of training clips by fits without these clips."""
         return inner_scores(self.unfitted, self.estimator, self.data)
 
     def scores(self, rows: IntArray) -> FloatArray:
@@ -257,15 +257,16 @@ class Fitted:
 def fit_model(
     run: StoreRun, model: Model, task: str, folds: Sequence[HeldOut], seed: int
 ) -> list[Fitted]:
-    """Fit a model in folds with the same training clips, with the best of its settings.
+    """Return a fit of a model for each of several folds, with the best settings of its grid.
 
-    Raise `FixTraining` with the reason if that is not possible.
+    Raise `FixTraining` with the reason if the model cannot be fitted.
 
     Args:
-        run: The store.
+        run: The store, with its folds.
         model: The model.
         task: The training task.
-        folds: The folds from `StoreRun.for_model`. They differ in their validation clips.
+        folds: Folds from `StoreRun.for_model` that have the same training clips, and differ only
+            in their validation clips.
         seed: Random seed.
     """
     offered = [for_task(settings, task) for settings in candidates(model)]
@@ -284,7 +285,7 @@ def fit_model(
 
 
 def build_estimators(run: StoreRun, model: Model, task: str, seed: int) -> list[Any]:
-    """Build the unfitted estimator of each combination of settings in a model's grid."""
+    """Return an unfitted estimator for each combination of settings in the grid of a model."""
     estimators = []
     for settings in candidates(model):
         estimator = build(model.kind, for_task(settings, task), seed=seed)
@@ -293,14 +294,20 @@ def build_estimators(run: StoreRun, model: Model, task: str, seed: int) -> list[
 
 
 def fit_seed(kind: str, seed: int, start: int = 0) -> int:
-    """Return the seed of a fit. With epochs, each training set has its own seed."""
+    """Return the seed of a fit.
+
+    Args:
+        kind: The type of the model.
+        seed: The seed of the protocol.
+        start: The number of the training set. Only fits with epochs have a seed for each.
+    """
     return seed * SEEDS_APART + start if has_epochs(kind) else seed
 
 
 def fit_baseline(
     name: str, held: HeldOut, labels: LabelArray, table: ClipTable
 ) -> Callable[[IntArray], FloatArray]:
-    """Fit a baseline on film and scene, or on true concepts; return its scoring function."""
+    """Fit a baseline on film and scene, or on true concepts, and return its scoring function."""
     from obygaze_models.models.baselines import BY_NAME
 
     y = labels[held.train].astype(np.int64)

@@ -21,7 +21,7 @@ from obygaze_models.protocols.clips import ClipTable
 def success_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
     """Yield the rows of success.csv.
 
-    Clips on whose level or concepts annotators differ are left out.
+    Clips on whose level or concepts annotators differ are excluded.
     """
     names = ("level", *table.concept_names)
     is_decided = np.array(
@@ -39,7 +39,8 @@ def success_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
         has_concept = table.has_concept[clips].T
         concepts = dict(zip(table.concept_names, has_concept, strict=True))
         factors = paper_factors(concepts, table.levels[clips].tolist())
-        # Where each clip has one of the three levels, these are an intercept for each level.
+        # If each clip has one of the three levels, the factors of the levels are intercepts, and a
+        # further intercept would be redundant.
         is_levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
         films = table.groups[clips]
         results = analyse_success(is_correct, factors, films, intercept=not is_levelled)

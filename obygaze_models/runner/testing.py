@@ -1,7 +1,7 @@
 """Test a saved model on the user's own labels: a run with a fitted model instead of fits.
 
-Scores, decisions and refusals are those of `predict`. Clips that trained the model are not tested.
-They train the baselines, as in other runs.
+Scores, decisions and refusals are those of `predict`. Clips that the model was trained on are not
+tested, but the baselines that learn are trained on these clips.
 """
 
 import time
@@ -68,12 +68,12 @@ from obygaze_models.zoo.saving import SavedModel, read_document
 from obygaze_models.zoo.training_overlap import COPY
 
 FOLD = "test"
-# The keys of `honest` that a test reads: clips, view and metrics.
+# The keys of `honest` that can be changed in a test: clips, view and metrics.
 CHANGES = (
     *("data.where", "data.view"),
     *("report.primary", "report.metrics", "report.replicates"),
 )
-# The values of the column `seen` for clips that did not train the model.
+# The value in the column `seen` for each basis on which a clip is tested.
 SEEN = {
     UNSEEN: NOTHING_SEEN,
     FILM_SEEN: FILM_WAS_SEEN,
@@ -93,7 +93,7 @@ def inputs_of_test(
 
     Args:
         model: The model, of two classes.
-        task: The task, or "" for the task of the model.
+        task: The task. Empty: the task of the model.
         changes: Keys of the protocol `honest` to change, from `CHANGES`.
         clips: The manifest and its path.
         stores: The store, by its name in tables.
@@ -118,7 +118,7 @@ def inputs_of_test(
     models = {info.name: Model(info.kind, {**info.chosen, **settings})}
     baselines = UNTRAINED
     if model.clips is not None:
-        # Baselines that learn need all training clips of the model, in both classes.
+        # Baselines that learn need all training clips of the model, and clips of both classes.
         is_of_training = np.isin(inputs.table.id_array, model.clips.clip_ids)
         ((_, labels),) = inputs.labels.items()
         classes = labels[is_of_training & inputs.stores[0].present]
@@ -173,7 +173,7 @@ def _protocol(
         name, asked_task = one_task(asked, replace(honest, data=data), manifest)
     text = f"How well does {info.name} rank clips that it was not trained on?"
     question = Question(text, first=info.name, second="random", train=name, test=name)
-    # Licences and citations of the training data belong to the numbers, too.
+    # The results depend on the training data, so the notes have their licences and citations.
     notes = []
     for kind, source in (("annotations", info.training), ("features", info.features)):
         terms = []
@@ -204,8 +204,8 @@ def _protocol(
 def _refuse_exchanged(info: ModelInfo, inputs: Inputs) -> None:
     """Raise an error if the positive class of a task is the negative class of the model.
 
-    Compare the classes of the clips in both tasks. If the clips do not have the labels of the
-    model's task, compare the names of the classes.
+    The classes of the clips with a label in both tasks are compared. If these clips are not of two
+    classes, the names of the classes are compared.
     """
     ((task, labels),) = inputs.labels.items()
     names = class_names(task, inputs.protocol.tasks[task], labels, inputs.table)
@@ -244,8 +244,8 @@ def run_test(
 ) -> Run:
     """Test a saved model, and write the run.
 
-    The run has one fold. Clips that trained the model train the baselines; all other clips are
-    tested.
+    The run has one fold. The baselines are trained on the labelled clips that the model was, or may
+    have been, trained on. All other labelled clips with features are tested.
 
     Args:
         model: The model.
@@ -294,11 +294,11 @@ def run_test(
         folds = {(task, task): [held]}
         (features,) = inputs.stores
         run = StoreRun(inputs.protocol, inputs.table, inputs.labels, features, folds)
-        # Without the number of training clips, count one clip of each film.
+        # If the number of training clips is unknown, one clip of each training film is counted.
         n_seen = max(info.training.n_clips, len(info.training.films))
         has_all = inputs.protocol.grid.baselines != UNTRAINED
         if has_all and model.clips is not None and info.asked is not None:
-            # As in a run, do not count clips that only found concept vectors.
+            # As in a run, clips that were used only to find concept vectors are not counted.
             is_of_training = np.isin(table.id_array, model.clips.clip_ids)
             has_its_class = _labels_of_model(info, inputs) != LEFT_OUT
             n_seen = int((is_of_training & has_its_class).sum()) or n_seen

@@ -90,7 +90,7 @@ def result_text(run: Run) -> str:
     n_more = len(others) - MOST_OTHERS
     if n_more > 0:
         below.append(f"{n_more} more in the report")
-    # The sentences have the metric that is compared.
+    # The compared metric is the first metric, because the sentences are about this metric.
     metrics = [
         *dict.fromkeys((compared_metric(run), report["primary"], *report["metrics"]))
     ]
@@ -118,7 +118,7 @@ def _clips(run: Run) -> str:
 
 
 def _table(run: Run, cells: Sequence[Cell], metrics: Sequence[str]) -> str:
-    """Return a row for each model with the best guess. Without models, show the baselines."""
+    """Return the table: a row for each model with its best guess, or a row for each baseline."""
     rows = []
     for cell in cells:
         values = [value_text(cell, metric) for metric in metrics]
@@ -149,7 +149,7 @@ def _about_values(run: Run, cells: Sequence[Cell]) -> str:
         text = "Values are means over runs"
     with_interval = [cell for cell in cells if cell.has_interval(metric)]
     if with_interval:
-        # Tasks may differ in their films, and in the films with positive clips.
+        # Ranges are stated, because tasks may differ in their films, and in films with a value.
         films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
         text += (
             f"; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, which hold for"

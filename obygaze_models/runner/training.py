@@ -82,7 +82,7 @@ def training_protocol(
         task: The task (`protocols.tasks`), such as EN_S or rating>=2.
         manifest: The clips. Concepts of too few clips or films do not become tasks.
         changes: Keys of the protocol to change, or `model.KEY=VALUE` for the model.
-        stores: The features. They decide the view of the labels.
+        stores: The stores by name. The default view of the labels depends on their features.
     """
     if name not in trainable():
         raise FixUsage(
@@ -180,13 +180,13 @@ def fit_final(
     store: Store | None = None,
     force: bool = False,
 ) -> Path:
-    """Fit the model of a training protocol on all clips of its task, and save it.
+    """Fit the model of a training protocol on all clips of its task, and return its new folder.
 
     Args:
         inputs: The inputs of the run: one model and one task.
         run: The finished run with the metrics and the chosen settings.
         folder: The folder of the model. The name of the folder is the name of the model.
-        store: The store of the features, for the hashes of the videos.
+        store: The store of the features, for the hashes of the videos. None: no hashes.
         force: Replace an existing model.
     """
     (store_run,) = store_runs(inputs)
@@ -215,7 +215,7 @@ def fit_final(
 
 
 def _vectors(run: StoreRun) -> _Kept:
-    """Return the vectors of the concepts that are tasks, found on all clips."""
+    """Return the vectors of all concepts that are tasks. The vectors are found on all clips."""
     protocol = run.protocol
     settings = {**default_settings("pcbm-lr"), "tolerance": PUBLISHED_TOLERANCE}
     held = hold_out_nothing(run.table, NO_ROWS)
@@ -269,7 +269,7 @@ def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
 def _model_info(
     inputs: Inputs, run: Run, rows: IntArray, videos: Sequence[str], **facts: Any
 ) -> ModelInfo:
-    """Return the facts for the card of a model trained on these rows."""
+    """Return the facts for the card of a model that was trained on the clips `rows`."""
     protocol = inputs.protocol
     header = inputs.manifest.header
     origin = inputs.stores[0].origin
@@ -312,7 +312,7 @@ def _model_info(
 
 
 def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
-    """Yield notes on the numbers for the card, because the card is sent without the run."""
+    """Yield the notes of a card on its metrics, because a card is sent without its run."""
     models = run.models
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
     note = f"The metrics and the out-of-fold scores are those of the same recipe on {held_out}"
@@ -336,7 +336,7 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
 
 
 def _features_of(origin: Mapping[str, Any]) -> FeatureSpec:
-    """Return the facts of the training features, or of a part of them, that a model keeps."""
+    """Return the facts that a model keeps of its training features, or of a part of them."""
     known = {key: origin[key] for key in FeatureSpec.__struct_fields__ if key in origin}
     parts = origin.get("parts", {}).values()
     known["parts"] = tuple(_features_of(of_part) for of_part in parts)
@@ -346,9 +346,10 @@ def _features_of(origin: Mapping[str, Any]) -> FeatureSpec:
 def out_of_fold_scores(
     run: Run, stated: ClipFacts, columns: Mapping[str, str], *, unit_norm: bool = False
 ) -> dict[str, Floats]:
-    """Return out-of-fold scores of training clips: by fits of the run without these clips.
+    """Return the out-of-fold scores of the training clips, for each column of scores.
 
-    If several fits tested a clip (repeats, seeds, several splits), its score is their mean.
+    The score of a clip is the mean over the fits of the run that tested it (with repeats, seeds or
+    several splits, there are several fits). It is NaN if no fit tested the clip without a leak.
 
     Args:
         run: The run.
