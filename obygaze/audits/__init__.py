@@ -1,4 +1,4 @@
-"""How far people agree; audits of bias, of captions, of shares, and of MediaEval."""
+"""Agreement of annotators; audits of bias, of captions, of shares, and of MediaEval runs."""
 
 from __future__ import annotations
 

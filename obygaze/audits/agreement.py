@@ -65,7 +65,7 @@ COLUMNS = (
 )
 # The answer of a person who gave a clip a level and no concept.
 NO_CONCEPT = "no concept"
-# Krippendorff's limits: tentative conclusions from the first, reliable labels from the second.
+# Krippendorff's limits of alpha: tentative conclusions from .667, reliable labels from .8.
 TENTATIVE, RELIABLE = 0.667, 0.8
 OF_SCALE = {
     LEVELS_ON_LINE: "Levels are points on a line ("
@@ -80,21 +80,21 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreement of people.
+    """The agreement of people who answered the same items.
 
     Attributes:
-        people: The people.
+        people: The names of the people.
         scale: The kind of answers: levels, words in order, words or numbers.
         rows: The measures of all people in all films; then, if there are more than two people, of
-            each pair in all films; then means, and each pair in each film. An undefined measure is
-            None.
+            each pair in all films; then means over films, and each pair in each film. An undefined
+            measure is None.
         has_films: Whether items have films; else each item is its own film.
         n_films: Number of films with items that two people answered.
         n_single: Number of items that only one person answered.
         n_complete: Number of items that all people answered.
-        n_undefined: Number of rows of means and single films with an undefined measure: by chance
-            alone, people would always agree.
-        films_of_one: The films with answers of only one person.
+        n_undefined: Number of rows of means and single films with a measure that is undefined,
+            because people would always agree by chance alone.
+        films_of_one: The films with answers but without an item that two people answered.
     """
 
     people: Sequence[str]
@@ -121,12 +121,12 @@ def agree(
 ) -> Audit:
     """Measure how far people agree: on clips, on marks in films, or in a table of ratings.
 
-    SOURCE is a manifest with annotators; or marks, with --clips or --every, which are put on clips
-    as by `obygaze manifest project`; or, with --raters, a table with a row for each item.
+    SOURCE is a manifest with annotators; or tables of marks, projected on clips (--clips or
+    --every) as by `obygaze manifest project`; or, with --raters, a table with a row for each item.
 
     The table has the share of equal answers, Cohen's kappa of two people, Krippendorff's alpha with
     its interval over films, gamma of two people (1 - observed / expected distance, by three
-    definitions of chance), and Cronbach's alpha of ratings. `?` is no answer.
+    definitions of chance), and Cronbach's alpha of ratings. `?` counts as a missing answer.
 
     Args:
         source: The manifest, the tables of marks, or the table of ratings.
@@ -217,7 +217,7 @@ def answers_of_table(
 
 
 def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
-    """Return the answers of each annotator in a column, or for COLUMN=WORD yes or no."""
+    """Return the answers of each annotator in a column; for COLUMN=WORD, answers of yes or no."""
     known: dict[str, None] = {}
     for one in manifest.annotations:
         columns = (LEVEL, CONCEPTS_COLUMN, *one.own)
@@ -259,7 +259,7 @@ def cell_of(annotation: Annotation, column: str) -> str:
 
 
 def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:
-    """Return answers as a table; `?` is no answer."""
+    """Return answers as a table; `?` becomes a missing answer."""
     rows = []
     for words in said.values():
         rows.append([words.get(name, "") for name in people])
@@ -291,8 +291,8 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
 
     Args:
         answers: The answers.
-        column: The column; levels are points on a line.
-        order: The words from the lowest, if they have an order.
+        column: The name of the column; the words of `level` are points on a line.
+        order: The words from the lowest; empty: the words have no order.
     """
     compared = answers.answered_by(2)
     if not len(compared):
@@ -345,7 +345,7 @@ def _require_one_kind(answers: Answers, column: str) -> None:
 
 
 def measure_row(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
-    """Return the row of some people and films, with all measures that their answers allow."""
+    """Return the row of these answers, with all measures that they allow; `film` is its label."""
     alpha, low, high = krippendorff_alpha(answers, scale)
     row: Row = {
         **dict.fromkeys(COLUMNS),
@@ -367,7 +367,7 @@ def measure_row(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
 
 
 def film_rows(answers: Answers, scale: Scale) -> list[Row]:
-    """Return the rows of each two people in each film, and before them their means."""
+    """Return means over films and over pairs, then the rows of each pair of people in each film."""
     rows = []
     sure = []
     for film in sorted({*answers.films.tolist()}):
@@ -376,7 +376,7 @@ def film_rows(answers: Answers, scale: Scale) -> list[Row]:
         for pair in answers.where(answers.films == film).pairs():
             rows.append(measure_row(pair, scale, name))
             if scale.name == LEVELS_ON_LINE and (answers.words == NOT_SURE).any():
-                # The paper also has the measures of items for which nobody was not sure.
+                # The paper also states the measures without items that a person answered with NS.
                 of_sure = pair.where((pair.words != NOT_SURE).all(axis=1))
                 if len(of_sure):
                     row = measure_row(of_sure, Scale.of_levels(NOT_SURE), name)
@@ -414,7 +414,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit:
-    """Return the table and the sentences of agreement."""
+    """Return the audit of agreement: its table, sentences and figure."""
     names = [
         name
         for name in found.rows[0]
@@ -483,7 +483,7 @@ def _with_ends(row: Row, name: str, of_ends: str) -> str:
 
 
 def _limits(found: Agreement) -> Iterator[str]:
-    """Yield what the measures mean, and which items are left out."""
+    """Yield what the measures mean, and which items are excluded."""
     yield (
         f"{OF_SCALE[found.scale]}. Kappa, alpha and gamma are 1 for complete agreement, and 0 for"
         " agreement by chance."

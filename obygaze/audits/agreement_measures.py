@@ -48,7 +48,7 @@ class Answers:
         return len(self.words)
 
     def where(self, kept: NDArray[np.bool_]) -> Self:
-        """Return some of the items."""
+        """Return the answers to the items for which `kept` is true."""
         arrays = (self.items[kept], self.films[kept], self.words[kept])
         items, films, words = arrays
         return replace(self, items=items, films=films, words=words)
@@ -83,7 +83,7 @@ class Scale:
         words = sorted({*said} - {""})
         numbers = [number_of_cell(word) for word in words]
         if None in numbers:
-            # The distance of each two words is 1.
+            # With these points, the distance of any two words is 1.
             return cls(PLAIN_WORDS, words, np.eye(len(words)) / 2**0.5)
         values = np.array(numbers, dtype=np.float64)
         # No measure depends on the mean; subtracting it keeps the digits of sums of squares.
@@ -93,13 +93,13 @@ class Scale:
 
     @classmethod
     def of_levels(cls, without: str = "") -> Self:
-        """Return the scale of the levels, without one of them if it is left out."""
+        """Return the scale of all levels, except `without` if it is given."""
         places = {level: at for level, at in PLACES.items() if level != without}
         return cls(LEVELS_ON_LINE, [*places], on_line(places.values()))
 
     @property
     def distances(self) -> Floats:
-        """The distance of each two words."""
+        """The distance of each word from each word, as a matrix."""
         apart = self.points[:, None] - self.points
         squares: Floats = (apart**2).sum(axis=2)
         return squares
@@ -122,7 +122,7 @@ def on_line(places: Iterable[float]) -> Floats:
 
 
 def equal_share(answers: Answers) -> float:
-    """Return the share of equal answers among all pairs of answers to an item."""
+    """Return the share of equal answers among all pairs of answers to the same item."""
     equal = [pair.words[:, 0] == pair.words[:, 1] for pair in answers.pairs()]
     return float(np.concatenate(equal).mean())
 
@@ -130,7 +130,7 @@ def equal_share(answers: Answers) -> float:
 def cohen_kappa(pair: Answers) -> float | None:
     """Return Cohen's kappa of two people, or None if people would always agree by chance."""
     words, places = np.unique(pair.words, return_inverse=True)
-    # The distance of different answers is always 1.
+    # Kappa knows no order of words: the distance of different answers is always 1.
     apart = 1 - np.eye(len(words))
     return _beyond_chance(places.reshape(pair.words.shape), apart)["own"]
 
@@ -163,9 +163,9 @@ def _beyond_chance(places: Ints, distances: Floats) -> dict[str, float | None]:
 
 
 def krippendorff_alpha(answers: Answers, scale: Scale) -> Measured:
-    """Return Krippendorff's alpha: 1 - the variance within items / that of all answers.
+    """Return Krippendorff's alpha: 1 - variance within items / variance of all answers.
 
-    Each item has at least two answers.
+    Each item must have at least two answers.
     """
     places = scale.places(answers)
     is_given = (places >= 0)[:, :, None]
@@ -189,7 +189,10 @@ def _krippendorff(sums: Floats) -> Floats:
 
 
 def cronbach_over_films(answers: Answers, scale: Scale) -> Measured:
-    """Return Cronbach's alpha of the items that all people have rated."""
+    """Return Cronbach's alpha of the items that all people have rated.
+
+    All three numbers are None for fewer than two such items.
+    """
     complete = answers.answered_by(len(answers.people))
     if len(complete) < 2:
         return None, None, None
@@ -212,7 +215,7 @@ def cronbach_alpha(ratings: ArrayLike) -> float | None:
 
 
 def _rater_sums(ratings: Floats) -> Floats:
-    """Return for each item 1, the sum of its ratings, its square, the ratings, their squares."""
+    """Return a row for each item: 1, the sum, the squared sum, the ratings, their squares."""
     total = ratings.sum(axis=1, keepdims=True)
     return np.hstack([np.ones_like(total), total, total**2, ratings, ratings**2])
 
@@ -250,10 +253,10 @@ def _over_films(
         return value, None, None
     drawn = resample(lambda weights: {"alpha": alpha_of(weights @ sums)}, len(sums))
     low, high = drawn["alpha"].ends
-    # Alpha is at most 1.
+    # An end of a bootstrap interval can exceed 1, but alpha cannot.
     return value, low, None if high is None else min(high, 1.0)
 
 
 def _known(value: float) -> float | None:
-    """Return a value without rounding errors, which print 0 as -0.000, or None for NaN."""
+    """Return a value without rounding errors, which would print 0 as -0.000; None for NaN."""
     return round(float(value), 14) + 0.0 if np.isfinite(value) else None

@@ -1,7 +1,7 @@
 """The audit of annotations: which values of a column are more frequent in one group of clips.
 
 The values of a clip (emotions, relationships, concepts) are joined with | in its cell. Clips of one
-film are similar, so they are exchanged only within films.
+film are similar, so the test exchanges clips only within films if a film has both groups.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from obygaze_models.text_vectors import GroupSelection, in_view, select_groups
 
 @dataclass(frozen=True)
 class GroupOfClips:
-    """The clips of a group on which annotators agree."""
+    """The clips of a group, without clips on which annotators differ."""
 
     name: str
     clips: Sequence[Clip]
@@ -76,8 +76,8 @@ def audit_annotations(
 
     For each value, the share of the clips that have it is compared between two groups, X and Y. All
     p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
-    only within films. Holm's correction is over the values. Levels and concepts are those of the
-    view of protocols, which the title names.
+    only within films. Holm's correction covers all values. Levels and concepts are in the default
+    view of protocols; the title names this view.
 
     Args:
         manifest: The manifest, or its name or path.
@@ -102,7 +102,7 @@ def audit_annotations(
 
 
 def require_column(manifest: Manifest, column: str) -> None:
-    """Raise an error that names the manifest unless it has a column."""
+    """Raise an error unless a manifest has a column."""
     known = (*own_columns(manifest.columns), *CLIP_COLUMNS, *CONCEPTS)
     if column not in (*known, *manifest.columns):
         raise unknown_name("column", column, known, where=manifest.name)
@@ -140,7 +140,7 @@ def _decided_groups(
 
 
 def compute(x: GroupOfClips, y: GroupOfClips, column: str) -> list[ValueShares]:
-    """Return the shares of each value in two groups of clips, compared and corrected together."""
+    """Return the shares of each value in two groups of clips, with tests corrected together."""
     cells_x = x.values(column)
     cells_y = y.values(column)
     films = np.array([*x.films, *y.films])
@@ -165,7 +165,7 @@ def present(
     column: str,
     manifest: Manifest,
 ) -> Audit:
-    """Return the table and the sentences of the values in two groups."""
+    """Return the audit of the values in two groups: its table, sentences and figure."""
     headers = ["value"]
     for group in "XY":
         headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]

@@ -61,7 +61,7 @@ CELLS = (
     "captions_with_hit_per_1000",
 )
 XLABEL = "words per thousand captions, with 95 % over clusters"
-# A rate or a test, by the names of JSON.
+# A rate or a test, with the keys of the JSON document.
 Record = dict[str, Any]
 
 
@@ -70,7 +70,7 @@ class CaptionWords:
     """How often captions use the words of lists: a rate of each list in each group, and tests.
 
     `not_tested` is the reason why groups were not tested, or "". `rare_words` has the words of each
-    list that were left out, with their counts.
+    list that were excluded, with their counts.
     """
 
     n_captions: int
@@ -148,7 +148,7 @@ def _captions_of_groups(
     groups: GroupNames,
     cluster: Sequence[str],
 ) -> list[LabelledText]:
-    """Return the captions with a group; warn about the number of the others."""
+    """Return the captions with a group; warn about the number of captions without a group."""
     read = read_captions(
         source,
         text,
@@ -181,7 +181,7 @@ def compute(
         captions: The captions, with their groups.
         lists: The lists of words.
         groups: The columns of the groups, and their values.
-        min_occurrences: Leave out words that all captions use less often.
+        min_occurrences: Words that all captions together use less often are excluded.
     """
     rare_words = _rare_words(captions, lists, min_occurrences)
     frequent = {}
@@ -204,7 +204,7 @@ def compute(
 
 
 def present(found: CaptionWords, source: str, tokens: Tokens) -> Audit:
-    """Return the table and the sentences of words in captions."""
+    """Return the audit of words in captions: its table, sentences and figure."""
     points = []
     for rate in sorted(found.rates, key=lambda rate: str(rate["words"])):
         label = f"{rate['words']}, {rate['group']}"
@@ -224,7 +224,7 @@ def present(found: CaptionWords, source: str, tokens: Tokens) -> Audit:
 
 
 def _limits(found: CaptionWords) -> Iterator[str]:
-    """Yield how intervals are made, and which words were left out."""
+    """Yield how intervals are made, and which words were excluded."""
     yield f"Intervals (95 %) are over clusters, not captions: {MADE_OVER_CLUSTERS}."
     for title, counts in found.rare_words.items():
         words = ", ".join(f"{word} {n}" for word, n in counts.items())
@@ -307,7 +307,7 @@ def _why_not_tested(captions: Sequence[LabelledText], groups: GroupNames) -> str
 def group_contrasts(
     captions: Sequence[LabelledText], lists: WordLists, groups: GroupNames
 ) -> list[Record]:
-    """Return the tests of each column of groups and each list, corrected together.
+    """Return the tests of each column of groups for each list, with Holm's correction over all.
 
     A column with two values gives one comparison; in a column with more values, each value is
     compared with all others. Each cluster belongs to one group, and clusters are exchanged if their
@@ -351,7 +351,7 @@ def _sentence(contrast: Record) -> str:
 
 
 def _compared_values(values: set[str]) -> list[tuple[str, str]]:
-    """Return the two values of a column, or each of more values against all others."""
+    """Return the pairs to compare: the two values, or each of several values with all others."""
     names = sorted(values)
     if len(names) < 2:
         return []
@@ -363,10 +363,10 @@ def _compared_values(values: set[str]) -> list[tuple[str, str]]:
 def _words_above_rate(
     captions: Sequence[LabelledText], words: frozenset[str], clusters: Sequence[str]
 ) -> list[float]:
-    """Return for each cluster its number of words above the rate over all captions.
+    """Return how far the words of each cluster exceed the number expected at the overall rate.
 
-    So a cluster with many captions does not count as using the words more often. The values are
-    multiplied by the number of captions, because ties are exact in whole numbers.
+    So a cluster does not count as using the words more often only because it has many captions. The
+    values are multiplied by the number of captions: whole numbers have exact ties.
     """
     words_of = Counter[str]()
     sizes = Counter[str]()

@@ -36,7 +36,7 @@ CUT = (
 
 
 XLABEL = "share of the first gender, with 95 % over clusters"
-# A thing, by the names of JSON.
+# A thing, with the keys of the JSON document.
 Record = dict[str, Any]
 
 
@@ -48,8 +48,8 @@ def audit_cooc(
 ) -> Audit:
     """Count how often things are named together with words of each gender.
 
-    A text with words of both genders counts for both. Shares are printed exactly, and cut after two
-    decimals as in published tables.
+    A text with words of both genders counts for both. Each share is shown exactly, and cut after
+    two decimals as in published tables.
 
     Args:
         source: A table with a column caption, or a folder of .txt files.
@@ -85,7 +85,7 @@ def audit_cooc(
 def present(
     counted: Sequence[Record], source: str, genders: Sequence[str], n_texts: int
 ) -> Audit:
-    """Return the table and the sentences of things and genders."""
+    """Return the audit of things and genders: its table, sentences and figure."""
     headers = ["thing", *genders, f"share {genders[0]}", "low", "high"]
     headers += [f"cut {gender}" for gender in genders]
     rows = [_row_of(thing) for thing in counted]
@@ -149,7 +149,7 @@ def _things_of(cell: str) -> frozenset[str]:
 
 
 def compute(texts: Sequence[LabelledText], genders: WordLists) -> list[Record]:
-    """Return the counts of each thing and the share of the first gender, over clusters.
+    """Return the counts of each thing, and the share of the first gender with its interval.
 
     A text with words of both genders counts twice. A thing without a gendered text has no share.
     Words are also found next to punctuation: in quotes, in brackets, before 's.

@@ -59,7 +59,7 @@ HEADERS = (
 )
 XLABEL = "d, above 0 if X is closer to A than Y is"
 Pairs = Sequence[tuple[VectorGroup, VectorGroup]]
-# Published effect sizes for pairs of attributes.
+# The published effect sizes of each pair of attributes.
 Paper = Mapping[tuple[str, str], PublishedEffects]
 
 
@@ -78,9 +78,9 @@ def audit_eat(
 ) -> Audit:
     """Test whether one group of clips is closer to some words than another group.
 
-    Permutations are counted exactly if possible. If a film has clips of both groups, the reported
-    p-value exchanges clips only within films. The p-value across films is shown next to it, with a
-    sentence that explains the difference.
+    The p-value is exact if the permutations can be counted. If a film has clips of both groups, the
+    reported p-value exchanges clips only within films. The p-value across films is shown next to
+    it, with a sentence that explains the difference.
 
     Args:
         store: The vectors of the clips.
@@ -166,15 +166,15 @@ def present(
     paper: Paper | None = None,
     model: str = "",
 ) -> Audit:
-    """Return the table and the sentences of associations.
+    """Return the audit of associations: its table, sentences and figure.
 
     Args:
         found: The tests.
-        source: Where the vectors are from.
-        clips: The manifest from which expressions chose clips.
-        n_silent: Number of clips that are left out because they have no words.
-        paper: Published effect sizes for pairs of attributes.
-        model: The name of the model of the clips in the tables of the paper.
+        source: The name of the store or of the file of vectors.
+        clips: The manifest from which the expressions select clips; None: no manifest.
+        n_silent: Number of clips that are excluded because nothing is said in them.
+        paper: Published effect sizes for pairs of attributes; None: no such values.
+        model: The name of the model of the clips in the tables of the paper, or "".
     """
     tests = found.tests
     printed = [(paper or {}).get((test.a, test.b)) for test in tests]
@@ -214,7 +214,7 @@ def present(
 
 
 def _limits(found: Association, n_silent: int) -> Iterator[str]:
-    """Yield what was left out, the normal approximation of p, and the alpha of the texts."""
+    """Yield what was excluded, the normal approximation of p, and the alpha of the texts."""
     if n_silent:
         verb = "is" if n_silent == 1 else "are"
         yield f"{count(n_silent, 'clip')} in which nothing is said {verb} left out."
@@ -260,8 +260,8 @@ def _sentence(test: GroupTest) -> str:
 def _prompts_of(x: VectorGroup, y: VectorGroup, pairs: Pairs) -> list[dict[str, Any]]:
     """Return Cronbach's alpha of each attribute with several texts: do its texts agree?
 
-    It is computed from the cosines of the items of both groups to the texts. It is None if the sums
-    of the cosines of all items are equal.
+    Alpha is computed from the cosines of the vectors of both groups to the texts. It is None if the
+    sum of the cosines is the same for all vectors.
     """
     items = [unit_rows(group.vectors, group.name) for group in (x, y)]
     rows = np.concatenate(items)
@@ -337,7 +337,7 @@ def _check_widths(groups: Sequence[VectorGroup]) -> None:
 
 
 def _films_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
-    """Return the films of the vectors of the first and the second group, or None without films."""
+    """Return the films of the vectors of both groups, X before Y, or None without films."""
     if (x.blocks is None) != (y.blocks is None):
         raise FixInput("expected both x_block and y_block or neither, got one")
     if x.blocks is None or y.blocks is None:
@@ -346,6 +346,9 @@ def _films_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
 
 
 def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str) -> Floats:
-    """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
+    """Return for each row of `w` how much closer it is to `a` than to `b`.
+
+    It is the mean cosine to the rows of `a` minus the mean cosine to the rows of `b`.
+    """
     difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
     return np.asarray(unit_rows(w, name) @ difference)

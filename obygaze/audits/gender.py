@@ -1,7 +1,8 @@
 """The Gender Score of a caption (Sabir and Padro), and the audit of a table of captions.
 
-The prior probability of a caption from a language model is revised by how well the caption fits
-what is seen. A caption with [MASK] has a score as one of a man and one of a woman.
+A language model gives the prior probability of a caption. The score revises this probability by how
+well the caption fits what is seen. A caption with [MASK] has two scores: as a caption of a man, and
+as a caption of a woman.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.extraction.text import CAPTION_MASK
 
-# Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
+# Rounding errors of single precision can move a cosine out of [-1, 1] by at most this.
 NOISE = 1e-4
 COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
 
@@ -28,8 +29,8 @@ COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
 class GenderEstimate:
     """The scores of the two wordings of a caption, and the wording with the higher score.
 
-    A tie goes to man, as in the original. The ratio is the share of the sum of both scores, in
-    percent, or None if both scores are zero. `caption` has the wording with the higher score.
+    A tie goes to man, as in the original. A ratio is the share of one score in the sum of both
+    scores, in percent, or None if both are zero. `caption` has the wording with the higher score.
     """
 
     caption: str
@@ -165,7 +166,7 @@ def cut_shares(man: int, woman: int) -> tuple[float, float]:
 
 
 def _score_of(row: TableRow, lm: str, sim: str) -> float:
-    """Return the score of a wording of a row, from its columns."""
+    """Return the score of one wording of a row, from the columns `lm`, `sim` and prob."""
     values = []
     for column in (lm, sim, "prob"):
         value = number_of_cell(row[column])
@@ -179,7 +180,7 @@ def _score_of(row: TableRow, lm: str, sim: str) -> float:
 
 
 def present(estimates: Sequence[GenderEstimate], source: str) -> Audit:
-    """Return the table and the sentences of captions."""
+    """Return the audit of captions: its table, sentences and figure."""
     found = compute(estimates)
     cut = cut_shares(**found.counts)
     paper = published_shares()
@@ -226,7 +227,7 @@ def _answers(
 
 
 def _limits(found: GenderMeans) -> Iterator[str]:
-    """Yield which captions are counted as ties, and which have no ratio."""
+    """Yield the number of captions with a tie, and of captions without a ratio."""
     if found.n_ties:
         yield (
             f"{count(found.n_ties, 'caption')} with the same score for both are counted for 'man',"

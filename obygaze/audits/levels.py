@@ -40,10 +40,10 @@ ALL = "all annotators"
 ALPHA = 0.05
 # EN has no step: an easy negative has no concepts by definition.
 STEPS = (("HN", "NS"), ("NS", "S"))
-# As in comparisons of models: with fewer films, a sign-flip test has little power.
+# With fewer films, a sign-flip test has little power; comparisons of models have the same limit.
 LEAST_FILMS = 6
 OF_STEP = ("rise in a film", "low", "high", "rising films", "films", "p of a rise")
-# A level or a step, by the names of JSON.
+# A level or a step, with the keys of the JSON document.
 Record = dict[str, Any]
 
 
@@ -53,8 +53,8 @@ class PersonLevels:
 
     A level has the mean number of concepts of its clips, with the interval over films. A step has
     the rise from one level to the next: the mean difference over the films with clips of both
-    levels, the number of films with more concepts at the higher level, and the p of a rise, None
-    for fewer than six films.
+    levels, the number of films with more concepts at the higher level, and the p of a rise. The p
+    is None for fewer than six films.
     """
 
     annotator: str
@@ -98,10 +98,10 @@ def audit_levels(
     """Test whether clips of a higher level have more concepts, for each annotator.
 
     The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
-    level to the next is tested within films. The claim that the number rises with each step for
-    each annotator has the largest p of these steps. What each annotator said is in the table beside
-    the manifest; without one, the column annotator names them; without this column, all clips are
-    one group.
+    level to the next is tested within films. The p of the claim that the number rises with each
+    step for each annotator is the largest p of these steps. The annotations come from the table
+    next to the manifest. Without this table, the column annotator names the annotator of a clip;
+    without this column, all clips are one group.
 
     Args:
         manifest: The manifest, or its name or path.
@@ -181,7 +181,10 @@ def measure_levels(name: str, clips: Sequence[Clip]) -> PersonLevels:
 
 
 def _numbers_at(level: str, clips: Sequence[Clip]) -> dict[str, list[float]]:
-    """Return the numbers of concepts of each film; a clip with several annotators counts once."""
+    """Return the numbers of concepts of the clips of a level, by film.
+
+    A clip with several annotators has one number: the mean over its annotators.
+    """
     numbers_of_clip: dict[tuple[str, str], list[int]] = {}
     for clip in clips:
         if clip.level == level:
@@ -225,7 +228,7 @@ def _step(
 
 
 def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) -> Audit:
-    """Return the table and the sentences of concepts by level."""
+    """Return the audit of concepts by level: its table, sentences and figure."""
     unit = manifest.header.unit
     people = [found.everyone, *found.named]
     rows = []

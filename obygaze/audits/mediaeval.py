@@ -44,7 +44,7 @@ Judged = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class RunScore:
-    """The scores of one run file by subtask, and warnings of its lines."""
+    """The scores of one run file by subtask, and warnings about its lines."""
 
     run: str
     subtasks: Mapping[str, Mapping[str, Any]]
@@ -72,7 +72,7 @@ def audit_mediaeval(
     test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. At most five
     runs per subtask are allowed, one of them without external data.
 
-    --write makes a run from a table of scores; it is scored if there are judgements.
+    --write makes a run from a table of scores; this run is scored, too, if there are judgements.
 
     Args:
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
@@ -125,7 +125,7 @@ def audit_mediaeval(
 def read_classes(manifest: Manifest) -> dict[str, dict[str, int]]:
     """Return the classes of the official test clips by subtask and official name.
 
-    Without an official split, the classes of all clips.
+    Without an official split, return the classes of all clips.
     """
     official = SPLIT in manifest.folds
     clips = [clip for clip in manifest if not official or clip.fold(SPLIT) == TEST]
@@ -195,7 +195,7 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
 
 
 def present(scores: Sequence[RunScore], answers: Sequence[str]) -> Audit:
-    """Return the table and the sentences of the scores of runs.
+    """Return the audit of the scores of runs: its table, sentences and figure.
 
     Args:
         scores: The runs.

@@ -2,9 +2,9 @@
 
 Violence is ranked (TREC lines); valence and arousal are classified as -1, 0 or 1. The files of the
 task derive the classes from scores on [-1, 1]: below -.15 is negative, above .15 positive, and the
-bounds themselves are neutral. `ap_trec` is what trec_eval prints: scores descending, ties by
-document name descending, and every judged relevant document in the denominator, even if it was not
-returned.
+bounds themselves are neutral. `ap_trec` is the average precision that trec_eval prints. Documents
+are ranked by descending score, documents with equal scores by descending name. All judged relevant
+documents count in the denominator, even documents that were not returned.
 """
 
 import math
@@ -107,7 +107,7 @@ def is_affect_run(path: Path) -> bool:
 
 
 def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
-    """Yield the words of each line with as many words as the form; other lines are violations."""
+    """Yield the words of each line that has as many words as `form`; others are violations."""
     columns = form.split()
     line = ""
     for number, line in numbered_lines(path):
@@ -145,7 +145,7 @@ def write_affect_run(path: Path, table: Path, *, force: bool = False) -> int:
     """Write a run of valence and arousal, and return how many clips it has.
 
     Args:
-        path: The file of the run: a line has the name of a clip, and its classes of both.
+        path: The file of the run; a line has a clip, its class of valence and its class of arousal.
         table: The scores: a table with the columns clip_id, valence and arousal, on [-1, 1].
         force: Replace the file if it exists.
     """
@@ -162,7 +162,7 @@ def write_trec_run(path: Path, predictions: Path, *, force: bool = False) -> int
     """Write a run of violence, and return how many clips it has.
 
     Args:
-        path: The file of the run, of TREC lines; the name of the table is their tag.
+        path: The file of the run, with TREC lines; their tag is the name of the table.
         predictions: A table of predictions of a model of two classes.
         force: Replace the file if it exists.
     """
@@ -184,7 +184,7 @@ def _scores_of_table(
 ) -> dict[str, tuple[float, ...]]:
     """Return the numbers of some columns of a table by the official names of clips.
 
-    Raise an error for a name with blanks, and for a clip under two names.
+    Raise an error for a name with blanks, and for a clip with two ids.
     """
     violations = Violations(path)
     table = read_table(
@@ -256,12 +256,12 @@ def score_ranking(
 ) -> dict[str, Any]:
     """Return average precision of the ranking of one topic.
 
-    A grade above 0 is relevant. A document without a judgement counts as not relevant. Scores are C
-    floats, as trec_eval kept them when the results of 2015 were made.
+    A document with a grade above 0 is relevant. A document without a judgement counts as not
+    relevant. Scores are C floats, as trec_eval kept them when the results of 2015 were made.
     """
     relevant = {name for name, grade in judgements.items() if grade > 0}
     values = np.array(list(run.values()), dtype=np.float64)
-    values[np.isnan(values)] = -np.inf  # below all other scores
+    values[np.isnan(values)] = -np.inf  # NaN ranks below all other scores.
     with np.errstate(over="ignore"):
         scores = dict(zip(run, values.astype(np.float32).tolist(), strict=True))
     order = enumerate(_in_order(scores), start=1)

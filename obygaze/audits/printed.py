@@ -17,8 +17,8 @@ GenderShares = tuple[float, float]
 class PublishedEffects:
     """The published effect sizes of two attributes, by model.
 
-    `prompts` is the set of prompts with both attributes; `x` and `y` are the groups of the paper. A
-    model has a text for each of `columns`, with a star if the paper calls it significant.
+    `prompts` is the set of prompts with both attributes; `x` and `y` are the groups of the paper.
+    Each model has a value (a text) for each of `columns`; a star marks a significant value.
     """
 
     table: str

@@ -39,7 +39,7 @@ class Drawable(Protocol):
 class Point(NamedTuple):
     """A labelled row: a value with the ends of its interval, and a note next to the axes.
 
-    An unknown value has no dot.
+    A row without a value (None) has no dot.
     """
 
     label: str
@@ -49,7 +49,7 @@ class Point(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Rows from top to bottom; `line` is a value that all rows are compared with."""
+    """A figure of rows from top to bottom; `line` is a value with which all rows are compared."""
 
     title: str
     points: Sequence[Point]
@@ -101,7 +101,7 @@ class Audit:
         headers: The columns of the table.
         rows: The rows of the table, with a cell for each header.
         answers: The results in sentences.
-        limits: Sentences on assumptions and on what was left out.
+        limits: Sentences on assumptions and on what was excluded.
         values: The JSON document.
         figure: The figure.
         warnings: Problems of the input.
@@ -181,7 +181,7 @@ class Audit:
 
 
 def record_cells(record: Mapping[str, Any], names: Sequence[str]) -> tuple[object, ...]:
-    """Return the cells of a row, which are values of a record; an interval is two cells."""
+    """Return the values of a record as the cells of a row; an interval becomes two cells."""
     cells: list[object] = []
     for name in names:
         value = record[name]

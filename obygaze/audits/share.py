@@ -1,6 +1,6 @@
-"""The audit of a share: the share of clips that show something, in films that nobody annotated.
+"""The audit of a share: the share of clips that show something, estimated from a few of the clips.
 
-The clips were drawn within films by `manifest sample`, and labelled. Scores of a model for all
+The clips were sampled within films by `manifest sample`, and labelled. Scores of a model for all
 clips of the films can make the interval narrower; they never replace labels.
 
 `read_labels` reads and checks, `estimate_shares` computes, and `present` makes the page.
@@ -45,7 +45,7 @@ from obygaze_models.zoo.training_overlap import COPY, IN_SAMPLE
 Floats = NDArray[np.float64]
 # The scores of the clips of each film.
 Scores = Mapping[str, Mapping[str, float]]
-# A share, or a difference, by the names of JSON.
+# A share, or a difference, with the keys of the JSON document.
 Row = dict[str, Any]
 
 # The bases of scores of a model that may have been trained on a clip or its film.
@@ -67,9 +67,9 @@ class FilmLabels:
     """The labels of a film.
 
     Attributes:
-        n_clips: The clips of the film.
-        n_drawn: The clips that were drawn.
-        n_disputed: The drawn clips on which annotators differ.
+        n_clips: Number of clips of the film.
+        n_drawn: Number of sampled clips.
+        n_disputed: Number of sampled clips on which annotators differ.
         holds: Whether the expression holds, for each judged clip.
     """
 
@@ -84,11 +84,11 @@ class Shares:
     """The shares of all films and of groups of films, their differences, and what is missing.
 
     Attributes:
-        counts: The numbers of all clips, and of drawn, judged, not judged and disputed clips.
+        counts: The numbers of all clips, and of sampled, judged, not judged and disputed clips.
         shares: The share of all films with labels, then of each group: its counts, the share, and
             the ends of its 95 % interval over films, None for one film.
-        differences: The differences of each two groups, without the films that are in both. `p` is
-            found by exchanging whole films, and `p_holm` is corrected over all pairs of groups.
+        differences: The differences of each two groups, without the films that are in both. `p`
+            comes from exchanging whole films, and `p_holm` is corrected over all pairs of groups.
         explained: The share of the variance within films that predictions explain.
         films_without_labels: Films without a judged clip.
         films_without_group: Films with labels that are in no group.
@@ -114,16 +114,17 @@ def audit_share(
 ) -> Audit:
     """Estimate the share of clips that show something, from drawn clips with labels of people.
 
-    `manifest sample` draws the clips, and `manifest project` makes labels of marks. A clip without
-    a label, or with `?`, was not judged and does not count. A word that no label has is refused.
+    `manifest sample` samples the clips, and `manifest project` turns marks into labels. A clip
+    without a label, or with `?`, was not judged and does not count. A word that no label has is an
+    error.
 
-    The share is estimated for all clips of the films. Its interval is over films: it holds for
-    films of which these are a random sample. Groups of films are compared by exchanging whole
+    The share is estimated for all clips of the films. Its interval is over films: it holds for the
+    films of which these films are a random sample. Groups of films are compared by exchanging whole
     films, with Holm's correction.
 
     Predictions for all clips of the films can make the interval narrower. The share is then the
-    mean prediction of all clips plus the mean error on the judged clips; predictions are never
-    counted.
+    mean prediction of all clips plus the mean error on the judged clips; predictions never count as
+    labels.
 
     Args:
         manifest: The manifest of the drawn clips, with labels.
@@ -153,7 +154,7 @@ def audit_share(
 
 
 def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
-    """Return the labels of each film of a draw."""
+    """Return the labels of each film of a sample of clips."""
     if not is_drawn(drawn):
         sample = f"obygaze manifest sample {shell_word(drawn.name)}"
         n_drawn = min(5 * len(drawn.films), len(drawn))
@@ -217,7 +218,7 @@ def film_values(manifest: Manifest, column: str) -> dict[str, list[str]]:
 
 
 def _expression(of: str, drawn: Manifest) -> Expression:
-    """Return the parsed expression; its result is None (unknown) if a missing label decides it."""
+    """Return the parsed expression; it is None (unknown) for a clip whose missing label decides."""
     concepts = dict.fromkeys(drawn.header.concepts)
     for clip in drawn:
         concepts |= dict.fromkeys(clip.concepts)
@@ -311,8 +312,9 @@ def estimate_shares(
 
     Args:
         labels: The labels of each film.
-        groups_of: The groups of each film.
-        scores: The scores of the clips of each film. A clip without one counts as their mean.
+        groups_of: The groups of each film; None: no groups.
+        scores: The scores of the clips of each film. A clip without a score counts as the mean of
+            its film. None: no scores.
     """
     known = {film: of_film for film, of_film in labels.items() if of_film.holds}
     films = _marked_films(known, scores)
@@ -343,7 +345,7 @@ def estimate_shares(
 
 
 def _counts(films: Iterable[FilmLabels]) -> dict[str, int]:
-    """Return the numbers of clips of some films: all, drawn, judged, disputed, not judged."""
+    """Return the numbers of clips of some films: all, sampled, judged, disputed, not judged."""
     names = ("n_clips", "n_drawn", "n_judged", "n_disputed", "n_not_judged")
     counts = dict.fromkeys(names, 0)
     for film in films:
@@ -379,7 +381,10 @@ def _marked_films(
 def _differences(
     groups: Mapping[str, NDArray[np.intp]], films: MarkedFilms, slopes: Floats
 ) -> list[Row]:
-    """Return the difference of each two groups of at least two films."""
+    """Return the difference of each pair of groups, without the films that are in both.
+
+    A pair is skipped if fewer than two films of a group are left.
+    """
     values = films.shares + slopes * films.ahead
     tested: list[Row] = []
     for names in combinations(groups, 2):
@@ -391,7 +396,7 @@ def _differences(
         both = np.concatenate(parts)
         sizes = films.sizes[both]
         mean = np.average(values[both], weights=sizes)
-        # The number of clips of each film above the number that this mean gives.
+        # The positive clips of each film minus the number expected at the mean share.
         surplus = sizes * rounded_difference(values[both], mean)
         p_value = permutation_p(surplus, np.arange(len(both)) < len(parts[0]))
         means = [np.average(values[of], weights=films.sizes[of]) for of in parts]
@@ -416,7 +421,7 @@ def _known(value: Floats) -> float | None:
 
 
 def present(found: Shares, of: str, source: str) -> Audit:
-    """Return the table and the sentences of shares."""
+    """Return the audit of shares: its table, sentences and figure."""
     whole = found.shares[0]
     counts = found.counts
     interval = " (no interval of one film)"
@@ -456,7 +461,7 @@ def present(found: Shares, of: str, source: str) -> Audit:
 
 
 def _sentences(differences: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each pair of groups, or of many pairs only for those that differ."""
+    """Yield a sentence for each pair of groups; of many pairs, only for the pairs that differ."""
     shown = differences
     n_pairs = len(differences)
     if n_pairs > MANY:

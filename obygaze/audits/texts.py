@@ -1,4 +1,4 @@
-"""Texts with columns from a table or a folder of files, and lists of words."""
+"""Read texts and their columns from a table or a folder of files, and read lists of words."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ from obygaze_features.manifest.spelling import Spelling
 
 WordLists = Mapping[str, frozenset[str]]
 TextSource = str | Path | Sequence[Mapping[str, str]]
-# The files of the captions that Wolfe et al. (2023) published.
+# The file names of the captions that Wolfe et al. (2023) published.
 NAMES = "{image}_{face}_{group}_{copy}"
 _FILE_NAME = re.compile(
     "(?P<image>[^_]+)_(?P<face>[^_]+)_(?P<group>[^_]+)_(?P<copy>[^_]+)"
@@ -34,13 +34,13 @@ class CaptionRow(NamedTuple):
     where: str
 
     def cluster(self, columns: Sequence[str]) -> str:
-        """Return the name of the film or image; without columns each row is its own cluster.
+        """Return the film or image of a row; without columns, each row is its own cluster.
 
         Raise an error for an empty cell: the row may belong to any cluster.
         """
         if not columns:
             return self.where
-        # Accents can be typed in two ways; both are one name.
+        # Accents can be typed in two ways, which must give one name.
         names = [composed(self.cells[column]).strip() for column in columns]
         for column, name in zip(columns, names, strict=True):
             if not name:
@@ -71,7 +71,7 @@ def read_captions(
     columns: Sequence[str],
     cluster: Sequence[str],
 ) -> list[LabelledText]:
-    """Return the texts of a table, a folder of .txt files, or rows.
+    """Return the texts of a table, of a folder of .txt files, or of a sequence of rows.
 
     Args:
         source: The path, or one mapping from column to cell per text.
@@ -87,7 +87,7 @@ def read_captions(
     for record in read_records(source, needed, hint=hint, as_written=(text,)):
         cells = record.cells
         if not cells[text].strip():
-            n_blank += 1  # no caption: it would lower all rates
+            n_blank += 1  # A row without a caption would lower all rates.
             continue
         labelled = LabelledText(cells[text], labels(cells), record.cluster(cluster))
         texts.append(labelled)
@@ -205,7 +205,7 @@ def _of_folder(folder: Path) -> Iterator[CaptionRow]:
 
 
 def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in a comma-separated text, or a sequence of names as it is."""
+    """Return the names of a comma-separated text or of a sequence, without blanks around them."""
     parts = names.split(",") if isinstance(names, str) else names or ()
     return tuple(part.strip() for part in parts if part.strip())
 
@@ -219,7 +219,7 @@ def tokens(caption: str) -> list[str]:
     ['a', 'man', 'smiling']
     """
     plain = caption.lower().replace(".", "").replace(",", "")
-    # A line break in a cell of a table is a blank.
+    # A line break in a cell of a table counts as a blank.
     return re.sub(r"[\r\n]", " ", plain).split(" ")
 
 

@@ -1,4 +1,4 @@
-"""Marks of annotators: labels of clips, ELAN, and the page of a film."""
+"""Marks of annotators: tables, ELAN files, labels of clips, and the pages of films."""
 
 from __future__ import annotations
 

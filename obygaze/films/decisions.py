@@ -18,9 +18,11 @@ Score = dict[str, Any]
 
 
 def models_to_show(run: Run) -> list[Cell]:
-    """Return the cells of models in the order of the protocol, cells with more clips first.
+    """Return the cells of models, sorted: cells with more clips first.
 
-    The order does not depend on test scores: the test must not choose which model is shown.
+    Of cells with equally many clips, the cells that train and test on the same task come first;
+    then the order of the protocol decides. The order does not depend on test scores, because the
+    test must not choose which model is shown.
     """
     return sorted(run.models, key=lambda cell: (-cell.n_clips, cell.train != cell.test))
 
@@ -28,7 +30,8 @@ def models_to_show(run: Run) -> list[Cell]:
 def named_cell(run: Run) -> int | None:
     """Return the number of the cell that is shown first, or None if the protocol names none.
 
-    It is the only cell, or the first model of the first question.
+    It is the number in `models_to_show` of the only cell, or of the first model of the first
+    question.
     """
     cells = models_to_show(run)
     questions = run.protocol["report"]["questions"]
@@ -43,10 +46,10 @@ def named_cell(run: Run) -> int | None:
 
 
 def scores_of(cell: Cell) -> dict[str, Score]:
-    """Return the score of each tested clip of a cell: the mean over fits, its lowest and highest.
+    """Return for each tested clip of a cell its mean, lowest and highest score over fits.
 
-    `positive` is the decision of the mean score, as in the table of errors and in success.csv;
-    `correct` is whether this decision equals the label.
+    `positive` is whether the mean score is above the threshold of the cell, as in the table of
+    errors and in success.csv; `correct` is whether this decision equals the label.
     """
     fits_of_clip = cell.rows.groupby("clip")["score"]
     scores = fits_of_clip.agg(low="min", high="max", fits="size")
@@ -98,8 +101,9 @@ def _on_axis(
 ) -> dict[str, Any]:
     """Return scores with their unit and the ends of their axis.
 
-    The axis is 0 to 1 for probabilities and symmetric for margins; the decision changes in its
-    middle. `decides_alike` is true if all clips get the same decision, which then tells nothing.
+    The axis is 0 to 1 for probabilities, and symmetric around 0 for distances; the decision changes
+    in the middle of the axis. `decides_alike` is true if all clips get the same decision: then the
+    decisions do not tell clips apart.
     """
     furthest = [max(-score["low"], score["high"]) for score in scores.values()]
     most = max(furthest, default=1.0)
@@ -124,7 +128,7 @@ def table_facts(table: PredictionTable) -> dict[str, Any]:
 
 
 def table_scores(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
-    """Return the scores of a table with the basis of each; the table has no annotations."""
+    """Return the scores of a table, each with its basis; the table has no labels."""
     column = score_column(table.columns, table.path)
     kind, _, name = column.partition(":")
     scored = {}

@@ -1,4 +1,4 @@
-"""ELAN files: a tier is a column, its words are values. pympi reads them.
+"""ELAN files, read with pympi: a tier is a column, and its texts are values.
 
 Marks are written as new tiers into the XML of a file; the rest of the file stays as it is.
 """
@@ -43,9 +43,9 @@ LANG_DEF="http://cdb.iso.org/lg/CDB-00130975-001"/>
 _CHOICE = """
         <CV_ENTRY_ML CVE_ID="cve{number}"><CVE_VALUE DESCRIPTION="{meaning}" \
 LANG_REF="und">{word}</CVE_VALUE></CV_ENTRY_ML>"""
-# The type of a tier with an empty annotation for each drawn clip.
+# The type of a tier with an empty annotation for each sampled clip.
 DRAWN = "drawn clips"
-# The words that a person can choose for a drawn clip, with their meaning.
+# The words that an annotator can choose for a sampled clip, with their meaning.
 CHOICES = {
     "EN": "looked: nothing (easy negative)",
     "HN": "looked: nothing, though it seems so (hard negative)",
@@ -60,10 +60,10 @@ class Tier(NamedTuple):
 
     Attributes:
         name: The name in the file.
-        column: The name without the person behind @.
-        annotator: The person named by the tier or by a parent tier, or "" if none is named.
-        is_drawn: Whether its annotations are drawn clips, which a person fills in.
-        annotations: Start, end and text of each annotation with times in the film.
+        column: The name without the annotator after @ and without the number of the tier.
+        annotator: The annotator named by the tier or by a parent tier, or "" if none is named.
+        is_drawn: Whether its annotations are sampled clips, which an annotator fills in.
+        annotations: Start and end in the film (in seconds) and text of each annotation with times.
         n_without_times: Number of annotations without times in the film.
     """
 
@@ -88,19 +88,19 @@ class ElanFile:
         first: Mapping[str, str] = next(iter([*videos, *media]), {})
         url = first.get("RELATIVE_MEDIA_URL") or first.get("MEDIA_URL") or ""
         self.video = PureWindowsPath(unquote(url)).name
-        # Some programs do not quote the names of files.
+        # Some programs do not quote file names in URLs, and unquoting can change such a name.
         self.video_as_written = PureWindowsPath(url).name
         self._origin_ms = int(first.get("TIME_ORIGIN", "0"))
-        # The last time of the file.
+        # The latest time in the file, in seconds of the film.
         times_ms = filter(None, self._document.timeslots.values())
         self.end_s = (max(times_ms, default=0) + self._origin_ms) / 1000
-        # The annotator of tiers that name no person: the author, else the name of the file.
+        # The annotator of tiers that name no annotator: the author, else the name of the file.
         self.author = printable_line(self._document.adocument.get("AUTHOR", ""))
         if self.author.casefold() in NOBODY:
             self.author = printable_line(path.stem)
 
     def tiers(self) -> Iterator[Tier]:
-        """Yield the tiers in their order."""
+        """Yield the tiers in the order of the file."""
         names = {printable_line(name) for name in self._document.tiers}
         for name, (aligned, referring, facts, *_) in self._document.tiers.items():
             texts = {key: text for key, (_, _, text, _) in aligned.items()}
@@ -120,7 +120,7 @@ class ElanFile:
             )
 
     def _annotator(self, name: str) -> str:
-        """Return the person named by a tier, else by its parent tier, or "" if none is named.
+        """Return the annotator that a tier or its nearest parent tier names, or "" if none does.
 
         The attribute PARTICIPANT is not read: it names the person on the screen.
         """
@@ -137,7 +137,10 @@ class ElanFile:
         return ""
 
     def _span_s(self, key: str) -> tuple[float, float] | None:
-        """Return start and end of an annotation, else of its parent annotation, or None."""
+        """Return start and end of an annotation in seconds, or None if they are missing or invalid.
+
+        An annotation that refers to a parent annotation has the times of this parent.
+        """
         document = self._document
         for _ in document.annotations:
             if key not in document.annotations:
@@ -172,8 +175,8 @@ def write_elan(
 
     Args:
         marks: The marks.
-        media: The URLs of the video, as attributes of a MEDIA_DESCRIPTOR.
-        are_drawn: Whether the marks are drawn clips to fill in; ELAN then offers the levels.
+        media: The URLs of the video, as attributes of a MEDIA_DESCRIPTOR; None: no video.
+        are_drawn: Whether the marks are sampled clips to fill in; ELAN then offers the levels.
     """
     entries = ""
     for number, (word, meaning) in enumerate(CHOICES.items()):
@@ -194,14 +197,14 @@ def with_tiers(
     Args:
         data: The bytes of the file.
         marks: The marks of its film.
-        origin_ms: The film time at which the file counts 0 ms.
-        type_name: Type of the new tiers, by default a type of the file that allows any words.
+        origin_ms: The time in the film at which the times of the file start, in milliseconds.
+        type_name: The type of the new tiers; "": a type of the file that allows any words.
     """
     outline = _Outline(data)
     if outline.end_of_slots is None:
         raise Corrupt("not an ELAN file: TIME_ORDER is missing")
     known_type = type_name or outline.type_name
-    # pympi writes files whose times are called so, and no program counts ids such as og1.
+    # pympi names time slots in the same way, and no program generates annotation ids such as og1.
     new_ids = (f"og{n}" for n in count(1) if f"og{n}" not in outline.ids)
     new_slots = (f"ts{n}" for n in count(1) if f"ts{n}" not in outline.ids)
     slots: list[tuple[int, int, str]] = []
@@ -217,7 +220,7 @@ def with_tiers(
                 "TIME_SLOT_REF1": next(new_slots),
                 "TIME_SLOT_REF2": next(new_slots),
             }
-            # Where one mark ends and the next begins, the end comes first.
+            # At the same time, the slot of an end comes before the slot of a start.
             start_ms = max(0, milliseconds(mark.start_s) - origin_ms)
             slots.append((start_ms, 1, ids["TIME_SLOT_REF1"]))
             end_ms = milliseconds(mark.end_s) - origin_ms
@@ -245,7 +248,9 @@ def with_tiers(
 
 
 def milliseconds(time_s: float) -> int:
-    """Return the first whole millisecond at which a picture is shown; 1e-9 s is rounding.
+    """Return the first whole millisecond that is not before a time.
+
+    A time that is less than 1e-9 s after a whole millisecond is a rounding error.
 
     >>> milliseconds(100 * 1001 / 24000), milliseconds(2.0)
     (4171, 2000)
@@ -262,7 +267,8 @@ def _split_overlaps(
 ) -> Iterator[tuple[str, str, list[Mark]]]:
     """Yield the name of each new tier, its annotator, and its marks, which do not overlap.
 
-    The values that a person gives one span in a column become one annotation, joined by |.
+    All values that an annotator gives to one span in a column, except comments, become one
+    annotation, joined by |.
     """
     values: dict[Mark, dict[str, None]] = {}
     for mark in sorted(marks):
@@ -295,7 +301,10 @@ def _split_overlaps(
 
 
 def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
-    """Return the column of a tier, and the person after the @ of its name, or ""."""
+    """Return the column of a tier, and the annotator after the @ of its name, or "".
+
+    A number after the name, such as " #2", is removed if `names` has the name without it.
+    """
     numbered = _NUMBERED.fullmatch(name)
     if numbered and numbered[1] in names:
         name = numbered[1]
@@ -319,10 +328,10 @@ def _read(path: Path, data: bytes) -> Any:
 
 
 class _Outline:
-    """The positions of the parts of an ELAN file, in bytes; other documents are errors.
+    """The positions (in bytes) of the parts of an ELAN file; any other document is an error.
 
-    A document type is an error too, because it can define entities. The parser calls its handler
-    in every encoding.
+    A document type is an error too, because it can define entities. The parser reports a document
+    type in every encoding.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -337,7 +346,7 @@ class _Outline:
         self._slots: list[tuple[int, int]] = []
         self._root = ""
         self._data = data
-        # pympi reads namespaces too, but reports no error in them.
+        # pympi reads namespaces but reports no error in them, so this parser checks them.
         self._parser = expat.ParserCreate(namespace_separator="}")
         self._parser.XmlDeclHandler = self._declaration
         self._parser.StartDoctypeDeclHandler = self._doctype

@@ -1,7 +1,7 @@
 """Export marks, labels and scores as ELAN files, and a manifest as a table.
 
-ELAN files have whole milliseconds. Times are rounded up, so that a player that seeks to one shows
-the picture.
+ELAN files have times in whole milliseconds. Times are rounded up, so that a player that seeks to
+the start of a mark shows its first picture.
 """
 
 import os
@@ -57,9 +57,11 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.vocabulary import concepts
 
-MOST_LETTERS = 28  # of the name of a class or concept in an annotation
+MOST_LETTERS = (
+    28  # An annotation shows at most this many letters of a class or concept.
+)
 _SCORES = re.compile(r"score|cosine|p:.*|score:.*")
-# A clip, an annotator or a model, the column, and the word.
+# What is exported: a clip, an annotator or a model, the column, and the word.
 Said = tuple[str, str, str, str]
 
 
@@ -71,7 +73,7 @@ class ExportedFiles:
     left_out: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the files, and what is left out."""
+        """Return the files, and what is excluded."""
         return {
             "written": [str(path) for path in self.files],
             "left_out": list(self.left_out),
@@ -82,14 +84,14 @@ class ExportedFiles:
 
     @property
     def warnings(self) -> list[str]:
-        """What is left out."""
+        """A sentence on what the files do not contain, if anything is excluded."""
         if not self.left_out:
             return []
         return [f"left out of the files: {', '.join(self.left_out)}"]
 
 
 class _Export(NamedTuple):
-    """The marks of an export, what is left out, and whether the marks are clips to fill in."""
+    """The marks of an export, what is excluded, and whether they are sampled clips to fill in."""
 
     marks: Sequence[Mark]
     left_out: Sequence[str] = ()
@@ -106,15 +108,15 @@ def export_elan(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedFiles:
-    """Write a table of marks, or the clips of a manifest as marks, as a file for each film.
+    """Write a table of marks, or the labels of a manifest as marks, as one ELAN file for each film.
 
     Args:
         source: The table of marks or its name, or the manifest.
         output: The file, if there is one film; else the folder.
-        predictions: A table of scores of the clips, in place of their labels.
-        into: An ELAN file, or a folder of them. Each is written as the output, or into the folder
-            of the output, with the marks of its film as new tiers.
-        people: The people who each get a tier of drawn clips to fill in.
+        predictions: A table of scores of the clips, which are written instead of the labels.
+        into: An ELAN file, or a folder of ELAN files. A copy with the marks of its film as new
+            tiers is written as the output, or into the output folder. None: new files.
+        people: The annotators who each get a tier of sampled clips to fill in.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
@@ -196,7 +198,7 @@ def _with_new_tiers(
 
 
 def _refuse_scores(file: ElanFile, marks: Sequence[Mark]) -> None:
-    """Raise an error if a file that gets scores has them, or has drawn clips without a level."""
+    """Raise an error if a file already has the new scores, or has sampled clips without a level."""
     scored = {mark.annotator for mark in marks if mark.column == SCORE}
     for tier in file.tiers():
         n_to_judge = sum(not text for *_, text in tier.annotations)
@@ -220,7 +222,7 @@ def _files_of(
     *,
     are_drawn: bool,
 ) -> dict[Path, bytes]:
-    """Return the ELAN file of each film: the output for one film, else a file in its folder."""
+    """Return the ELAN file of each film by its path: the output, or a file in the output folder."""
     is_file = output.suffix.lower() == ELAN
     if is_file and len(marks_of) > 1:
         raise FixUsage(
@@ -250,7 +252,7 @@ def _media(video: Path | None, folder: Path) -> dict[str, str]:
     try:
         path = Path(os.path.relpath(video.resolve(), folder.resolve())).as_posix()
     except ValueError:
-        path = video.name  # on another drive of Windows: no path leads there
+        path = video.name  # No relative path leads to another drive of Windows.
     relative = path if path.startswith("../") else f"./{path}"
     return {
         "MEDIA_URL": video.absolute().as_uri(),
@@ -265,7 +267,7 @@ def _media(video: Path | None, folder: Path) -> dict[str, str]:
 def _of_manifest(
     manifest: Manifest, predictions: PathLike | None, people: Sequence[str]
 ) -> _Export:
-    """Return the labels, the scores or the drawn clips of a manifest as marks."""
+    """Return the labels, the scores or the sampled clips of a manifest as marks."""
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name, "clips are marks of no film")
     left_out: list[str] = []
@@ -309,7 +311,7 @@ def _of_manifest(
 
 
 def _unexported_facts(manifest: Manifest, said: Sequence[Said]) -> list[str]:
-    """Return what a manifest contains and the marks of its people do not."""
+    """Return what the manifest contains and its exported marks do not."""
     left_out = _header_left_out(manifest.header)
     if manifest.annotations:
         left_out.append("the label that a rule made of all annotations")
@@ -326,8 +328,9 @@ def _unexported_facts(manifest: Manifest, said: Sequence[Said]) -> list[str]:
 def _labels_of(manifest: Manifest) -> Iterator[Said]:
     """Yield each label of each clip with its annotator.
 
-    Without annotations, the annotator is the cell `annotator` of the clip, or the name of the
-    manifest. If a person has words of a column in a film, empty cells of the film are unknown: `?`.
+    If the manifest has no annotations, the annotator is the cell `annotator` of the clip, or else
+    the name of the manifest. If an annotator has words in a column of a film, the empty cells of
+    the annotator in this column and film become `?` (not known).
     """
     said = manifest.annotations
     if not said:
@@ -367,7 +370,7 @@ def _read_scores(manifest: Manifest, predictions: Path) -> list[Said]:
     table = read_predictions(manifest, predictions)
     scored = [name for name in table.columns if _SCORES.fullmatch(name)]
     if not scored:
-        # Concept vectors have nothing else.
+        # Predictions of concept vectors have only margins.
         scored = [name for name in table.columns if name.startswith("margin:")]
     said: dict[Said, None] = {}
     for clip, model, row in table.clips:
@@ -375,7 +378,7 @@ def _read_scores(manifest: Manifest, predictions: Path) -> list[Said]:
         for name in scored:
             shown = _cut(name)
             if len(scored) == 1 and name.startswith("score:"):
-                shown = SCORE  # the decision names the task
+                shown = SCORE  # The decision names the task.
             number = number_of_cell(row[name])
             if row[name]:
                 facts.append(
@@ -386,7 +389,7 @@ def _read_scores(manifest: Manifest, predictions: Path) -> list[Said]:
 
 
 def _cut(name: str) -> str:
-    """Return the start of a name; a class may be a long expression."""
+    """Return a name, cut if it is long: the name of a class may be a long expression."""
     return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]}..."
 
 

@@ -1,7 +1,7 @@
 """`obygaze manifest import` and `export`: the table of formats and data sets.
 
-The ending of a file determines its format. `--as` names a data set, or the format of other files. A
-format is added here and nowhere else.
+The ending of a file determines its format. `--as` names a data set, or the format of a file whose
+ending does not determine it. A new format is added only here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BY_NAME = {known.name: known for known in FORMATS}
 BY_ENDING: dict[str, ManifestFormat] = {}
 for _known in FORMATS:
     BY_ENDING.update(dict.fromkeys(_known.endings, _known))
-# The formats that are written, by ending.
+# The format of an exported file, by its ending.
 WRITTEN = {**dict.fromkeys(written_tables.SUFFIXES, "table"), ".eaf": "elan"}
 
 
@@ -71,9 +71,9 @@ def import_manifest(
 ) -> SavedManifest | ImportedMarks | Draft:
     """Make a manifest of a table, a folder of films or a data set, or a table of marks.
 
-    The ending of SOURCE says its format: a table, files of ELAN (.eaf), a folder of films or of
-    ELAN files. --as says it where an ending cannot. docs/guide/data.md describes tables: the
-    columns of a manifest, mappings, times, and several people; docs/guide/films.md describes marks.
+    The ending of SOURCE determines its format: a table, or an ELAN file (.eaf). A folder has films
+    or ELAN files. If the ending does not determine the format, --as names it. docs/guide/data.md
+    describes tables: columns, mappings, times, annotators. docs/guide/films.md describes marks.
 
     Args:
         sources: A file or a folder; several files of marks, or a table a person.
@@ -133,7 +133,7 @@ def import_manifest(
 
 
 def _format_of(paths: Sequence[Path], name: str | None) -> ManifestFormat:
-    """Return the format that is named, else the format of the endings."""
+    """Return the format of this name, or without a name the common format of all paths."""
     if name is not None and name not in BY_NAME:
         raise FixUsage(
             f"no format has the name {name!r}{near(name, BY_NAME)}",
@@ -183,7 +183,7 @@ def _format_by_ending(path: Path) -> ManifestFormat:
 def _refuse_options(
     chosen: str, given: Iterable[str], options_of: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raise an error for an option of other formats."""
+    """Raise an error if a given option is not an option of the chosen format."""
     for option in given:
         names = [name for name, options in options_of.items() if option in options]
         if chosen not in names:
@@ -204,18 +204,19 @@ def export_manifest(
 ) -> ExportedFiles:
     """Write clips or marks for other programs.
 
-    The ending of OUTPUT says the format: .csv or .xlsx, one table of all clips, which `manifest
-    import` reads; .eaf for the marks of one film. Of several films OUTPUT is a folder, and --as
-    elan the format: each film becomes a file.
+    The ending of OUTPUT determines the format: .csv or .xlsx is a table of all clips, which
+    `manifest import` reads; .eaf is an ELAN file with the marks of one film. For several films,
+    OUTPUT is a folder, and the format is --as elan: each film becomes a file.
 
-    For ELAN, MANIFEST is a table of marks, or the name of one in segments/; or a manifest: each
-    label of a clip is a mark, with its annotator, and `?` a label that is not known. Clips that
-    `manifest sample` drew are a tier to fill in for each --person, with the levels to choose from.
-    --predictions takes what `models predict` and `search` write with -o, and the predictions.csv of
-    a run, of which guesses are left out if it has models: each model is a tier of scores. --into
-    adds these tiers to a file of ELAN that is there, or to each in a folder; all else in it stays.
+    For ELAN, MANIFEST is a table of marks (a file, or a name in segments/) or a manifest. Each
+    label of a clip becomes a mark with its annotator; an unknown label becomes `?`. Clips that
+    `manifest sample` sampled become a tier to fill in for each --person, with the levels to choose
+    from. --predictions takes a table of `models predict -o` or `search -o`, or the predictions.csv
+    of a run: each model becomes a tier of scores. Baselines are excluded if the run has models.
+    --into adds these tiers to an existing ELAN file, or to each file of a folder, and changes
+    nothing else in the files.
 
-    What annotators say is in a table beside that of clips, films.annotators.csv.
+    The annotations are a table next to the table of clips, such as films.annotators.csv.
 
     Args:
         manifest: The marks, or clips with labels.

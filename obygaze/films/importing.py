@@ -1,7 +1,8 @@
 """Import ELAN files and tables as a table of marks.
 
-ELAN files have whole milliseconds, rounded up, so that a player that seeks to one shows the
-picture. If the film is linked, an import moves each time to the nearest boundary of pictures.
+ELAN files have times in whole milliseconds. An export rounds times up, so that a player that seeks
+to the start of a mark shows its first picture. If the film is linked to its file, an import moves
+each time to the nearest boundary of pictures.
 """
 
 from collections import Counter
@@ -35,7 +36,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 
 ELAN = ".eaf"
-MOST_WORDS = 30  # of a column in the text of an import
+MOST_WORDS = 30  # The printed result shows at most this many words of a column.
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,11 @@ class ImportedMarks:
     Attributes:
         path: The table.
         marks: The marks.
-        left_out: Contents of the files that are not in the table.
+        left_out: What the files contain and the table does not, with counts.
         empty: The tiers without annotations.
-        guessed: Warnings about tiers that name no annotator, in files in which other tiers name one
-            or several tiers become one column.
-        is_of_draw: Whether a tier of drawn clips was read.
+        guessed: Warnings about tiers that name no annotator. A file gets such a warning if other
+            tiers of the file name an annotator, or if several tiers become one column.
+        is_of_draw: Whether a tier of sampled clips was read.
     """
 
     path: Path
@@ -69,7 +70,7 @@ class ImportedMarks:
         return {column: dict(words.most_common()) for column, words in counts.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return where the table is, its words, and what was left out."""
+        """Return the path and the contents of the table, and what was excluded."""
         return {
             "path": str(self.path),
             "films": sorted(marks_by_film(self.marks)),
@@ -92,7 +93,7 @@ class ImportedMarks:
 
     @property
     def notes(self) -> list[str]:
-        """Return the table, tiers without annotations, and the next command."""
+        """Return sentences on the table and on tiers without annotations, and the next command."""
         people = few(people_of(self.marks), 5)
         films = few(sorted(marks_by_film(self.marks)), 5)
         notes = [
@@ -110,7 +111,7 @@ class ImportedMarks:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what was left out, what was guessed, and values of `watched` without a column."""
+        """Return sentences on excluded contents, assumed annotators and invalid `watched` marks."""
         sentences = [f"left out: {reason}" for reason in self.left_out]
         sentences += self.guessed
         columns = {WATCHED, *columns_in(self.marks)}
@@ -136,14 +137,14 @@ def import_marks(
 ) -> ImportedMarks:
     """Write the marks of ELAN files or tables of marks as the table `segments/NAME.csv`.
 
-    The film of an `.eaf` is the film of the first video that the file names.
+    An `.eaf` file belongs to the film of the first video that it names.
 
     Args:
-        files: The files; those with another ending are tables of marks.
+        files: The files: `.eaf` files are ELAN files, all other files are tables of marks.
         name: The name of the table.
-        tiers: The column of each renamed tier; "" leaves the tier out.
-        words: The replacement of each changed word; "" leaves out its marks.
-        coded: Columns for which the whole film was coded, also if a tier is empty.
+        tiers: The new column of each renamed tier, COLUMN or COLUMN@NAME; "" excludes the tier.
+        words: The replacement of each changed word; "" excludes the marks with this word.
+        coded: Columns that were coded in the whole film, even if a tier is empty.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
@@ -189,7 +190,7 @@ def import_marks(
 
 
 def _parse_target(text: str) -> tuple[str, str]:
-    """Return the column and the person of a text COLUMN or COLUMN@NAME, "" where missing."""
+    """Return the column and the annotator of a text COLUMN or COLUMN@NAME, each "" if missing."""
     before, sign, after = text.partition("@")
     column = printable_line(before)
     person = printable_line(after)
@@ -218,8 +219,8 @@ class _ElanReader(MarkReader):
     def read_elan(self, file: ElanFile) -> None:
         """Add the marks of a file.
 
-        Tiers that name no annotator get the author of the file. A warning lists these tiers if they
-        may be of several people.
+        Tiers that name no annotator get the author of the file as annotator. A warning lists these
+        tiers if they may be by several annotators.
         """
         film = find_elan_film(file, self.films) or self.film(elan_film_name(file))
         names_of: dict[str, set[str]] = {}
@@ -230,7 +231,7 @@ class _ElanReader(MarkReader):
                 tier.name, tier.annotator, file.path, tier.column
             )
             others_are_named |= bool(person) and tier.column != SCORE
-            # Marks that overlap are in several tiers of one column.
+            # An export splits overlapping marks of a column into numbered tiers: they are one tier.
             names_of.setdefault(column, set()).add(tier.column)
             if not column:
                 self.n_left_out[f"the tier {tier.name}"] += len(tier.annotations)
@@ -251,8 +252,9 @@ class _ElanReader(MarkReader):
     def _add_tier(self, file: ElanFile, film: str, column: str, tier: Tier) -> None:
         """Add the marks of a tier.
 
-        An empty annotation was not judged and is not a negative. A person who fills in drawn clips
-        has watched only these clips.
+        An empty annotation was not judged, so it is not a negative. In a tier of sampled clips,
+        each annotation with a text also gives a `watched` mark: the annotator has watched only
+        these clips.
         """
         where = f"annotations of {column} without times in the film"
         self.n_left_out[where] += tier.n_without_times
@@ -283,10 +285,10 @@ class _ElanReader(MarkReader):
 
 
 def find_elan_film(file: ElanFile, films: LinkedFilms) -> str:
-    """Return the film whose linked video a file names; "" if there is none."""
+    """Return the film whose linked video an ELAN file names, or "" if there is none."""
     return films.film_of_file(file.video) or films.film_of_file(file.video_as_written)
 
 
 def elan_film_name(file: ElanFile) -> str:
-    """Return how a file calls its film: as its video, else as itself."""
+    """Return the name of the film of an ELAN file: the name of its video, or of the file itself."""
     return Path(file.video).stem or file.path.stem

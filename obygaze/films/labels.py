@@ -69,10 +69,10 @@ _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 
 @dataclass(frozen=True)
 class ProjectedMarks:
-    """Clips with the annotations of each person, without labels; and warnings.
+    """Clips with the annotations of each annotator, without labels; their spans, and warnings.
 
-    Clips without times in a film, or of films without marks, are left out. If the clips are a
-    random sample (`manifest sample`), they are kept, and count as not judged.
+    Clips without times in a film, and clips of films without marks, are excluded. Sampled clips
+    (`manifest sample`) are kept even then, and count as not judged.
     """
 
     manifest: Manifest
@@ -89,7 +89,7 @@ class ProjectedLabels:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return where the manifest is, and the clips without a level."""
+        """Return the facts of the saved manifest, and the ids of the clips without a level."""
         unlabelled = [clip.clip_id for clip in self.manifest if not clip.level]
         return {**saved_facts(self.manifest, self.path), "unlabelled": unlabelled}
 
@@ -133,15 +133,17 @@ def project_marks(
 ) -> ProjectedLabels:
     """Turn marks in films into clips with labels.
 
-    MARKS is a table of marks of the workspace, as `manifest import marks.eaf` writes it, or
-    a file: movie_id, start_s, end_s, column, value, annotator; or a manifest of segments.
+    MARKS is the name of a table of marks in the workspace, which `manifest import marks.eaf`
+    writes; or a file with the columns movie_id, start_s, end_s, column, value, annotator; or a
+    manifest of segments.
 
-    A value counts for a clip if it covers the threshold's share of it. The highest level that
-    counts is the clip's, with the concepts of its marks; so it is in columns with --order. In other
-    columns the value that covers most is the clip's. Where nothing counts, the clip is EN, in other
-    columns `none`, if the person has seen four fifths of it, else it has no label. Marks in the
-    column `watched` say what was seen. Without any, that is the whole film, and a warning says so;
-    but of clips that were drawn, one without a mark has no label.
+    A value counts for a clip if the share of the clip that it covers is at least the threshold. The
+    clip gets the highest level that counts, and the concepts of its marks. In columns with --order,
+    the clip gets the highest value that counts; in other columns, the value that covers most of the
+    clip. If nothing counts, the clip is EN (in other columns `none`) if the annotator has seen four
+    fifths of it; otherwise it has no label. Marks in the column `watched` state what was seen.
+    Without such marks, the whole film counts as seen, and a warning says so; but a sampled clip
+    without a mark has no label.
 
     Args:
         marks: One or more tables of marks.
@@ -180,7 +182,7 @@ def project_tables(
     orders: Orders | None = None,
     workspace: PathLike | None = None,
 ) -> ProjectedMarks:
-    """Read tables of marks, and project them on the clips of a table or on clips of one length."""
+    """Read tables of marks, and project the marks on the clips of a table or of equal length."""
     length_s = _length_of(clips, every)
     tables = [names] if isinstance(names, str | os.PathLike) else names
     paths = [table_of_marks(name, workspace) for name in tables]
@@ -240,7 +242,7 @@ def _spans_of(clips: Manifest, marks: Marks) -> list[ClipSpan]:
 
 
 def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manifest:
-    """Return clips without the columns of the marks, and with the concepts of the marks.
+    """Return the clips without labels; the header lists the columns and concepts of the marks.
 
     Raise an error if a column of the marks has another meaning in a manifest.
     """
@@ -290,10 +292,10 @@ def _clips_of(clips: PathLike, workspace: PathLike | None) -> Manifest:
 def equal_clips(
     marks: Marks, seconds: Fraction, films: LinkedFilms, warnings: list[str]
 ) -> Manifest:
-    """Return clips of equal length to the end of each film, cut at pictures where these are known.
+    """Return clips of equal length in each film, cut at boundaries of pictures if these are known.
 
     The times of pictures come from the file of the film, or from the frame rate in a table. A film
-    without a file ends with its last mark. A shorter rest at the end of a film is left out.
+    without a file ends with its last mark. A shorter rest at the end of a film is excluded.
     """
     clips: list[Clip] = []
     ends = []
@@ -348,7 +350,7 @@ def _cuts(
         cut_s = time_s
         if boundaries is not None:
             cut_s = float(boundaries[nearest(boundaries, time_s)])
-        # After the last picture, the nearest boundary is always its end.
+        # For every time after the last picture, the nearest boundary is the end of this picture.
         if max(time_s - half_s, cut_s) > end_s + MARK_ROUNDING_S:
             return cuts
         cuts.append(cut_s)
@@ -368,7 +370,7 @@ def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
 def _warnings(
     projection: Projection, clips: Manifest, marks: Marks, orders: Orders
 ) -> list[str]:
-    """Return what was assumed of marks and clips, and what is left out."""
+    """Return warnings on what was assumed about marks and clips, and on what is excluded."""
     marked = {mark.movie_id for mark in marks}
     placed = {*projection.unseen, *(one.clip_id for one in projection.answers)}
     without = []

@@ -1,16 +1,17 @@
 """The table of marks: each row has a span of a film, a column, a word and an annotator.
 
-Times are seconds on the clock of the decoded pictures; a mark ends before `end_s`. A mark that
-counts frames gets their times from the file of its film. If no file is linked, its times are frame
-/ rate. The words that one person gives one span in one column belong together, and so do a level
-and its concepts. Four columns have a meaning:
+Times are in seconds on the clock of the decoded pictures; a mark ends before `end_s`. If a mark
+counts frames, the times of the frames come from the file of the film; if no file is linked, they
+are frame / rate. All words that one annotator gives to one span in one column belong together, and
+so do a level and its concepts. Four columns have a fixed meaning:
 
 - `level` and `concepts` have the words of the papers;
-- `watched` states what was watched: the word is the column that was coded, or `watched` for all;
+- `watched` states what was watched: its word is the name of the column that was coded, or `watched`
+  for all columns;
 - `comment` is free text.
 
 All other columns are the annotators' own. The word `none` means that nothing was found, and `?`
-means that the person could not tell.
+means that the annotator could not tell.
 
 A table with a row for each segment (with times, or with frames and their `framerate`), such as the
 tables of MObyGaze, is read as marks too: each cell is a mark in the column of the cell.
@@ -51,23 +52,23 @@ LEVEL = "level"
 CONCEPTS_COLUMN = "concepts"
 WATCHED = "watched"
 COMMENT = "comment"
-# The name of tiers with scores of a model, which are not marks.
+# A tier with this name has the scores of a model, which are not marks.
 SCORE = "score"
 NOTHING = "none"
 SPAN_EXPECTED = (
     "expected seconds in the film, the start before the end; or frames and a framerate"
 )
 FOLDER = "segments"
-# Sound may be a little longer than the pictures.
+# A mark may end this long after the last picture, because sound may be longer than the pictures.
 MOST_BEHIND_S = 1.0
-# Digits behind the point of a second that a table has: a billionth is rounding.
+# Tables state times with this many decimals of a second; smaller differences are rounding errors.
 DIGITS = 9
 
 
 class Mark(NamedTuple):
     """A span of a film with the word of an annotator in one column.
 
-    `frames` are the frames of the span with their rate, if the table counts frames.
+    `frames` has the frames of the span with their rate; it is empty if the table counts no frames.
     """
 
     movie_id: str
@@ -79,7 +80,7 @@ class Mark(NamedTuple):
     frames: FrameSpan | tuple[()] = ()
 
     def at_rate(self) -> Self:
-        """Return the mark at frame / rate, as times alone."""
+        """Return the mark without frames, at the times frame / rate if a rate is stated."""
         times_s = self.frames.times_s if self.frames else None
         start_s, end_s = times_s or (self.start_s, self.end_s)
         return self._replace(start_s=start_s, end_s=end_s, frames=())
@@ -103,12 +104,12 @@ class Marks:
 
 
 class MarkReader:
-    """A reader of marks from tables and ELAN files, which gives each word one spelling.
+    """A reader of marks that gives each word one spelling.
 
     Args:
-        tiers: The new column and the person of a tier or column. A column "" leaves the tier out; a
-            person "" is the person that the file names.
-        words: The replacement of each changed word; "" leaves out its marks.
+        tiers: The new column and the annotator of each renamed tier or column. A column "" excludes
+            the tier; an annotator "" is the annotator that the file names.
+        words: The replacement of each changed word; "" excludes the marks with this word.
     """
 
     def __init__(
@@ -140,15 +141,15 @@ class MarkReader:
     def column_of(
         self, tier: str, stated: str, path: Path, column: str = ""
     ) -> tuple[str, str]:
-        """Return the column of a tier and its person, each "" if there is none.
+        """Return the column of a tier and its annotator, each "" if there is none.
 
         Tiers of scores have no column.
 
         Args:
             tier: The name of the tier.
-            stated: The person that the file names, or "".
+            stated: The annotator that the file names, or "".
             path: The file.
-            column: The name of the tier without the person after @.
+            column: The name of the tier without the annotator after @; "": the name of the tier.
         """
         column = column or tier
         self.found["tier"] |= {tier, column}
@@ -167,7 +168,7 @@ class MarkReader:
         Args:
             said: The span, the column, the text, and the annotator.
             path: The file.
-            row: The row of the table, which collects violations.
+            row: The row of the table, which collects violations; None for ELAN files.
         """
         person = self._spelling.word(said.annotator, "annotator")
         said = said._replace(annotator=person)
@@ -197,8 +198,9 @@ class MarkReader:
     def read_table(self, path: Path) -> None:
         """Add the marks of a table; one error lists all its violations.
 
-        Each cell of a row becomes a mark in the column of the cell, also in a table with the
-        columns `column` and `value`. In a manifest, these are the columns that its header lists.
+        Each cell of a row becomes a mark in the column of the cell. In a table with the columns
+        `column` and `value`, the value of a row is a mark, too. Of the own columns of a manifest,
+        only the columns that its header lists become marks.
         """
         violations = Violations(path)
         table = read_table(path, required=("movie_id",), violations=violations)
@@ -271,7 +273,7 @@ class MarkReader:
             return word if word == UNKNOWN else canonical_level(word) or ""
         if column == CONCEPTS_COLUMN:
             word = canonical_concept(word) or word
-        # What was watched is the name of a column.
+        # A comment is free text, and a `watched` mark names a column: both stay unchanged.
         if column in (COMMENT, WATCHED):
             return word
         return self._spelling.word(word, column)
@@ -279,7 +281,10 @@ class MarkReader:
     def _span_of(
         self, row: TableRow, film: str
     ) -> tuple[float, float, FrameSpan | tuple[()]] | None:
-        """Return start and end of a row in seconds, and its frames, if it counts frames."""
+        """Return start and end of a row in seconds, and its frames; None for invalid times.
+
+        The frames are () if the row counts no frames or states no rate.
+        """
         text = row.cells.get(RATE_COLUMN, "").strip()
         rate = parse_frame_rate(text)
         if text and rate is None:
@@ -310,11 +315,11 @@ def read_marks(tables: Iterable[Path], workspace: PathLike | None = None) -> Mar
 
     Args:
         tables: The tables.
-        workspace: The workspace, whose linked films give the times of frames.
+        workspace: The workspace of the linked films, whose files give the times of frames.
 
     Raises:
         FixInput: A cell is invalid; a film does not have the frames or the rate of a mark; or two
-            tables have marks of the same person in the same film.
+            tables have marks of the same annotator in the same film.
     """
     reader = MarkReader()
     paths = [*dict.fromkeys(tables)]
@@ -346,7 +351,10 @@ def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
 
 
 def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
-    """Return a mark; if it counts frames and its film has a file, with their times in the file."""
+    """Return a mark with the times of its frames in the file of its film.
+
+    A mark without frames, or of a film without a file, stays unchanged.
+    """
     film = films.frames(mark.movie_id) if mark.frames else None
     if film is None or not mark.frames:
         return mark
@@ -362,7 +370,10 @@ def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
 
 
 def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
-    """Return marks, with the times of their pictures if the file of the film is linked."""
+    """Return marks with times at boundaries of pictures, or unchanged without a linked file.
+
+    The times of marks that count frames are the times of these frames.
+    """
     placed = []
     for mark in marks:
         boundaries = films.boundaries(mark.movie_id)
@@ -378,7 +389,7 @@ def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
 
 
 def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
-    """Raise an error for a mark that ends after its film, so it belongs to a different copy."""
+    """Raise an error for a mark that ends after its film: it was made on a different copy."""
     end_s = float(boundaries[-1])
     if mark.end_s > end_s + MOST_BEHIND_S:
         raise FixInput(
@@ -404,7 +415,7 @@ def written(marks: Iterable[Mark]) -> bytes:
 
 
 def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
-    """Return the marks of each film in their order."""
+    """Return the marks of each film, sorted."""
     films: dict[str, list[Mark]] = {}
     for mark in sorted(marks):
         films.setdefault(mark.movie_id, []).append(mark)
@@ -412,7 +423,7 @@ def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
 
 
 def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
-    """Return the columns of marks: those of the papers first, then own ones, then comments."""
+    """Return the columns of marks: `level`, `concepts`, own columns, `comment`; never `watched`."""
     found = {mark.column for mark in marks} - {WATCHED}
     place = {LEVEL: 0, CONCEPTS_COLUMN: 1, COMMENT: 3}
     return tuple(sorted(found, key=lambda column: (place.get(column, 2), column)))

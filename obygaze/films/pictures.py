@@ -25,7 +25,7 @@ Floats = Sequence[float]
 
 
 class LinkedFilms:
-    """The films of a workspace that are linked to one whole file."""
+    """The films of a workspace that are linked to a file of the whole film."""
 
     def __init__(self, workspace: PathLike | None) -> None:
         self.workspace = Workspace.of(workspace)
@@ -33,7 +33,7 @@ class LinkedFilms:
 
     @cached_property
     def files(self) -> dict[str, dict[Path, None]]:
-        """The files of each film; copies in several folders are several."""
+        """The linked files of each film; copies in several folders count as several files."""
         files: dict[str, dict[Path, None]] = {}
         for manifest in manifests_with_videos(self.workspace):
             root = Path(manifest.header.video_root)
@@ -80,7 +80,9 @@ class LinkedFilms:
 
 
 def pictures_of(boundaries: Floats, start_s: float, end_s: float) -> tuple[int, int]:
-    """Return the first and the last picture between the nearest boundaries, at least one.
+    """Return the numbers of the first and the last picture of a span; they may be the same.
+
+    The start and the end of the span are moved to the nearest boundaries.
 
     >>> pictures_of([0.0, 0.04, 0.08, 0.12], 0.041, 0.119)
     (1, 2)

@@ -1,7 +1,7 @@
 """Tables of predictions: the scores of models for the clips of a manifest.
 
-`models predict -o`, `search -o` and the predictions.csv of a run are such tables. Tiers of scores
-and the page of a film read them here.
+`models predict -o` and `search -o` write such tables; the predictions.csv of a run is one, too. The
+export of scores as ELAN tiers and the page of a film read them with this module.
 """
 
 import re
@@ -18,14 +18,15 @@ from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.expression import compared_names
 from obygaze_features.manifest.model import Clip, Manifest
 
-# The score of a class: a probability, or a distance from the boundary.
+# A column with the scores of a class: probabilities (p), or distances from the boundary (score).
 SCORE = re.compile(r"(p|score):.+")
 
 
 class PredictedClip(NamedTuple):
     """A row of predictions with its clip.
 
-    `model` has the task, model, store and seed of the row, or else the name of the table.
+    `model` joins the task, the model and the store of the row, and its seed if the table has
+    several seeds. If the row states none of them, `model` is the name of the table.
     """
 
     clip: Clip
@@ -55,10 +56,10 @@ def read_predictions(
 ) -> PredictionTable:
     """Return the rows of a table of predictions; raise an error if they are of other clips.
 
-    The baselines of a run are left out if it has models, because a reader of a tier called `oracle`
-    would take it for a model.
+    The baselines of a run are excluded if the run has models, because a tier with the name of a
+    baseline, such as `oracle`, would be taken for a model.
     """
-    # NumPy is not loaded for the help of commands.
+    # This import loads NumPy, which the help of commands does not need.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 
     violations = Violations(path)
@@ -111,7 +112,7 @@ def _warn(sentence: str) -> None:
 
 
 def score_column(columns: Sequence[str], path: Path) -> str:
-    """Return the column of the scores of one question, for two classes the second column."""
+    """Return the only column of scores, or the second of two; any other number is an error."""
     scored = [name for name in columns if SCORE.fullmatch(name)]
     if not 1 <= len(scored) <= 2:
         raise FixInput(

@@ -1,18 +1,19 @@
-"""Project marks on clips: the annotation of each person for each clip, column by column.
+"""Project marks on clips: make the annotation of each annotator for each clip, column by column.
 
-- A value counts for a clip if it covers at least the threshold of the clip. In `level`, and in
-  columns with an order, each mark is tested alone, and the clip gets the highest value that counts.
-  In other columns the marks of a value are tested together, and the clip gets the value that covers
-  most of it. Several words of one span are one value, `fear|joy`.
-- `concepts` are the concepts of the marks that gave the level; without levels, all concepts that
-  count. A mark of a concept belongs to the level mark of the person with the same span, else to all
-  level marks that it overlaps.
-- `comment` has all comments that touch the clip.
-- If no value counts, the cell is the word for nothing, `none` (for levels EN), if four fifths of
-  the clip were seen, else it is empty. A person has seen what is marked and what is `watched`. If a
-  person has no `watched` mark of a column in a film, the whole film counts as seen if the person
-  marked this column in it. This does not hold for drawn clips: a drawn clip without a mark was not
-  judged.
+- A value counts for a clip if the share of the clip that it covers is at least the threshold. In
+  `level`, and in columns with an order, each mark is tested alone, and the clip gets the highest
+  value that counts. In other columns the marks of a value are tested together, and the clip gets
+  the value that covers most of it. Several words of one span are one value, such as `fear|joy`.
+- `concepts` has the concepts that count and belong to a mark of the level of the clip. If the
+  annotator marked no levels, it has all concepts that count. A mark of a concept belongs to the
+  level mark of the same annotator with the same span. Without such a level mark, it belongs to all
+  level marks of the annotator that it overlaps.
+- `comment` has all comments that overlap the clip.
+- If no value counts, the cell is `none` (in `level`: EN) if the annotator has seen four fifths of
+  the clip; otherwise the cell is empty. An annotator has seen all that the annotator marked, also
+  with `watched`. If no `watched` mark of the annotator names the column in a film, the annotator
+  has seen the whole film if the annotator marked the column in this film. Sampled clips are an
+  exception: a sampled clip without a mark was not judged.
 """
 
 import re
@@ -39,7 +40,7 @@ from obygaze_features.manifest.model import LEVELS, Annotation
 from obygaze_features.manifest.spans import FrameSpan
 
 DEFAULT_THRESHOLD = Fraction(1, 5)
-# The share of a clip that a person must have seen for a negative.
+# The share of a clip that an annotator must have seen for the clip to be a negative.
 SEEN_SHARE = 0.8
 # Other programs round the start and the end of a mark to milliseconds.
 MARK_ROUNDING_S = 0.002
@@ -64,15 +65,16 @@ class ClipSpan(NamedTuple):
 
 @dataclass
 class Projection:
-    """The annotations of all people for the clips, clip after clip.
+    """The annotations of all annotators for the clips, clip after clip.
 
     Attributes:
         columns: The columns of the marks.
-        answers: The annotation of each person for each clip.
-        unseen: The clips of films without marks.
-        assumed: Each film, annotator and column with a clip that got the word for nothing although
-            no mark states what was watched.
-        n_without_level: Number of marks of concepts without a level mark; they count for no clip.
+        answers: The annotation of each annotator for each clip.
+        unseen: The ids of the clips of films without marks.
+        assumed: Each film, annotator and column in which a clip became `none` (in `level`: EN)
+            although no mark states what was watched.
+        n_without_level: Number of concept marks that belong to no level mark; they count for no
+            clip.
     """
 
     columns: tuple[str, ...]
@@ -92,7 +94,7 @@ def as_threshold(value: str | float | Fraction) -> Fraction:
 
 
 def complete_orders(orders: Orders) -> dict[str, tuple[str, ...]]:
-    """Return the orders of columns, starting with the word for nothing, and the order of levels.
+    """Return the orders of columns, each with `none` as the lowest word, and the order of levels.
 
     >>> complete_orders({"Gewalt": ["schwach", "stark"]})["Gewalt"]
     ('none', 'schwach', 'stark')
@@ -111,14 +113,14 @@ def project(
     *,
     are_drawn: bool = False,
 ) -> Projection:
-    """Return the annotation of each person for each clip.
+    """Return the annotation of each annotator for each clip.
 
     Args:
-        marks: The marks of all people, in any order.
+        marks: The marks of all annotators, in any order.
         spans: The clips.
         threshold: The smallest share of a clip that a value must cover to count.
-        orders: The words of columns with an order, from the lowest.
-        are_drawn: Whether the clips are drawn clips, which people judge one by one.
+        orders: The words of columns with an order, from the lowest; None: no column has an order.
+        are_drawn: Whether the clips are sampled clips, which annotators judge one by one.
     """
     marks = sorted(marks)
     spelled = {}
@@ -131,7 +133,8 @@ def project(
         if span.movie_id not in people:
             projection.unseen.append(span.clip_id)
         for person, in_frames in people.get(span.movie_id, ()):
-            # If marks and clips both count frames, frames are compared: linking changes no label.
+            # If marks and clips both count frames, frames are compared, so that linking a film to
+            # its file changes no label.
             if in_frames is not None and span.frames and span.frames.rate:
                 times_s = span.frames.times_s or (span.start_s, span.end_s)
                 counted = ClipSpan(span.clip_id, span.movie_id, *times_s)
@@ -145,7 +148,10 @@ def project(
 def _people_of_films(
     marks: Iterable[Mark], projection: Projection, orders: Orders, are_drawn: bool
 ) -> dict[str, list[tuple["_Person", "_Person | None"]]]:
-    """Return the people with marks in each film; for each the marks in seconds and in frames."""
+    """Return the annotators of each film, with their marks in seconds and at frame / rate.
+
+    The second of the two is None if a mark of the annotator does not count frames.
+    """
     marks_of: dict[str, dict[str, list[Mark]]] = {}
     marked_by: dict[str, set[str]] = {}
     for mark in marks:
@@ -156,7 +162,7 @@ def _people_of_films(
     people: dict[str, list[tuple[_Person, _Person | None]]] = {}
     for film, of_film in marks_of.items():
         for name, own in sorted(of_film.items()):
-            # A person who only watched coded the columns that others marked.
+            # An annotator whose marks name no column looked for all columns.
             looked_for = (marked_by[name] - {COMMENT}) & {*projection.columns}
             looked_for = {*(looked_for or projection.columns), COMMENT}
             used = [column for column in projection.columns if column in looked_for]
@@ -172,7 +178,7 @@ def _people_of_films(
 
 
 class _Person:
-    """The marks of one person in a film."""
+    """The marks of one annotator in a film."""
 
     def __init__(
         self,
@@ -199,7 +205,7 @@ class _Person:
             watched = [m for m in marks if m.column == WATCHED and m.value in words]
             if watched:
                 self.seen[column] = Track([*watched, *own])
-        # The level marks of each concept mark.
+        # The level marks to which each concept mark belongs.
         self.levels_of: dict[Mark, set[Mark]] = {}
         for mark in self.tracks[CONCEPTS_COLUMN].marks:
             levels = {level for level, _ in self.tracks[LEVEL].overlapping(mark)}
@@ -207,7 +213,7 @@ class _Person:
             self.levels_of[mark] = same or levels
 
     def answer(self, span: ClipSpan, threshold: float) -> Annotation:
-        """Return the annotation of this person for a clip."""
+        """Return the annotation of this annotator for a clip."""
         needed_s = max(threshold * span.length_s, 2 * MARK_ROUNDING_S) - MARK_ROUNDING_S
         cells = dict.fromkeys(self.projection.columns, "")
         of_level: set[Mark] = set()
@@ -220,14 +226,14 @@ class _Person:
                 cells[column] = " / ".join(texts)
                 continue
             if column == CONCEPTS_COLUMN:
-                # Columns are in order: the level of the clip is known.
+                # `level` is the first column, so the level of the clip is known here.
                 has_levels = LEVEL in self.columns
                 for mark in counting:
                     if not has_levels or self.levels_of[mark] & of_level:
                         concepts.add(mark.value)
                 continue
             if column in self.orders:
-                # An unknown value is below all others.
+                # `?` is below all other values.
                 order = (UNKNOWN, *self.orders[column])
                 words = [mark.value for mark in counting]
                 value = max(words, key=order.index, default="")
@@ -243,7 +249,7 @@ class _Person:
         return Annotation(span.clip_id, self.name, level, names, cells)
 
     def _nothing(self, column: str, span: ClipSpan) -> str:
-        """Return the word for nothing if enough of the clip was seen, else ""."""
+        """Return `none` (in `level`: EN) if enough of the clip was seen, else ""."""
         nothing = self.orders.get(column, (NOTHING,))[0]
         if column in self.seen:
             needed_s = SEEN_SHARE * span.length_s - MARK_ROUNDING_S
@@ -277,7 +283,7 @@ class Track:
 
 
 def covered_s(marks: Iterable[Mark], span: ClipSpan) -> float:
-    """Return how many seconds of a clip some marks cover together; marks are sorted by start."""
+    """Return how many seconds of a clip marks cover together; the marks are sorted by start."""
     total_s = 0.0
     reached_s = span.start_s
     for mark in marks:
@@ -290,9 +296,10 @@ def covered_s(marks: Iterable[Mark], span: ClipSpan) -> float:
 def _longest(
     touching: Iterable[tuple[Mark, float]], span: ClipSpan, needed_s: float
 ) -> str:
-    """Return the value that covers most of a clip, in a tie the value that begins first.
+    """Return the value that covers most of a clip, or "" if no value covers `needed_s` seconds.
 
-    Several words of a span are one value; the word for nothing is left out.
+    Of values that cover equally much, the value that begins first is returned. Several words of one
+    span are one value. Marks with `none` are ignored.
     """
     of_span: dict[tuple[float, float], list[Mark]] = {}
     for mark, _ in touching:

@@ -1,11 +1,12 @@
-"""`obygaze manifest sample`: draw clips within films, to estimate how often something is shown.
+"""`obygaze manifest sample`: sample clips within films, to estimate how often something is shown.
 
-Each clip has a fixed random number, a hash of the seed and its id. From each film, the clips with
-the smallest numbers are drawn: a random sample without replacement. Films get their clips in turns.
+Each clip has a fixed random number: a hash of the seed and the clip id. In each film, the clips
+with the smallest numbers are sampled: a random sample without replacement. The requested number of
+clips is divided among the films as equally as possible.
 
-The manifest of drawn clips has two more columns: `draw_probability`, the probability that the clip
-was drawn from its film, and `draw_clips`, the number of clips of the film. `draw_plan` checks these
-columns.
+The manifest of sampled clips has two more columns: `draw_probability`, the probability that the
+clip is sampled from its film, and `draw_clips`, the number of clips of the film. `draw_plan` checks
+these columns.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
 
 @dataclass(frozen=True)
 class DrawnFilm:
-    """The number of drawn clips of a film, and of all its clips."""
+    """The number of sampled clips of a film, and the number of all its clips."""
 
     n_drawn: int
     n_clips: int
@@ -50,14 +51,14 @@ class DrawnFilm:
 
 @dataclass(frozen=True)
 class DrawnClips:
-    """The manifest of the drawn clips; `n_clips` is the number of clips they were drawn from."""
+    """The manifest of the sampled clips; they were sampled from `n_clips` clips."""
 
     manifest: Manifest
     path: Path
     n_clips: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return where the manifest is, and the numbers of clips."""
+        """Return the facts of the saved manifest, and the numbers of sampled and of all clips."""
         facts = saved_facts(self.manifest, self.path)
         return {**facts, "drawn": len(self.manifest), "clips": self.n_clips}
 
@@ -83,9 +84,10 @@ def sample_clips(
 ) -> DrawnClips:
     """Draw random clips of each film, for people to judge.
 
-    Each film gets the same number of clips, if it has enough. The new manifest has only the drawn
-    clips, with the probability of each draw. `manifest export` writes them as ELAN files with an
-    empty annotation for each clip and without labels; `audit share` reads them with labels.
+    The number of clips is divided among the films as equally as possible. The new manifest has only
+    the sampled clips, and the probability with which each clip was sampled. `manifest export`
+    writes these clips as ELAN files with an empty annotation for each clip and without labels;
+    `audit share` reads them with labels.
 
     Args:
         manifest: The clips or windows of films, which are not changed.
@@ -114,7 +116,7 @@ def sample_clips(
             f" got {n_clips}",
             where=source.name,
         )
-    # A clip of each film first.
+    # Each film gets one clip first, so that no film is without a sampled clip.
     n_of_film = Counter(dict.fromkeys(sizes, 1))
     in_turns = sorted(sizes, key=lambda film: _random_number(seed, film))
     while n_of_film.total() < n_clips:
@@ -142,7 +144,7 @@ def sample_clips(
         hint="add the columns film_start_s and film_end_s to the table of the clips; or cut whole"
         " films: obygaze manifest windows FOLDER",
     )
-    # Windows become clips, as a grid cannot leave out any.
+    # Windows become clips, because a grid always has all its windows.
     header = structs.replace(source.header, unit="clip", grid=Grid())
     columns = with_columns_of(drawn, source.columns)
     made = replace(
@@ -153,12 +155,12 @@ def sample_clips(
 
 
 def is_drawn(manifest: Manifest) -> bool:
-    """Return whether the clips of a manifest were drawn by `manifest sample`."""
+    """Return whether the clips of a manifest were sampled by `manifest sample`."""
     return set(DRAW_COLUMNS).issubset(manifest.columns)
 
 
 def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
-    """Return the number of drawn clips of each film; raise an error for contradictory columns."""
+    """Return the plan of each film; raise an error if the two columns contradict the clips."""
     films = {}
     for film, clips in by_film(manifest).items():
         cells = {(c.extra[PROBABILITY], c.extra[CLIPS_OF_FILM]) for c in clips}
@@ -174,7 +176,7 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
 
 
 def _film_of(cells: Sequence[str]) -> DrawnFilm:
-    """Return the plan of a film from the two cells of one of its clips."""
+    """Return the plan of a film from two cells: the probability and the number of clips."""
     n_clips = whole_number(cells[1]) or 0
     share = number_of_cell(cells[0]) or 0.0
     return DrawnFilm(round(share * n_clips) if 0 < share <= 1 else 0, n_clips)

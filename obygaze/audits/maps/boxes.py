@@ -1,7 +1,7 @@
-"""The share of a map that lies in boxes that people drew.
+"""The share of a map that lies in the boxes of annotators.
 
 Only the part of a map above the mean of its clip counts, so that maps of any method and unit can be
-compared. A grid cell of a map counts by the share of its area that boxes cover, so that a small box
+compared. A grid cell of a map counts by the share of its area that boxes cover. So a small box
 counts even if it contains the centre of no cell.
 """
 
@@ -36,7 +36,10 @@ ON_PADDING = "with boxes only on frames after its end"
 
 @dataclass(frozen=True)
 class SharesInBoxes:
-    """The shares [direction, clip] of maps in boxes, for each clip with maps and a box."""
+    """The shares [direction, clip] of maps in boxes, for each clip with maps and a box.
+
+    `left_out` has the reason for each excluded clip.
+    """
 
     clip_ids: tuple[str, ...]
     shares: Floats
@@ -44,11 +47,11 @@ class SharesInBoxes:
 
 
 def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
-    """Return the share of the maps of each clip in its boxes, and why some clips are left out.
+    """Return the share of the maps of each clip in its boxes, and the reason for excluded clips.
 
     Args:
         store: A store of maps.
-        boxes: A file of boxes.
+        boxes: A CSV file of boxes.
     """
     covered = read_boxes(boxes, store)
     maps_of_clips = store.matrix(MAPS, clips=list(covered), missing="drop")
@@ -69,7 +72,7 @@ def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
 
 
 def notes_on(left_out: Mapping[str, str]) -> list[str]:
-    """Return the number of clips left out for each reason, with the first of them."""
+    """Return the number of excluded clips for each reason, with the first of these clips."""
     clips_of_reason: dict[str, list[str]] = {}
     for clip, reason in left_out.items():
         clips_of_reason.setdefault(reason, []).append(clip)
@@ -82,7 +85,7 @@ def notes_on(left_out: Mapping[str, str]) -> list[str]:
 def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> Floats:
     """Return for each direction the share of its map in the boxes.
 
-    Only frames with a box count. A constant map has the share of the area.
+    Only frames with a box count. The share of a constant map is the share of the area in boxes.
 
     Args:
         maps: The maps [direction, step, row, column] of a clip.
@@ -181,12 +184,12 @@ def _box_of(row: TableRow) -> Box:
 
 
 def _steps(frame: str, n_steps: int, joined: int) -> slice:
-    """Return the step of the frame of a box, or all steps if no frame is given.
+    """Return the step that has the frame of a box, or all steps if no frame is given.
 
     Args:
-        frame: The number of the frame, counted from 0.
-        n_steps: The steps of the maps.
-        joined: How many frames each step covers.
+        frame: The number of the frame, counted from 0; "": all frames.
+        n_steps: The number of steps of the maps.
+        joined: The number of frames that each step covers.
     """
     if not frame:
         return slice(None)

@@ -43,11 +43,11 @@ def write_concept_maps(
 ) -> WrittenMaps:
     """Project concept vectors on the stored tokens of each clip.
 
-    For each film, obygaze uses directions that were fitted without this film. Needs no film and no
-    weights.
+    The directions for a film are fitted without this film. The command needs neither the films nor
+    the weights of a model.
 
-    A map is the projection of each token, minus the mean of the clips, on the direction of length
-    1. A clip without maps gets the reason.
+    For a map, the mean of the clips is subtracted from each token, and the result is projected on
+    the direction of length 1. The store has the reason for each clip without maps.
 
     Args:
         path: The new store.
@@ -147,7 +147,7 @@ def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
             continue
         (direction,) = np.asarray(fitted.estimator.core.coef_, dtype=np.float64)
         if not direction.any():
-            continue  # all features are equal
+            continue  # All features are equal, so there is no direction.
         for film in np.unique(held.films[held.test]).tolist():
             directions.setdefault(film, {})[train] = direction
     return directions
@@ -165,6 +165,6 @@ def maps_of_tokens(
     margins = (
         tokens.astype(np.float32) - origin.astype(np.float32)
     ) @ vectors.T.astype(np.float32)
-    # Tokens before the patches are left out.
+    # Tokens before the patches have no place in the picture, so they are excluded.
     patches = margins[:, margins.shape[1] - grid[1] * grid[2] :]
     return np.moveaxis(patches, -1, 0).reshape(-1, *grid)

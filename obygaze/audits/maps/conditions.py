@@ -1,7 +1,7 @@
 """Maps of two conditions: their means, their difference, and a test of their shares in boxes.
 
 A table lists the clips of each condition, such as pictures of women who are shown as objects and
-pictures of the same women who are not. The test exchanges the clips of each pair in all ways.
+pictures of the same women who are not. The test exchanges the two clips of each pair.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from obygaze_features.store import Matrix, Store, open_store
 from obygaze_models.evaluation.permutation import holm, p_text, permutation_p
 
 Floats = NDArray[np.float64]
-PERMUTATIONS = 100_000  # random exchanges, if there are too many exchanges to count
+PERMUTATIONS = (
+    100_000  # Random exchanges, used if there are too many exchanges to count.
+)
 AT_RANDOM = "random directions, mean"
 WITHOUT_BOX = "without a box"
 WITHOUT_PARTNER = "without the other clip of its pair"
@@ -40,7 +42,7 @@ MAX_DRAWN = 12
 
 
 HEADERS = ("direction", "in boxes, X", "in boxes, Y", "X - Y", "p", "Holm")
-# A direction, or a condition, by the names of JSON.
+# A direction, or a condition, with the keys of the JSON document.
 Record = dict[str, Any]
 
 
@@ -81,7 +83,7 @@ class MeanMaps(NamedTuple):
 
 @dataclass(frozen=True)
 class MapsOfConditions:
-    """Two conditions, the two clips of each pair, the directions, and the clips left out."""
+    """Two conditions, the two clips of each pair, the directions, and the excluded clips."""
 
     names: tuple[str, str]
     pairs: Sequence[tuple[str, str]]
@@ -164,7 +166,7 @@ def compute(
 
 
 def present(found: MapsOfConditions) -> Audit:
-    """Return the table, the sentences and the mean maps of two conditions."""
+    """Return the audit of two conditions: its table, its sentences and the mean maps."""
     methods = sorted({item["method"] for item in found.directions} - {""})
     answer = "Without boxes there is no test: pass --boxes FILE"
     if methods:
@@ -198,7 +200,7 @@ def _row_of(item: Record) -> tuple[object, ...]:
 def read_conditions(
     path: Path, store: Store
 ) -> tuple[tuple[str, str], list[tuple[str, str]]]:
-    """Return the two conditions of a file, and for each pair its clip of each condition.
+    """Return the names of the two conditions, and for each pair its two clips in this order.
 
     Args:
         path: The file.
@@ -260,11 +262,16 @@ def _mean_maps(
 def _compare_directions(
     names: Sequence[str], means: Sequence[Floats], shares: Floats | None
 ) -> list[Record]:
-    """Return each direction with the test of its shares, the mean of the random ones last.
+    """Return a record of each direction, and as the last one a record of the random directions.
 
-    The first half of the clips is of the first condition, the other half of the second, pair by
-    pair. The mean maps are [row, column] of both conditions, over clips and frames. Without boxes
-    there are no shares; random directions have no p.
+    A record has the mean maps [row, column] of both conditions, the shares in boxes, and the test.
+    The last record has means over the random directions and no p.
+
+    Args:
+        names: The directions.
+        means: For each condition, the mean maps [direction, row, column] over clips and frames.
+        shares: The shares [direction, clip] in boxes: all clips of the first condition, then the
+            clips of the second condition, in the same order of pairs. None: no boxes, no test.
     """
     random = [i for i, name in enumerate(names) if name.startswith(RANDOM_PREFIX)]
     numbers = {name: [i] for i, name in enumerate(names) if i not in random}

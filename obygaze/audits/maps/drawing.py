@@ -44,8 +44,8 @@ def draw_maps(
 ) -> MapSheets:
     """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
 
-    All maps of a clip are drawn on one scale. The first random direction, if the store has any, is
-    drawn too, to show a map by chance.
+    All maps of a clip are drawn on one scale. If the store has random directions, the first of them
+    is drawn too, to show what a map by chance looks like.
 
     Args:
         maps: A store of maps.
@@ -73,16 +73,16 @@ def draw_maps(
 def map_sheets(
     workspace: Workspace, store: Store, clip: str
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield directions with a PNG of the maps of a clip over its pictures, on one scale.
+    """Yield each direction with a PNG of its maps over the pictures of a clip, on one scale.
 
-    These are all directions that are not random, and the first random one.
+    The directions are all that are not random, and the first random direction.
     """
     names = map_names(store)
     maps_of_clip = store.matrix(MAPS, clips=[clip])
     real = real_steps(store, maps_of_clip.rows)[0]
     maps = fill_padding(maps_of_clip.values[0], real)
     n_planned = sum(not name.startswith(RANDOM_PREFIX) for name in names)
-    drawn = names[: n_planned + 1]  # the random ones are the last
+    drawn = names[: n_planned + 1]  # The random directions are the last.
     decoded = exact_pictures(workspace, store, clip)
     scale = max(height_above_mean(maps[names.index(name)]) for name in drawn)
     for name in drawn:

@@ -84,7 +84,7 @@ def write_saliency(
 ) -> WrittenMaps:
     """Compute where CLIP or X-CLIP looks for a text: Grad-CAM.
 
-    The frames of CLIPS, by default all, are decoded again by exactly the recipe of the store.
+    The frames of CLIPS (default: all clips) are decoded again, exactly by the recipe of the store.
 
     Args:
         path: The new store.
@@ -140,7 +140,7 @@ def _directions_of_texts(store: Store, text: PathLike) -> Directions:
 
 
 def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
-    """Return a backbone with gradients, and the layers of its vision tower."""
+    """Return the backbone, which must be CLIP or X-CLIP, and the layers of its vision tower."""
     family = backbone.card.family.name
     if family not in ("clip", "xclip") or not isinstance(backbone, TorchBackbone):
         problem = f"expected CLIP or X-CLIP, got {backbone.card.label}"
@@ -158,7 +158,7 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
 
 
 def _patches(backbone: TorchBackbone, tokens: Tensor) -> Tensor:
-    """Return the patches, without the tokens before them and X-CLIP's message after them."""
+    """Return the patch tokens, without the tokens before them and X-CLIP's message after them."""
     first = backbone.geometry.prefix
     return tokens[:, first : first + backbone.geometry.patches].float()
 

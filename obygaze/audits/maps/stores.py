@@ -25,7 +25,7 @@ from obygaze_features.store.layout import MASK, OF_FRAMES
 from obygaze_features.store.rows import STATUS_OF_WORD, RowColumns
 
 MAPS = "maps"
-RANDOM_PREFIX = "random "  # how the names of random directions begin
+RANDOM_PREFIX = "random "  # The names of random directions begin with this.
 N_RANDOM = 20
 DIMS = ("direction", "step", "grid_row", "grid_column")
 
@@ -34,7 +34,7 @@ Directions = Mapping[str, NDArray[np.float64]]
 
 
 def random_directions(width: int) -> Directions:
-    """Return random directions, always the same, as the null of other directions."""
+    """Return random directions, always the same, with which other directions are compared."""
     drawn = np.random.default_rng(0).standard_normal((N_RANDOM, width))
     return {
         f"{RANDOM_PREFIX}{i}": direction for i, direction in enumerate(drawn, start=1)
@@ -59,7 +59,7 @@ def frames_of_step(store: Store) -> int:
 
 
 def map_names(store: Store) -> list[str]:
-    """Return the directions of a store of maps, the random ones last."""
+    """Return the directions of a store of maps, the random directions last."""
     facts = store.recipe.to_json().get(MAPS)
     if facts is None:
         hint = "obygaze explain --help"
@@ -79,7 +79,7 @@ def real_steps(store: Store, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class WrittenMaps:
-    """A new store of maps; `counts` are its clips by their state."""
+    """A new store of maps; `counts` has the number of its clips by status."""
 
     path: Path
     counts: Mapping[str, int]
@@ -101,7 +101,7 @@ def write_maps(
     facts: Mapping[str, Any],
     results: Iterable[NDArray[Any] | Reason],
 ) -> WrittenMaps:
-    """Write a store of maps of clips of another store, with its recipe and times.
+    """Write a store of maps for clips of another store, with the recipe and times of that store.
 
     Args:
         path: The folder of the new store.
@@ -124,7 +124,8 @@ def write_maps(
         raise unknown_name("clip", absent, source.clip_ids.tolist(), source.location)
     path.parent.mkdir(parents=True, exist_ok=True)
     shape = (len(clip_ids), *maps.shape)
-    # A store needs the status of all rows before its first number, so maps are kept in a file.
+    # A store needs the status of all rows before its first number. Until then, the maps are kept in
+    # a temporary file.
     with TemporaryFile(dir=path.parent) as file:
         values = np.memmap(file, maps.dtype, "w+", shape=shape)
         rows: list[Row] = []
@@ -156,7 +157,7 @@ class _RowsOfMaps:
         rows: The rows of the new store.
         maps: The maps of each row.
         source: The store of the clips.
-        numbers: For each row, its number in this store.
+        numbers: For each row, its number in `source`.
     """
 
     rows: Sequence[Row]

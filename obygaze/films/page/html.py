@@ -1,6 +1,6 @@
 """The file of a page, with its style sheet, its scripts and its document.
 
-Browsers refuse modules in a file, so the modules of the page are joined into one script.
+Browsers refuse to load modules into a local file, so the modules become one script.
 """
 
 import json
@@ -25,7 +25,7 @@ _EXPORTED = re.compile(
 def render_page(document: Mapping[str, Any]) -> bytes:
     """Return the page that shows a document."""
     data = json.dumps(json_values(document), allow_nan=False)
-    # Only "<" could end the element of the document.
+    # A "<" in the data could end the HTML element of the document.
     data = data.replace("<", "\\u003c")
     page = _text_of("page.html").replace("{{ version }}", __version__)
     page = page.replace("{{ style }}", _text_of("page.css"))

@@ -19,7 +19,7 @@ CONTAINERS = {"mov", "matroska", "webm"}
 VIDEO_CODECS = {"h264", "vp8", "vp9", "av1"}
 PIXELS = {"yuv420p", "yuvj420p"}
 AUDIO_CODECS = {"aac", "mp3", "opus", "vorbis", "flac"}
-STILL_EDGE = 480  # pixels of the longer side of a picture on a page
+STILL_EDGE = 480  # The longer side of a still, in pixels.
 
 
 class MediaFacts(NamedTuple):
@@ -53,10 +53,10 @@ def media_facts(path: Path) -> MediaFacts:
 
 
 def picture_times(path: Path, indexes: Path) -> NDArray[np.float64] | None:
-    """Return the times of the pictures of a video, or None if it cannot be read.
+    """Return the times of the pictures of a video in seconds, or None if it cannot be read.
 
-    The first number is the time in the file that the other numbers count from, because browsers
-    count from time 0 of the file. Then come the start of each picture and the end of the last one.
+    The first number is the time in the file from which the other numbers count; browsers count from
+    time 0 of the file. The other numbers are the start of each picture and the end of the last one.
     """
     try:
         index = film_index(path, indexes)[0]
@@ -66,7 +66,7 @@ def picture_times(path: Path, indexes: Path) -> NDArray[np.float64] | None:
 
 
 def still(path: Path, indexes: Path, start_s: float | None, end_s: float | None) -> str:
-    """Return a picture of a part of a video as a data URL, or "" if there is none."""
+    """Return a picture of a part of a video as a data URL, or "" if it cannot be decoded."""
     from PIL import Image
 
     try:

@@ -111,7 +111,7 @@ class Site:
         clips = []
         for clip in clips_of_film:
             entry = self._entry(clip, marks)
-            # Browsers do not play this video.
+            # Browsers do not play this video, so the page shows a picture of each clip.
             if clip.video and facts[clip.video].refused:
                 path = self._file(clip.video)
                 indexes = self.workspace.folder("indexes")
@@ -312,7 +312,7 @@ class Site:
 
 
 def segments_of(marks: Iterable[Mark]) -> list[JsonObject]:
-    """Return the level, concepts and comment of each person for each span."""
+    """Return the level, concepts and comment of each annotator for each span."""
     said: dict[tuple[str, float, float], dict[str, list[str]]] = {}
     for mark in sorted(marks):
         if mark.column in _WITH_LEVEL:
@@ -346,5 +346,5 @@ def _address(video: Path, folder: Path) -> str:
     try:
         relative = Path(os.path.relpath(path, folder.absolute())).as_posix()
     except ValueError:
-        return path.as_uri()  # on another drive of Windows: no path leads there
+        return path.as_uri()  # No relative path leads to another drive of Windows.
     return quote(os.fsencode(relative))

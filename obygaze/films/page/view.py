@@ -109,8 +109,8 @@ def view(
 
 
 def _run_of(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
-    """Return a run; raise an error if the manifest has other clips under its ids."""
-    # NumPy is not loaded for the help of commands.
+    """Return a run; raise an error if it is of another manifest, or of other clips."""
+    # These imports load NumPy, which the help of commands does not need.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
     from obygaze_models.runner.text import read_run
 
@@ -132,7 +132,7 @@ def _run_of(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
 
 
 def _scores_of_table(path: Path, manifest: Manifest) -> PredictionTable:
-    """Return the scores of a saved model for the clips of a page."""
+    """Return the scores of a saved model for the clips of a page; raise an error for two models."""
     from obygaze.films.predictions import read_predictions, score_column
 
     table = read_predictions(manifest, path, required=("basis", "decision"))
