@@ -182,11 +182,11 @@ def plan_extraction(
 ) -> Cost:
     """Count missing clips, measure one clip, and estimate the time of a run.
 
-    One clip is decoded, and one is computed with each backbone. Of h100 and a100, which need not be
-    there, the time is by the operations that the card states. Where a GPU waits for the cores, the
-    plan says how many would feed it. No store is changed or made. The weights must be there
-    (`obygaze backbones fetch`); none are downloaded. The exit code is 5 where `extract run` would
-    refuse to add to a store.
+    One clip is decoded, and computed with each backbone. For h100 and a100, which need not be in
+    this machine, the time follows from the operations that the card states. If a GPU waits for the
+    cores, the plan states how many cores would keep it busy. No store is changed or made. The
+    weights must be there (`obygaze backbones fetch`); none are downloaded. The exit code is 5 if
+    `extract run` would refuse to add to a store.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).

@@ -59,11 +59,11 @@ def search(
     """Find clips by a text or a clip.
 
     A text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. Clips without
-    words in a store of words, and features that are zeros, are left out. `obygaze manifest export
-    MANIFEST FOLDER --as elan --predictions FILE` makes segments of what -o writes.
+    words in a store of words, and features that are zeros, are excluded. `obygaze manifest export
+    MANIFEST FOLDER --as elan --predictions FILE` makes segments of the table that -o writes.
 
-    Of a clip with several vectors, such as frames, the one most like the query counts; frames that
-    pad a short clip do not count. The store is read part by part.
+    If a clip has several vectors, such as the vectors of its frames, the vector most like the query
+    counts; frames that pad a short clip do not count. The store is read part by part.
 
     Args:
         store: A store, its name in the workspace, or a path or URL.

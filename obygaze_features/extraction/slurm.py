@@ -43,10 +43,10 @@ def write_slurm_script(
 ) -> SlurmScript:
     """Write a Slurm script whose tasks share a run.
 
-    It takes all options of `obygaze extract run`, which each task gets, and after -- those of
-    sbatch. The weights must be there (`obygaze backbones fetch`); none are downloaded. Exit codes
-    of a task are those of `obygaze extract run`. A task is queued again when it is preempted or its
-    node fails; after a time limit, submit the script again. Logs are in the folder logs of the
+    It takes all options of `obygaze extract run` for its tasks, and after -- the options of sbatch.
+    The weights must be there (`obygaze backbones fetch`); none are downloaded. The exit codes of a
+    task are the exit codes of `obygaze extract run`. A task is queued again when it is preempted or
+    its node fails; after a time limit, submit the script again. Logs are in the folder logs of the
     workspace.
 
     Args:

@@ -55,7 +55,7 @@ def embed_texts(
     """Embed prompts in the space of a backbone's clips.
 
     The vectors are the output of the backbone's text model, not normalised, with the name of the
-    embedding space. Those of X-CLIP are taken before its video prompts, so they are the same for
+    embedding space. X-CLIP vectors are taken before its video prompts, so they are the same for
     every clip.
 
     Args:
@@ -117,7 +117,7 @@ def score_captions(
     Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
     gender-score` needs. TABLE has the columns caption and visual (the word for what is seen).
     Captions with [MASK] are scored with "man" and with "woman" in its place. The columns lm_model
-    and sim_model have the name of each model, and the start of the hash of all that it was.
+    and sim_model have the name of each model, and the start of a hash of its weights and settings.
 
     Args:
         table: A CSV file with the columns caption and visual.

@@ -80,7 +80,7 @@ _FORCED = re.compile(
 # Reasons that are errors of the caller, not faults of the file.
 USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
 
-# Called again and again during a long task.
+# Called regularly during a long task.
 OnProgress = Callable[[], None]
 
 

@@ -145,7 +145,7 @@ def open_film(
     Args:
         path: the video file.
         indexes: the folder of stored indexes; None: no index is stored.
-        progress: called again and again while an index is made.
+        progress: called regularly while an index is made.
     """
     with open_video(path) as video:
         identity = state_of(path, indexes)

@@ -76,7 +76,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         self._jobs = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
-        # The errors of films that took too long.
+        # The errors of films for which a job exceeded the time limit.
         self._late: dict[str, BadVideo] = {}
         self._workers: dict[int, _Worker] = {}
         # Shared memory by its number, and the numbers of unused and of dropped memory.
