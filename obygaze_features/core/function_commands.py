@@ -79,9 +79,10 @@ FROM_SESSION = ("workspace", "progress", "note")
 
 
 def command_of(entry: Command, name: str) -> SessionCommand:
-    """Return the command of an entry of a table.
+    """Return the click command for an entry of a table of commands.
 
-    The command prints the result of the function: as JSON of `to_json()`, or as text.
+    The command prints the result of the function, or of the function `then` if it was called with
+    this result: as JSON of `to_json()`, or as text.
     """
     function = declared(entry.target)
     then = declared(entry.then) if entry.then else None

@@ -362,7 +362,7 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
 
 
 def _draw_concepts(axes: Any, stats: Stats, names: Sequence[str]) -> None:
-    """Draw a row for each concept, with a dot for each level: the share of its clips with it."""
+    """Draw a row for each concept, with a dot for the share of clips that have it, by level."""
     for level, counts in stats.concepts.items():
         if counts:
             mean = stats.concepts_per_clip.get(level)

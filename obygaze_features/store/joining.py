@@ -236,7 +236,7 @@ class JoinedStore(Store):
     def _presence(
         self, selection: Selection
     ) -> tuple[npt.NDArray[np.bool_], dict[str, Reason]]:
-        """Return which rows have features in all parts, and by clip why other rows have none."""
+        """Return which rows have features in all parts, and for each other clip what is missing."""
         ids = selection.clip_ids.tolist()
         self._require_same_clips(ids)
         present = np.ones(len(ids), np.bool_)

@@ -366,7 +366,7 @@ def class_parameters(user_code: UserCode) -> list[inspect.Parameter]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value can be stored as JSON without loss."""
+    """Return whether a value can be stored as JSON; a tuple becomes a list."""
     if isinstance(value, list | tuple):
         return all(_is_plain(item) for item in value)
     if isinstance(value, Mapping):

@@ -273,7 +273,7 @@ def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
 
 
 def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
-    """Yield the cells that have the tasks of `cell` and tested all its clips, on these clips."""
+    """Yield each cell with the tasks of `cell` that tested all clips of `cell`, on these clips."""
     for other in run.cells:
         if other.pair == cell.pair:
             shared = on_shared_clips([cell, other])
