@@ -127,8 +127,9 @@ def pull(
         try:
             check_name_is_free(target)
             n_sent = _pull(store, target, progress)
-        except (FileNotFoundError, AlreadyThere):
-            # Another process may have finished this copy.
+        except (FileNotFoundError, FileExistsError, AlreadyThere):
+            # Another process may have finished this copy. `Path.mkdir` raises FileExistsError if
+            # the folder exists at first, and is renamed before the second look.
             if read_seal(target) != store.seal and attempt == _ATTEMPTS - 1:
                 raise
     remove_leftovers(target)

@@ -208,6 +208,25 @@ def test_a_pull_while_the_source_is_replaced_says_so(
     assert not list(home.glob(".copy*"))
 
 
+def test_a_copy_that_another_process_finishes_meanwhile_is_the_copy(
+    store: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Path.mkdir looks twice, and the other process renames the folder in between."""
+    real = Path.mkdir
+
+    def mkdir(self: Path, *given: Any, **more: Any) -> None:
+        if ".copy." in str(self) and not (home / "copy").exists():
+            monkeypatch.setattr(Path, "mkdir", real)
+            pull(store, home / "copy")
+            raise FileExistsError(17, "File exists", str(self))
+        real(self, *given, **more)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    pull(store, home / "copy")
+    assert is_copy(home / "copy", store)
+    assert not list(home.glob(".copy*"))
+
+
 def test_the_same_terms_are_stated_twice(store: Path, home: Path) -> None:
     terms = {"licence": "cc-by-4.0", "citation": "Doe (2026).\nGazes."}
     for licence in ("cc-by-4.0", "CC-BY-4.0", "cc-by-4.0"):
