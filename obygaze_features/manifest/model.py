@@ -369,7 +369,7 @@ class Manifest:
 
     @property
     def folds(self) -> tuple[str, ...]:
-        """The names of the splits: NAME for each column `fold:NAME`."""
+        """The names of the splits that have a column of folds."""
         return tuple(
             name.removeprefix(FOLD_PREFIX)
             for name in self.columns

@@ -100,7 +100,7 @@ class Bottleneck(Classifier):
 
     @property
     def needs_products(self) -> bool:
-        """Whether the fit uses products of rows: if vectors are fitted on unscaled rows."""
+        """Whether the fit uses products of rows, because vectors are fitted on unscaled rows."""
         return self.reads_concepts and not self.part("bank").scaled
 
     @property
