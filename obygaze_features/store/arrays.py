@@ -137,7 +137,9 @@ class Arrays:
                 self._check_length(array, file)
             elif stop - last.start <= most_bytes:
                 ranges.pop()
-                start, memory = last.start, None
+                start = last.start
+                # Several chunks are decoded from the bytes of one range.
+                memory = None
             ranges.append(Range(name, start, stop, memory))
         return ranges
 

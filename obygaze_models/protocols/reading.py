@@ -353,8 +353,8 @@ def _check_models(document: Document, protocol: Protocol) -> None:
         for settings in offered:
             if settings.get("max_epochs", 1) < settings.get("min_epochs", 0):
                 problems["max_epochs"] = "must be at least min_epochs"
-            for key in BANK if settings.get(TEXTS) else ():
-                if settings.get(key) != defaults.get(key):
+            for key in BANK:
+                if settings.get(TEXTS) and settings.get(key) != defaults.get(key):
                     problems[key] = "has no effect: texts are the concept vectors"
             if protocol.splits.follow_scheme or not find_kind(model.kind).head:
                 continue

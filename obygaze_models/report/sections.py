@@ -378,11 +378,12 @@ def _name_with_store(row: RunRow) -> str:
 
 def _cell_of_paper(row: RunRow) -> RunRow:
     cell = row["cell"]
+    shown = row if cell.is_model else {**row, "sd": math.nan}
     return {
         # A model that is not trained has the same scores for all training tasks.
         "trained on": cell.train if cell.is_trained else DASH,
         "tested on": cell.test,
-        **_beside_paper(row if cell.is_model else {**row, "sd": math.nan}),
+        **_beside_paper(shown),
         "leaked": n_leaked(cell),
     }
 
@@ -662,12 +663,15 @@ def section_of_made(run: Run) -> Section:
     if run.has_groups:
         made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
     intervals = intervals_hold_for(run, run.cells)
-    section.sentences = [
-        f"{made_by}. run.json has every setting, and what was chosen in each fold.",
-        *([f"Intervals over {run.units} hold for {intervals}."] if intervals else []),
-        *protocol["report"]["notes"],
-        *(limit.text for limit in limits_of(run) if limit.name not in ON_FIRST_SCREEN),
-    ]
+    section.sentences.append(
+        f"{made_by}. run.json has every setting, and what was chosen in each fold."
+    )
+    if intervals:
+        section.sentences.append(f"Intervals over {run.units} hold for {intervals}.")
+    section.sentences += protocol["report"]["notes"]
+    for limit in limits_of(run):
+        if limit.name not in ON_FIRST_SCREEN:
+            section.sentences.append(limit.text)
     manifest = about["manifest"]
     sources = [("annotations", manifest["name"], manifest)]
     inputs = [("protocol", protocol["name"], about["protocol_sha256"])]

@@ -273,8 +273,9 @@ def _manifest(
     videos = {clip.video for clip in made.clips if clip.video}
     # Where no name is an existing file, `manifest link` finds the videos later.
     is_linked = any(_is_file(folder / video) for video in videos)
+    of_files = paths[0].stem if len(paths) == 1 else name
     header = Header(
-        mapping.dataset or (paths[0].stem if len(paths) == 1 else name),
+        mapping.dataset or of_files,
         mapping.known_concepts,
         films=NO_FILMS if mapping.films else "",
         licence=mapping.licence,

@@ -237,11 +237,9 @@ def _ask_times(questions: Questions) -> None:
     of_times = [
         name for name in questions.free if has_times(questions.table.filled(name))
     ]
-    pair = [
-        name
-        for target in SPAN_COLUMNS
-        for name in questions.named(target, of_times)[:1]
-    ]
+    pair = []
+    for target in SPAN_COLUMNS:
+        pair += questions.named(target, of_times)[:1]
     if len(pair) != 2:
         return
     noun = "times"
@@ -317,7 +315,9 @@ def _ask_ids(questions: Questions) -> None:
     scenes = ["scene"] if questions.table.filled("scene") else []
     for column in (*questions.named("clip_id"), *scenes):
         cells = questions.table.cells[column]
-        key = [column, *([questions.source("movie_id")] if of_film else [])]
+        key = [column]
+        if of_film:
+            key.append(questions.source("movie_id"))
         if not all(cells) or re.search("[{}:]", column):
             continue
         ids = set(map(as_id, cells))
