@@ -25,7 +25,6 @@ def main() -> None:
 
 
 def record_here(part: str, into: Path) -> str:
-    """Record a part in this process, and return what that was."""
     # Imported late: the process that starts the others needs none of it.
     from golden.making import record
 

@@ -26,14 +26,11 @@ SOME_FAILED = 3
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command says, and how it ends."""
-
     code: int
     out: str
     err: str
 
     def json(self) -> Any:
-        """Return the document that the command prints."""
         return json.loads(self.out)
 
 
@@ -55,22 +52,18 @@ class Place:
         return answer
 
     def typed(self, line: str) -> Answer:
-        """Type a command, however it ends."""
         done = call_obygaze(*shlex.split(line), cwd=self.folder)
         return Answer(done.code, done.stdout, done.stderr)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file; its folder is made."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a text file."""
         self.path(name).write_text(text, encoding="utf-8")
 
     def write_rows(self, name: str, rows: Table, separator: str = ",") -> None:
-        """Write the rows of a CSV file, all with the same columns."""
         with self.path(name).open("w", encoding="utf-8", newline="") as stream:
             columns = list(rows[0])
             writer = csv.DictWriter(
@@ -80,11 +73,9 @@ class Place:
             writer.writerows(rows)
 
     def read_rows(self, name: str) -> list[dict[str, str]]:
-        """Return the rows of a CSV file."""
         return read_table(self.folder / name)
 
     def read_manifest(self, name: str) -> list[dict[str, str]]:
-        """Return the rows of a manifest."""
         return self.read_rows(f"manifests/{name}.csv")
 
 
@@ -122,7 +113,6 @@ def import_features(
 
 
 def cut_windows(place: Place, films: str, manifest: str, *, pictures: int) -> None:
-    """Make a manifest of windows of films, one after another."""
     place(f"manifest windows {films} -o {manifest} --window {pictures}")
 
 
@@ -137,7 +127,6 @@ def extract(place: Place, manifest: str, *backbones: str, weights: str = "") -> 
 
 
 def import_mobygaze(place: Place, rows: Sequence[Row]) -> None:
-    """Make the manifest `mobygaze` of the table that is released."""
     place.write_rows("mobygaze.csv", rows, separator=";")
     place("manifest import mobygaze.csv --as mobygaze")
 
@@ -157,7 +146,6 @@ def run_protocol(
     tasks: Sequence[str] = (),
     changes: Sequence[str] = (),
 ) -> None:
-    """Run an experiment; `changes` are keys of the protocol with their values."""
     words = ["run", protocol, "--manifest", manifest, "--jobs", "1", "-o", output]
     for name, store in stores.items():
         words += ["--store", f"{name}={store}"]
@@ -171,7 +159,6 @@ def run_protocol(
 def project(
     place: Place, marks: str, clips: str, threshold: str, *, each: bool = False
 ) -> list[Row]:
-    """Return the labels of clips from marks: one a clip, or one for each person."""
     place(
         f"manifest project {marks} {clips} --threshold {threshold} -o projected --force"
     )
@@ -193,7 +180,6 @@ def project(
 
 
 def compare(place: Place, runs: Sequence[str]) -> list[dict[str, str]]:
-    """Return the table of a comparison of runs."""
     place(f"compare {' '.join(runs)} -o compared.csv --force")
     return place.read_rows("compared.csv")
 
@@ -201,7 +187,6 @@ def compare(place: Place, runs: Sequence[str]) -> list[dict[str, str]]:
 def train(
     place: Place, kind: str, store: str, manifest: str, settings: str, *, output: str
 ) -> None:
-    """Train a model, evaluate it and save it."""
     place(
         f"train {kind} --store {store} --manifest {manifest} {settings} --jobs 1 -o {output}"
     )

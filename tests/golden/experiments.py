@@ -47,15 +47,8 @@ def tables_of_run(
     manifest: str = "films",
     tasks: Sequence[str] = (),
 ) -> Tables:
-    """Run a protocol, and return its tables, each with the name of the run in its own."""
     run_protocol(
-        place,
-        protocol,
-        manifest,
-        stores,
-        output=name,
-        tasks=tasks,
-        changes=changes,
+        place, protocol, manifest, stores, output=name, tasks=tasks, changes=changes
     )
     return {f"{name}.{table}": rows for table, rows in read_run(place, name).items()}
 
@@ -63,14 +56,12 @@ def tables_of_run(
 def tables_of_honest(
     place: Place, name: str, *changes: str, tasks: Sequence[str] = ()
 ) -> Tables:
-    """Run `honest` on the store `seen`, and return its tables."""
     return tables_of_run(place, name, "honest", SEEN, *changes, tasks=tasks)
 
 
 def tables_of_shipped(
     place: Place, names: Sequence[str], stores: Mapping[str, str], manifest: str
 ) -> Tables:
-    """Run shipped protocols as they are, and return their tables."""
     tables: Tables = {}
     for name in names:
         tables |= tables_of_run(place, name, name, stores, manifest=manifest)
@@ -112,7 +103,6 @@ def record_honest(place: Place) -> Tables:
 
 
 def record_papers(place: Place) -> Tables:
-    """The protocols of the paper, on published folds."""
     rows = worlds.labelled_clips(per_film=17)
     import_clips(place, rows, "films")
     lacking = range(3, len(rows), 29)

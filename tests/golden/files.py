@@ -15,13 +15,7 @@ from support.checkpoints import save_tiny, write_tiny_card
 
 import obygaze as og
 from golden import worlds
-from golden.doors import (
-    Place,
-    cut_windows,
-    extract,
-    import_clips,
-    import_features,
-)
+from golden.doors import Place, cut_windows, extract, import_clips, import_features
 from golden.films import drawn_pictures, drawn_samples, write_film
 from golden.tables import Row, Table
 
@@ -31,18 +25,13 @@ RATE = 24
 
 
 def record_files(place: Place) -> dict[str, Table]:
-    """Bytes and contents of stores and extractions."""
-    return {
-        **record_stores(place),
-        **record_extraction(place),
-    }
+    return {**record_stores(place), **record_extraction(place)}
 
 
 # ---- stores --------------------------------------------------------------------------------------
 
 
 def record_stores(place: Place) -> dict[str, Table]:
-    """Stores that were imported, cut and merged."""
     rows = worlds.labelled_clips(per_film=10)
     import_clips(place, rows, "films")
     seen = worlds.seen_features(rows)
@@ -73,7 +62,6 @@ def record_stores(place: Place) -> dict[str, Table]:
 
 
 def bytes_of_stores(place: Place, names: Iterable[str]) -> list[Row]:
-    """Return size and checksum of each file of stores."""
     rows = []
     for name in names:
         rows += bytes_of_folder(place.folder / "stores" / name, "store", name)
@@ -81,7 +69,6 @@ def bytes_of_stores(place: Place, names: Iterable[str]) -> list[Row]:
 
 
 def bytes_of_folder(folder: Path, kind: str, name: str) -> list[Row]:
-    """Return size and checksum of each file of a folder."""
     rows = []
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name not in WITH_A_DATE:
@@ -95,7 +82,6 @@ def bytes_of_folder(folder: Path, kind: str, name: str) -> list[Row]:
 
 
 def arrays_of_stores(place: Place, names: Iterable[str]) -> list[Row]:
-    """Return what is in each array of stores, as a program that reads them gets it."""
     rows = []
     for name in names:
         store = og.open_store(name, workspace=place.folder)
@@ -137,7 +123,6 @@ def facts_of_array(name: str, values: np.ndarray[Any, Any]) -> Row:
 
 
 def facts_of_stores(place: Place, names: Iterable[str]) -> list[Row]:
-    """Return the counts of stores and the fingerprint of their recipe."""
     rows = []
     for name in names:
         facts = place(f"store info {name} --json").json()

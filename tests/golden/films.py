@@ -47,14 +47,12 @@ def write_film(
 def drawn_pictures(
     draws: np.random.Generator, brightness: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.uint8]:
-    """Return pictures of noise around a brightness each."""
     noise = draws.normal(0, 25, (len(brightness), HEIGHT, WIDTH))
     levels = np.clip(np.round(brightness[:, None, None] + noise), 16, 235)
     return levels.astype(np.uint8)
 
 
 def drawn_samples(draws: np.random.Generator, seconds: float) -> npt.NDArray[np.int16]:
-    """Return noise that becomes louder."""
     n_samples = round(seconds * SAMPLE_RATE)
     loudness = np.linspace(500, 6000, n_samples)
     return np.round(draws.normal(size=n_samples) * loudness).astype(np.int16)

@@ -13,7 +13,6 @@ NULLS = ("uniform", "own", "pooled")
 
 
 def record_labels(place: Place) -> dict[str, Table]:
-    """Everything that is computed from labels and marks alone."""
     return {
         **record_agreement(place),
         **record_projection(place),
@@ -39,7 +38,6 @@ def record_agreement(place: Place) -> dict[str, Table]:
 
 
 def agreement_rows(document: Mapping[str, Any]) -> list[Row]:
-    """Return the agreement of each pair in each film, and before these the means."""
     rows: list[Row] = []
     for found in document["rows"]:
         is_mean = found["film"].startswith("mean")
@@ -97,7 +95,6 @@ def record_alphas(place: Place) -> dict[str, Table]:
 
 
 def alpha_row(name: str, document: Mapping[str, Any]) -> Row:
-    """Return both alphas of all people with their intervals."""
     found = document["rows"][0]
     return {
         "of": name,
@@ -146,7 +143,6 @@ def record_shares(place: Place) -> dict[str, Table]:
 
 
 def share_row(name: str, document: Row, share: Row) -> Row:
-    """Return the share of a group of films."""
     return {
         "of": name,
         "group": share["group"],
@@ -162,7 +158,6 @@ def share_row(name: str, document: Row, share: Row) -> Row:
 
 
 def share_difference(name: str, pair: Row) -> Row:
-    """Return the difference of two groups of films."""
     first, second = pair["groups"]
     return {
         "of": name,
@@ -223,7 +218,6 @@ def annotation_rows(values: Iterable[Row]) -> Iterable[Row]:
 
 
 def level_row(level: Row) -> Row:
-    """Return the mean number of concepts of a level."""
     return {
         "level": level["level"],
         "clips": level["n_clips"],
@@ -234,7 +228,6 @@ def level_row(level: Row) -> Row:
 
 
 def step_row(step: Row) -> Row:
-    """Return the rise from a level to the next one."""
     return {
         "level": f"{step['lower']} to {step['higher']}",
         "films": step["n_films"],
@@ -246,6 +239,5 @@ def step_row(step: Row) -> Row:
 
 
 def ends(name: str, interval: Iterable[float | None]) -> Row:
-    """Return the ends of an interval as two columns."""
     low, high = interval
     return {f"{name} low": low, f"{name} high": high}

@@ -26,7 +26,6 @@ PARTS = (
 
 
 def record_in_a_process(parts: Sequence[str], into: Path) -> str:
-    """Record parts, and return a line about each of them."""
     paths = os.pathsep.join((str(TESTS.parent), str(TESTS)))
     done = subprocess.run(
         [sys.executable, "-m", "golden", "--here", "--into", str(into), *parts],

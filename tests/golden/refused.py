@@ -60,7 +60,6 @@ def record_refused(place: Place) -> dict[str, Table]:
 
 
 def files_of(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return size and time of each file of a workspace, and its folders."""
     found = {}
     for parent, folders, files in os.walk(folder):
         if "__pycache__" in folders:
@@ -79,7 +78,6 @@ def files_of(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def timed_clips() -> list[Row]:
-    """Return 36 clips with times in their films."""
     rows = worlds.labelled_clips(per_film=6)
     for row in rows:
         row["start_s"] = 10 * row["scene"]
@@ -140,7 +138,6 @@ def make_contradictions(place: Place, rows: Sequence[Row], X: Any) -> None:
 
 
 def make_tables(place: Place, rows: Sequence[Row]) -> None:
-    """Write tables of which something is wrong."""
     a, b = rows[0], rows[1]
     two = {
         "id-twice": [a, {**b, "clip_id": a["clip_id"]}],
@@ -276,8 +273,7 @@ def make_hostile_files(place: Place, rows: Sequence[Row], X: Any) -> None:
     )
     place.write_text("code.py", "def Own(*_, **__):\n    raise SystemExit('ran')\n")
     place.write_text(
-        "names-code.toml",
-        PROTOCOL.replace('kind = "ridge"', 'kind = "code.py:Own"'),
+        "names-code.toml", PROTOCOL.replace('kind = "ridge"', 'kind = "code.py:Own"')
     )
     place.write_text("wrong-key.toml", PROTOCOL + "strength = 3\n")
     place.write_text("wrong-toml.toml", PROTOCOL + "[splits\n")

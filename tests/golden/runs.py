@@ -19,7 +19,6 @@ FURTHER = ("concepts", "trees", "success")
 
 
 def read_run(place: Place, run: str) -> dict[str, list[Row]]:
-    """Return the tables of a run, by name."""
     results = place.read_rows(f"runs/{run}/results.csv")
     tests = place.read_rows(f"runs/{run}/predictions.csv")
     tables = {
@@ -41,7 +40,6 @@ def in_order(rows: Iterable[Row], n_keys: int) -> list[Row]:
 
 
 def is_difference(row: Row) -> bool:
-    """Return whether a row of the results is a difference of two cells."""
     return bool(row["against_model"])
 
 
@@ -106,7 +104,6 @@ def values(results: Iterable[Row]) -> list[Row]:
 
 
 def difference(row: Row) -> Row:
-    """Return a difference of two cells."""
     cells: dict[str, Any] = {"task": row["task"]}
     for key in ("train", "store", "model"):
         cells[key] = row[key]
@@ -132,11 +129,9 @@ def comparison(rows: Iterable[Row]) -> list[Row]:
 
 
 def other_table(rows: Iterable[Row]) -> list[Row]:
-    """Return a further table of a run, with its numbers as numbers."""
     return [{key: typed(text) for key, text in row.items()} for row in rows]
 
 
 def typed(text: str) -> Any:
-    """Return the number that a cell has, or its text."""
     found = number_of(text)
     return text if found is None else found

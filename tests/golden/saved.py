@@ -22,7 +22,6 @@ QUICK = "--set report.replicates=50"
 
 
 def record_models(place: Place) -> dict[str, Table]:
-    """Train a model of each kind, and predict with it."""
     rows = worlds.labelled_clips(per_film=9)
     old = [row for row in rows if row["movie_id"] != worlds.FILMS[-1]]
     import_clips(place, old, "films")
@@ -54,6 +53,5 @@ def record_models(place: Place) -> dict[str, Table]:
 
 
 def values_over_films(place: Place, run: str) -> list[Row]:
-    """Return what the evaluation of a saved model says over all films."""
     rows = read_run(place, run)["values"]
     return [row for row in rows if row["store"] and not row["film"]]

@@ -33,7 +33,6 @@ def number(text: str) -> float | None:
 
 
 def number_of(text: str) -> float | None:
-    """Return the number that a text spells, or None."""
     try:
         return float(text)
     except ValueError:
@@ -61,7 +60,6 @@ def write_table(path: Path, table: Table) -> int:
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file."""
     with path.open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
@@ -82,7 +80,6 @@ def are_equal(recorded: str, found: str, tolerance: float) -> bool:
 
 
 def is_whole(text: str) -> bool:
-    """Return whether a text is a whole number, such as a count."""
     return text.removeprefix("-").isdecimal()
 
 
@@ -120,6 +117,5 @@ def apart(recorded: str, found: str) -> str:
 
 
 def beginning_of(row: Row) -> str:
-    """Return the first cells of a row, by which a reader finds it."""
     texts = [value for value in row.values() if value]
     return ", ".join(texts[:6])

@@ -18,7 +18,6 @@ QUICK = ("labels",)
 
 
 def parts() -> list[object]:
-    """Return the parts; most are checked, and are no part of `make test`."""
     found: list[object] = []
     for part in PARTS:
         why = pytest.mark.check("takes long, together with all that is imported")

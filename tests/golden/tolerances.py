@@ -37,7 +37,6 @@ AS_ELSEWHERE = "GOLDEN_AS_ELSEWHERE"
 
 
 def has_the_recorded_code() -> bool:
-    """Return whether the processor of this machine can run the code of the recording."""
     if os.environ.get(AS_ELSEWHERE) or platform.machine() not in ("x86_64", "AMD64"):
         return False
     flags = Path("/proc/cpuinfo")

@@ -12,14 +12,7 @@ Row = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
 # The ids that the papers' protocols name; the last two are those that they never test.
-FILMS = (
-    "tt0108160",
-    "tt0110912",
-    "tt0119822",
-    "tt0467406",
-    "tt0212338",
-    "tt1142988",
-)
+FILMS = ("tt0108160", "tt0110912", "tt0119822", "tt0467406", "tt0212338", "tt1142988")
 NOT_VISUAL = ("Speech", "Voice")
 PUBLISHED = ("02_EN_S", "02_HN_S", "02_ENHN_S", "02_EN_HN_S")
 BY_MOVIE = ("by_movie_HN_S", "by_movie_ENHN_S")
@@ -97,7 +90,6 @@ def coarse_features(rows: list[Row], seed: int = 2) -> Floats:
 
 
 def frame_features(rows: list[Row], seed: int = 3, n_frames: int = 3) -> Floats:
-    """Return features of frames, of which one shows the level."""
     draws = np.random.default_rng(seed)
     X = draws.normal(size=(len(rows), n_frames, 5))
     for row, frames in zip(rows, X, strict=True):
@@ -369,7 +361,6 @@ def coded_clips(seed: int = 85) -> list[Row]:
 
 
 def annotated_clips(seed: int = 18) -> list[Row]:
-    """Return clips that two people annotated, who differ in some."""
     draws = np.random.default_rng(seed)
     rows = []
     for row in labelled_clips(per_film=10):

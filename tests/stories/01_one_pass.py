@@ -24,13 +24,7 @@ from support.once import made_once
 from support.videos import numbered
 
 import obygaze as og
-from stories.films import (
-    FILMS,
-    RATE,
-    first_number,
-    import_films,
-    rows_of_clips,
-)
+from stories.films import FILMS, RATE, first_number, import_films, rows_of_clips
 from stories.workspace import Workspace
 
 FILMS_HERE = FILMS[:2]
@@ -63,7 +57,6 @@ def arrays_of(ws: Workspace, store: str) -> Any:
 
 
 def clip_ids() -> list[str]:
-    """Return the ids of the clips of the films."""
     return [row["clip_id"] for row in rows_of_clips(*FILMS_HERE)]
 
 

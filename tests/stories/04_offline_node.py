@@ -11,12 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from support.checkpoints import (
-    hub_cache,
-    save_tiny,
-    write_lsmdc_card,
-    write_tiny_card,
-)
+from support.checkpoints import hub_cache, save_tiny, write_lsmdc_card, write_tiny_card
 from support.data import golden
 from support.fake_hub import model_hub
 

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 import obygaze as og
-from stories.films import (
-    FILMS,
-    PICTURES,
-    first_number,
-    import_films,
-)
+from stories.films import FILMS, PICTURES, first_number, import_films
 from stories.own_models import (
     levels_of,
     numbers_in,
@@ -60,7 +55,6 @@ def begin(ws: Workspace) -> None:
 
 
 def numbers_of_pictures() -> list[list[int]]:
-    """Return the numbers of the four pictures of each clip."""
     return [
         numbers_of_clip(first_number(film) + clip * LENGTH, LENGTH)
         for film in FILMS_HERE

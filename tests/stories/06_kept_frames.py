@@ -36,7 +36,6 @@ def keep_pictures(ws: Workspace, of: str = "blocks.py:many_blocks") -> None:
 
 
 def features(ws: Workspace, store: str, array: str) -> npt.NDArray[np.generic]:
-    """Return an array of a store."""
     return og.open_store(store, workspace=ws.folder).matrix(array).values
 
 
@@ -54,9 +53,7 @@ def test_the_backbone_of_next_year_sees_the_pictures_of_the_films(
     assert numbers_in(features(ws, "films.blocks", "frames")) == expected
 
 
-def test_features_of_pictures_are_those_of_films_to_the_last_bit(
-    ws: Workspace,
-) -> None:
+def test_features_of_pictures_are_those_of_films_to_the_last_bit(ws: Workspace) -> None:
     keep_pictures(ws, of="descriptors")
     ws("extract run films -b descriptors --store descriptors=of-pictures --workers 1")
     ws.path("stores/films.frames-16x256-nearest-squash").rename(ws.path("elsewhere"))

@@ -28,7 +28,6 @@ def import_both(ws: Workspace) -> None:
 def values(
     ws: Workspace, store: str = "films.descriptors", array: str = "clip"
 ) -> npt.NDArray[np.generic]:
-    """Return an array of a store."""
     return og.open_store(store, workspace=ws.folder).matrix(array).values
 
 

@@ -31,7 +31,6 @@ MOVED = f"{FIRST}-002"
 
 
 def begin(ws: Workspace) -> None:
-    """Begin with two films of five clips."""
     import_films(ws, FIRST, SECOND, per_film=CLIPS_A_FILM)
 
 

@@ -77,7 +77,6 @@ def write_semicolons(ws: Workspace, name: str, rows: list[list[Any]]) -> None:
 
 
 def time_of_day(seconds: float) -> str:
-    """Return seconds as 1:08:20,019."""
     milliseconds = round(seconds * 1000)
     minutes, milliseconds = divmod(milliseconds, 60_000)
     hours, minutes = divmod(minutes, 60)
@@ -86,7 +85,6 @@ def time_of_day(seconds: float) -> str:
 
 
 def clips_of(ws: Workspace, manifest: str) -> list[tuple[Any, ...]]:
-    """Return the clips of a manifest as it exports them."""
     ws(f"manifest export {manifest} {manifest}-export.csv")
     clips = []
     for row in ws.read_table(f"{manifest}-export.csv"):
@@ -131,8 +129,7 @@ def test_numbers_that_restart_are_no_ids(ws: Workspace) -> None:
     mapping = MAPPING.replace('id = "{Film}-{n:03d}"\n', "")
     ws.write("club.toml", mapping)
     answer = ws(
-        "manifest import club.csv --mapping club.toml --map clip_id=n -o club",
-        code=1,
+        "manifest import club.csv --mapping club.toml --map clip_id=n -o club", code=1
     )
     assert "club.csv:6: column 'n'" in answer.text
     assert "(2 times)" in answer.text

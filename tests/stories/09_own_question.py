@@ -66,7 +66,6 @@ def table_of_clips() -> tuple[list[Row], Array]:
 
 
 def import_own(ws: Workspace, rows: list[Row], X: Array) -> None:
-    """Import a table without levels, and its features."""
     ws.write_table("own.csv", rows)
     ws("manifest import own.csv -o films")
     np.savez(ws.path("own.npz"), clip_id=[row["clip_id"] for row in rows], X=X)

@@ -29,7 +29,6 @@ Array = npt.NDArray[Any]
 
 @pytest.fixture
 def films(ws: Workspace) -> Workspace:
-    """Return a workspace with the manifest `films` of six clips."""
     rows = [
         {"clip_id": clip, "movie_id": movie, "level": level}
         for clip, movie, level in zip(CLIPS, MOVIES, ("S", "EN", "HN") * 2, strict=True)
@@ -40,7 +39,6 @@ def films(ws: Workspace) -> Workspace:
 
 
 def vectors() -> Array:
-    """Return one vector a clip."""
     values = np.random.default_rng(3).normal(size=(len(CLIPS), WIDTH))
     return values.astype(np.float32)
 

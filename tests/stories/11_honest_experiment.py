@@ -12,12 +12,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from stories.films import (
-    Row,
-    features_of,
-    import_features,
-    labelled_clips,
-)
+from stories.films import Row, features_of, import_features, labelled_clips
 from stories.results import in_order, results_of, scores_of, the_result
 from stories.workspace import Workspace
 
@@ -51,7 +46,6 @@ replicates = 100
 
 
 def in_the_task(rows: list[Row]) -> list[int]:
-    """Return the numbers of the rows that are EN or S."""
     return [number for number, row in enumerate(rows) if row["level"] in ("EN", "S")]
 
 

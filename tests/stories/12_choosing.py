@@ -37,7 +37,6 @@ class OneNumber(ClassifierMixin, BaseEstimator):
 
 
 def clips_of_the_task(rows: list[Row]) -> list[Row]:
-    """Return the rows that are EN or S."""
     return [row for row in rows if row["level"] in ("EN", "S")]
 
 

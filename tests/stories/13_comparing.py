@@ -40,7 +40,6 @@ def begin_with_two_runs(ws: Workspace) -> None:
 
 
 def predictions(ws: Workspace, run: str, model: str) -> Rows:
-    """Return the predictions of a model."""
     rows = ws.read_table(f"runs/{run}/predictions.csv")
     return [row for row in rows if row["model"] == model]
 
@@ -59,7 +58,6 @@ def ap_of_films(rows: Rows, only: Iterable[str]) -> npt.NDArray[np.float64]:
 
 
 def clips_of(rows: Rows) -> set[str]:
-    """Return the clips that were tested."""
     return {row["clip_id"] for row in rows}
 
 
@@ -148,13 +146,11 @@ def has_latex_row(path: Path, value: str) -> bool:
 
 
 def texts_of(path: Path) -> list[str]:
-    """Return the words of an SVG figure."""
     root = ElementTree.parse(path).getroot()
     return ["".join(text.itertext()).strip() for text in root.iter(f"{SVG}text")]
 
 
 def has_point(path: Path, value: float) -> bool:
-    """Return whether a figure has a point at a value of its horizontal axis."""
     root = ElementTree.parse(path).getroot()
     numbers = []
     places = []

@@ -37,7 +37,6 @@ def planted_clips(ws: Workspace, n_films: int = 5) -> og.Dataset:
 
 
 def probabilities(ws: Workspace, table: str, basis: str) -> dict[str, float]:
-    """Return the probability of the positive class of the clips with this basis."""
     found: dict[str, float] = {}
     for row in ws.read_table(table):
         if row["basis"] == basis:

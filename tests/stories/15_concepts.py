@@ -14,13 +14,7 @@ from scipy.special import logit
 from sklearn.svm import SVC
 
 import obygaze as og
-from stories.films import (
-    CONCEPTS,
-    Row,
-    features_of,
-    import_features,
-    labelled_clips,
-)
+from stories.films import CONCEPTS, Row, features_of, import_features, labelled_clips
 from stories.workspace import Workspace
 
 QUICK = "--set report.replicates=20 --jobs 1"
@@ -57,7 +51,6 @@ heads = 2
 
 
 def has_concept(rows: list[Row], concept: str) -> npt.NDArray[np.bool_]:
-    """Return which clips have a concept."""
     return np.array([concept in row["concepts"].split("|") for row in rows])
 
 
@@ -70,10 +63,7 @@ def test_concept_vectors_are_those_of_the_published_machines(ws: Workspace) -> N
     margins = ws.read_table("margins.csv")
     for column, concept in enumerate(CONCEPTS, start=1):
         machine = SVC(
-            kernel="linear",
-            C=PUBLISHED_C[concept],
-            class_weight="balanced",
-            tol=1e-8,
+            kernel="linear", C=PUBLISHED_C[concept], class_weight="balanced", tol=1e-8
         )
         machine.fit(X.astype(float), has_concept(rows, concept))
         direction = machine.coef_[0] / np.linalg.norm(machine.coef_)
@@ -143,7 +133,6 @@ def test_correcting_a_concept_flips_the_decision(ws: Workspace, kind: str) -> No
 
 
 def contributions(row: dict[str, str]) -> dict[str, float]:
-    """Return what each concept contributes to the score of a clip."""
     found: dict[str, float] = {}
     for column, value in row.items():
         kind, _, concept = column.partition(":")
@@ -277,7 +266,6 @@ def write_network(folder: Path) -> None:
 
 
 def orange_spots(path: Path) -> list[tuple[int, int]]:
-    """Return the height and width of each spot of a picture that is orange."""
     from PIL import Image
 
     picture = np.asarray(Image.open(path).convert("RGB")).astype(int)

@@ -61,7 +61,6 @@ np.savez(
 
 
 def no_torch(ws: Workspace) -> dict[str, str]:
-    """Return the variables of a process that cannot import torch."""
     variables = without_torch(ws.path("hidden"))
     before = os.environ.get("PYTHONPATH")
     if before:

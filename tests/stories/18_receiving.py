@@ -43,7 +43,6 @@ def put(ws: Workspace, name: str, data: bytes) -> None:
 
 
 def problems(ws: Workspace) -> str:
-    """Return what `verify` says of the store, which is damaged."""
     return ws("store verify films --hash", code=4).text
 
 

@@ -44,7 +44,6 @@ def make_store(ws: Workspace) -> Values:
 
 
 def rows_of(film: str) -> slice:
-    """Return the rows of a film."""
     first = PER_FILM * FILMS.index(film)
     return slice(first, first + PER_FILM)
 
@@ -63,13 +62,11 @@ def check_part(ws: Workspace, name: str, values: Values) -> None:
 
 @pytest.fixture
 def far(tmp_path: Path) -> Workspace:
-    """Return the workspace of the lab that has the store."""
     return Workspace(tmp_path / "far")
 
 
 @pytest.fixture
 def web(far: Workspace) -> Iterator[WebServer]:
-    """Serve the stores of that lab."""
     far.path("stores").mkdir()
     with web_server(far.path("stores")) as server:
         yield server

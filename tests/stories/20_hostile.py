@@ -83,7 +83,6 @@ class Lab:
     ws: Workspace
 
     def theirs(self, name: str) -> Path:
-        """Return the path of something that was sent."""
         path = self.root / "from" / "them" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -136,7 +135,6 @@ class Lab:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    """Return an empty lab."""
     return Lab(tmp_path, Workspace(tmp_path / "lab"))
 
 
@@ -289,7 +287,6 @@ def write_workbook(
 
 
 def row_of_sheet(number: int, **cells: bytes) -> bytes:
-    """Return a row of a sheet with texts in these cells."""
     texts = b""
     for name, text in cells.items():
         cell = b'<c r="%s" t="inlineStr"><is><t>%s</t></is></c>'
@@ -298,7 +295,6 @@ def row_of_sheet(number: int, **cells: bytes) -> bytes:
 
 
 def write_tables(lab: Lab) -> list[str]:
-    """Write tables that nobody should open, and return their names."""
     good = row_of_sheet(2, A2=b"lake-1", B2=b"lake")
     far = row_of_sheet(1_048_576, XFD1048576=b"x")
     write_workbook(lab.theirs("far.xlsx"), good + far)
@@ -407,7 +403,6 @@ def test_a_hostile_film(lab: Lab) -> None:
 
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
-    """Return the beginning of a .npy file that claims a shape."""
     stream = io.BytesIO()
     facts = {"descr": "<f4", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(stream, facts)
@@ -415,7 +410,6 @@ def npy_header(shape: tuple[int, ...]) -> bytes:
 
 
 def write_npz(path: Path, name: str, array: bytes) -> None:
-    """Write an archive with two ids and one array."""
     ids = io.BytesIO()
     np.save(ids, np.array(["lake-1", "lake-2"]))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:

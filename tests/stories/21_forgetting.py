@@ -30,7 +30,6 @@ def make_store(ws: Workspace, name: str = "stored") -> Features:
 
 
 def files_with(folder: Path, X: npt.NDArray[Any]) -> list[str]:
-    """Return the files in which the bytes of at least one of the rows are."""
     patterns = [row.tobytes() for row in X]
     found = []
     for path in sorted(folder.rglob("*")):
@@ -42,7 +41,6 @@ def files_with(folder: Path, X: npt.NDArray[Any]) -> list[str]:
 
 
 def check_forgotten(ws: Workspace, store: str, X: Features) -> None:
-    """Check that a store has nothing of the film, and the others as before."""
     opened = og.open_store(ws.path(f"stores/{store}"))
     assert ws(f"store info {store} --json").json()["counts"] == {"ok": 3 * PER_FILM}
     np.testing.assert_array_equal(opened.matrix("clip"), np.delete(X, ROWS, axis=0))

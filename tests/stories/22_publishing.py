@@ -58,14 +58,12 @@ def publish(ws: Workspace) -> tuple[list[str], Features, Path]:
 
 
 def seal_of(ws: Workspace) -> str:
-    """Return the number that stands for the whole store."""
     seal: str = ws("store info stored --json").json()["seal_sha256"]
     assert len(seal) == 64
     return seal
 
 
 def front_matter(card: str) -> dict[str, Any]:
-    """Return what a card says to programs, as the hub reads it."""
     yaml = pytest.importorskip("yaml")
     _, head, text = card.split("---\n", 2)
     assert text.strip()

@@ -58,7 +58,6 @@ def begin_with_run(ws: Workspace) -> None:
 
 
 def predictions(ws: Workspace) -> dict[str, dict[str, str]]:
-    """Return the row of each test clip of the run."""
     table = ws.read_table("runs/honest/predictions.csv")
     rows = [row for row in table if row["model"] == "ridge"]
     assert len({row["clip_id"] for row in rows}) == len(rows)

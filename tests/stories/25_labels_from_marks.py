@@ -55,7 +55,6 @@ def begin_with_marks(ws: Workspace) -> list[Mark]:
 
 
 def marks_of_table(ws: Workspace, name: str) -> list[Mark]:
-    """Return the marks of a table: a row of the level, and one of the comment."""
     said: dict[tuple[str, str, int, int], dict[str, str]] = {}
     for row in ws.read_table(f"segments/{name}.csv"):
         rate = RATES[row["movie_id"]]

@@ -17,7 +17,6 @@ Vectors = npt.NDArray[np.float64]
 
 
 def cosines(first: Vectors, second: Vectors) -> Vectors:
-    """Return the cosine of each row of the first matrix with each row of the second."""
     first = first / np.linalg.norm(first, axis=1, keepdims=True)
     second = second / np.linalg.norm(second, axis=1, keepdims=True)
     return first @ second.T

@@ -20,8 +20,6 @@ SCALES = ("valence", "arousal")
 
 @dataclass(frozen=True)
 class Excerpt:
-    """An excerpt of a film, with its classes."""
-
     number: int
     family: str
     film: str
@@ -32,7 +30,6 @@ class Excerpt:
 
     @property
     def name(self) -> str:
-        """The name of its file without the ending."""
         return f"{self.family}{self.number:05d}"
 
 
@@ -57,7 +54,6 @@ def made_up_excerpts() -> list[Excerpt]:
 
 
 def features_of(excerpts: list[Excerpt]) -> npt.NDArray[np.float32]:
-    """Return noise in which violence is planted."""
     X = np.random.default_rng(6).normal(size=(len(excerpts), 8))
     X[:, 0] += [1.5 * excerpt.violence for excerpt in excerpts]
     return X.astype(np.float32)
@@ -129,7 +125,6 @@ def read_run(ws: Workspace, name: str) -> dict[str, float]:
 
 
 def trec_eval(judgements: dict[str, int], scores: dict[str, float]) -> float:
-    """Return average precision as trec_eval itself computes it."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
     evaluator = pytrec_eval.RelevanceEvaluator({"violence": judgements}, {"map"})
     return float(evaluator.evaluate({"violence": scores})["violence"]["map"])

@@ -47,8 +47,6 @@ N_ROWS, N_CHECKED = 81, 49
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the page: its name, and the cells beside it."""
-
     name: str
     commands: str
     here: str
@@ -56,25 +54,21 @@ class Row:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the page has no value of this program."""
         return self.here == "-"
 
     @property
     def reason(self) -> str:
-        """Why the row has no value."""
         _, found, why = self.paper.partition(LEFT_OUT)
         assert found, f"{self.name}: the page has no value and no reason"
         return LEFT_OUT + why
 
     def names_a_command_of(self, typed: Sequence[str]) -> bool:
-        """Return whether one of the lines that were typed begins with a command of the row."""
         commands = re.findall(r"`obygaze ([a-z0-9 -]+)`", self.commands)
         beginnings = tuple(f"{command} " for command in commands)
         return any(f"{line} ".startswith(beginnings) for line in typed)
 
 
 def rows_of_page() -> list[Row]:
-    """Return the rows of all tables of the page."""
     rows = []
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if not line.startswith("| **"):
@@ -99,7 +93,6 @@ def agrees(written: str, value: float) -> bool:
 
 
 def assert_written(written: Sequence[str], values: Sequence[float]) -> None:
-    """Assert that the page has these values, rounded as it writes them."""
     assert len(written) == len(values), (written, values)
     for of_page, value in zip(written, values, strict=True):
         assert agrees(of_page, value), f"the page has {of_page}, not {value}"
@@ -116,7 +109,6 @@ def printed_rows() -> list[dict[str, str]]:
 
 
 def printed(place: str, row: str, column: str, paper: str = "obygaze12") -> str:
-    """Return one number as it is printed."""
     found = set()
     for one in printed_rows():
         if (one["paper"], one["place"]) != (paper, place):
@@ -128,7 +120,6 @@ def printed(place: str, row: str, column: str, paper: str = "obygaze12") -> str:
 
 
 def printed_table(paper: str, place: str) -> dict[str, dict[str, str]]:
-    """Return the cells of a printed table, by row and column."""
     table: dict[str, dict[str, str]] = {}
     for one in printed_rows():
         if (one["paper"], one["place"]) == (paper, place):
@@ -207,8 +198,6 @@ CHECKS: dict[str, Check] = {}
 
 
 def checks_row(*names: str) -> Callable[[Check], Check]:
-    """Name the rows that a function checks."""
-
     def keep(check: Check) -> Check:
         for name in names:
             CHECKS[name] = check
@@ -273,7 +262,6 @@ def begin_with_features(ws: TypingWorkspace) -> None:
 def begin_with_run(
     ws: TypingWorkspace, protocol: str, stores: str, options: str
 ) -> None:
-    """Begin with the run `run` of a protocol on made-up features."""
     real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     begin_with(ws, run_protocol, protocol, stores, options)
@@ -286,14 +274,12 @@ def run_protocol(ws: TypingWorkspace, protocol: str, stores: str, options: str) 
 
 
 def begin_with_table_2(ws: TypingWorkspace) -> None:
-    """Begin with the run of Table 2 on made-up features."""
     baselines = """--set 'grid.baselines=["random", "all_positive"]'"""
     options = f"{QUICK_MLP} {baselines}"
     begin_with_run(ws, "paper-table2", "X-CLIP ViViT", options)
 
 
 def report_text(ws: TypingWorkspace) -> str:
-    """Return the words of the report of the run, without its figures."""
     ws("report run -o page.html")
     page = re.sub(r"(?s)<(script|style|svg)\b.*?</\1>", " ", ws.read("page.html"))
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
@@ -351,7 +337,6 @@ def of_visual_view(cells: Mapping[str, str], **names: str) -> PublishedClip:
 
 @functools.cache
 def published_clips() -> list[PublishedClip]:
-    """Return the clips of ObyGaze12."""
     path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     clips = []
     with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -363,7 +348,6 @@ def published_clips() -> list[PublishedClip]:
 
 
 def of_level(level: str) -> list[PublishedClip]:
-    """Return the clips of ObyGaze12 that have a level."""
     return [clip for clip in published_clips() if clip.level == level]
 
 
@@ -379,7 +363,6 @@ def counts_with(*concepts: str) -> list[int]:
 
 
 def shares_with(concept: str) -> list[float]:
-    """Return the shares, in %, of the clips of HN, of NS and of S that have a concept."""
     shares = []
     for level, count in zip(POSITIVE_LEVELS, counts_with(concept), strict=True):
         shares.append(100 * count / len(of_level(level)))
@@ -388,14 +371,12 @@ def shares_with(concept: str) -> list[float]:
 
 @functools.cache
 def segment_rows() -> list[dict[str, str]]:
-    """Return the segments of MObyGaze as they are written."""
     path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     with path.open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream, delimiter=";"))
 
 
 def published_segments() -> list[PublishedClip]:
-    """Return the segments of MObyGaze."""
     segments = []
     for cells in segment_rows():
         names = {
@@ -442,7 +423,6 @@ def projected(threshold: Fraction) -> dict[str, list[list[int]]]:
 
 
 def edges_of_clips(first: int, after_last: int, length: Fraction) -> Iterator[int]:
-    """Yield the edges of the whole clips of a film, in frames."""
     for number in itertools.count():
         edge = first + round(number * length)
         if edge > after_last:
@@ -467,7 +447,6 @@ def highest_level(
 
 @pytest.fixture
 def papers(tmp_path: Path) -> TypingWorkspace:
-    """Return an empty workspace that keeps what is typed."""
     return TypingWorkspace(tmp_path / "papers")
 
 
@@ -618,7 +597,6 @@ CELLS = (("EN_S", "EN_S"), ("HN_S", "EN_S"), ("EN_S", "ENHN_S"), ("HN_S", "ENHN_
 def values_of_cell(
     ws: TypingWorkspace, run: str, train: str, test: str, model: str, store: str = ""
 ) -> dict[str, dict[str, str]]:
-    """Return the rows of a cell in the table of results of a run, by metric."""
     values = {}
     for one in ws.read_table(f"runs/{run}/results.csv"):
         is_value = not one["film"] and not one["against_model"]
@@ -708,7 +686,6 @@ def check_folds(ws: TypingWorkspace, row: Row) -> None:
 def rows_of_cell(
     predictions: list[dict[str, str]], model: str, train: str, test: str
 ) -> list[dict[str, str]]:
-    """Return the predictions of a model on the features X-CLIP, for a cell."""
     found = []
     for one in predictions:
         cell = (one["model"], one["store"], one["train"], one["test"])
@@ -718,7 +695,6 @@ def rows_of_cell(
 
 
 def weighted_f1(predictions: list[dict[str, str]]) -> float:
-    """Return weighted F1 as scikit-learn computes it."""
     truth = [one["y"] for one in predictions]
     decided = [one["decision"] for one in predictions]
     return float(f1_score(truth, decided, average="weighted"))
@@ -928,7 +904,6 @@ def check_concepts_a_clip(ws: TypingWorkspace, row: Row) -> None:
 
 
 def mean_concepts(clips: Sequence[PublishedClip]) -> float:
-    """Return the mean number of concepts."""
     return float(np.mean([len(clip.concepts) for clip in clips]))
 
 
@@ -982,12 +957,10 @@ def check_same_rate(ws: TypingWorkspace, row: Row) -> None:
 
 
 def golden_case(*parts: str) -> Any:
-    """Return a golden case."""
     return json.loads(golden(*parts).read_text(encoding="utf-8"))
 
 
 def project_by_command(ws: TypingWorkspace, case: Any) -> Any:
-    """Return what the command makes of the segments of a golden case."""
     marks = []
     for annotator, marked in case["annotators"].items():
         for start, end, level, concepts in marked:
@@ -1014,7 +987,6 @@ def project_by_command(ws: TypingWorkspace, case: Any) -> Any:
 
 
 def label_in(row: dict[str, str]) -> tuple[str, list[str]]:
-    """Return the level and the concepts of a row."""
     return row.get("level", ""), [*filter(None, row.get("concepts", "").split("|"))]
 
 
@@ -1027,7 +999,6 @@ def frames_of_film(start: int, end: int) -> dict[str, Any]:
 def write_segments_and_clips(
     ws: TypingWorkspace, marks: list[dict[str, Any]], spans: Sequence[tuple[int, int]]
 ) -> None:
-    """Write the segments of annotators, and the clips of the film."""
     ws.write_table("segments.csv", marks)
     clips = []
     for number, (start, end) in enumerate(spans, start=1):
@@ -1131,13 +1102,11 @@ def check_agreement(ws: TypingWorkspace, row: Row) -> None:
 
 
 def agree_on_mobygaze(ws: TypingWorkspace) -> None:
-    """Keep the agreement of the annotators of MObyGaze, by film."""
     begin_with_annotations(ws)
     ws.write("agreed.json", ws("agree mobygaze --every 30 --json").out)
 
 
 def means_of_films(document: Any) -> dict[str, Any]:
-    """Return the means of the films, of all levels and without NS."""
     rows = document["rows"]
     return {row["words"]: row for row in rows if row["film"] == "mean of films"}
 
@@ -1163,7 +1132,6 @@ def check_random_sequences(ws: TypingWorkspace, row: Row) -> None:
 
 
 def distances_of_paper() -> list[list[float]]:
-    """Return the printed distances of the levels."""
     cells = printed_table("obygaze12", "equation 2")
     rows = []
     for first in ("EN", *POSITIVE_LEVELS):
@@ -1309,7 +1277,6 @@ def write_tiny_model(ws: TypingWorkspace) -> None:
 
 
 def begin_with_tiny_model(ws: TypingWorkspace) -> None:
-    """Begin with a tiny X-CLIP."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     begin_with(ws, write_tiny_model)
@@ -1675,7 +1642,6 @@ def vectors_of_effect(effect: float, n: int) -> dict[str, list[list[float]]]:
 
 
 def write_file_of_page(ws: TypingWorkspace, name: str) -> None:
-    """Write a file that the page shows."""
     text = PAGE.read_text(encoding="utf-8")
     block = rf"(?s)<!-- file: {re.escape(name)} -->\n```csv\n(.+?)```"
     (shown,) = re.findall(block, text)
@@ -1928,7 +1894,6 @@ def check_runs(ws: TypingWorkspace, row: Row) -> None:
 
 
 def write_affect_run(ws: TypingWorkspace, scores: Sequence[float]) -> list[int]:
-    """Write the run of affect of scores, and return the classes of valence in it."""
     rows = []
     for number, score in enumerate(scores):
         name = f"ACCEDE{number:05d}.mp4"

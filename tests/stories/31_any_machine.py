@@ -18,23 +18,12 @@ from support.cli import ROOT, environment
 from support.seeds import amount
 from support.servers import absent
 
-from stories.films import (
-    features_of,
-    import_features,
-    labelled_clips,
-)
+from stories.films import features_of, import_features, labelled_clips
 from stories.workspace import Workspace
 
 # What only an extra installs, by the names under which it is imported.
 EXTRAS = (
-    *(
-        "torch",
-        "transformers",
-        "av",
-        "torchcodec",
-        "numba",
-        "xarray",
-    ),
+    *("torch", "transformers", "av", "torchcodec", "numba", "xarray"),
     *("pyarrow", "obstore", "huggingface_hub", "python_calamine", "xlsxwriter"),
 )
 # The oldest Python for which the program is written; the server of the project has it.
@@ -164,7 +153,6 @@ def begin_with_features(ws: Workspace) -> None:
 
 
 def hide(ws: Workspace, *names: str) -> dict[str, str]:
-    """Return the variables of a process in which these packages are not installed."""
     program = (
         "import sys\n"
         "from importlib.machinery import PathFinder\n"

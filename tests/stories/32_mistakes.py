@@ -70,7 +70,6 @@ def world(ws: Workspace) -> Workspace:
 
 
 def advice_of(answer: Answer) -> str:
-    """Return the line of an error that says what to type."""
     lines = [line.strip() for line in answer.err.splitlines()]
     advice = [line for line in lines if line.startswith("Try: ")]
     assert len(advice) <= 1
@@ -78,7 +77,6 @@ def advice_of(answer: Answer) -> str:
 
 
 def codes_of(mistake: Mistake) -> ExitCode:
-    """Return the exit codes with which a mistake may end."""
     code = mistake["code"]
     return tuple(code) if isinstance(code, list) else code
 

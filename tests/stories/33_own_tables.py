@@ -22,7 +22,6 @@ RATINGS = {shot: (3 * shot[1] + n // N_CLIPS) % 4 for n, shot in enumerate(SHOTS
 
 
 def clock(seconds: int) -> str:
-    """Return a time as a person types it: 1:05."""
     return f"{seconds // 60}:{seconds % 60:02d}"
 
 

@@ -110,7 +110,6 @@ def write_subtitles(ws: Workspace, rows: list[Row], texts: list[str]) -> None:
 
 
 def words_in(ws: Workspace, store: str) -> set[str]:
-    """Return the long words of the texts that stand in a file of a store."""
     spoken = set(re.findall(r"[a-z]{5,}", " ".join(AT_SEA + IN_THE_KITCHEN).lower()))
     assert len(spoken) > 20
     # The page of the store has words of its own.

@@ -172,7 +172,6 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
 def test_a_table_with_what_was_watched_says_which_clips_are_negatives(
     ws: Workspace,
 ) -> None:
-    """A clip that was watched and has no mark is EN; one that was not watched has no label."""
     drawn_tiers(ws)
     ws("manifest export drawn drawn.csv")
     rows = []

@@ -74,7 +74,6 @@ def write_tables(ws: Workspace, coded: Coded) -> None:
 
 
 def labels_by_hand(coded: Coded, rule: str) -> dict[str, tuple[str, str]]:
-    """Return level and answer of each clip by a rule."""
     labels = {}
     for clip, said in coded.items():
         levels = [level for level, _ in said.values()]

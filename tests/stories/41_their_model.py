@@ -29,7 +29,6 @@ def import_lab(ws: Workspace, rows: Rows, X: npt.NDArray[np.float32]) -> None:
 
 
 def make_labs(folder: Path) -> None:
-    """Make the lab that trained a model, and the one that received it as `theirs`."""
     maker = Workspace(folder / "maker")
     rows = training_clips()
     import_lab(maker, rows, features_of(rows, level=1.5, width=6, seed=2))
@@ -52,7 +51,6 @@ def make_labs(folder: Path) -> None:
 
 
 def training_clips() -> Rows:
-    """Return the clips of the lab that trained the model."""
     return labelled_clips(n_films=5, per_film=20, seed=1)
 
 
@@ -64,7 +62,6 @@ def lab(ws: Workspace) -> Workspace:
 
 
 def rows_of(ws: Workspace, run: str, model: str = "theirs") -> list[dict[str, str]]:
-    """The rows of a model in the table of tests of a run."""
     rows = ws.read_table(f"runs/{run}/predictions.csv")
     return [row for row in rows if row["model"] == model]
 
@@ -116,9 +113,7 @@ def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
     assert f": AP {shown} [" in answer.text
 
 
-def test_a_report_and_a_comparison_with_my_own_model_follow(
-    lab: Workspace,
-) -> None:
+def test_a_report_and_a_comparison_with_my_own_model_follow(lab: Workspace) -> None:
     lab(
         f"models test theirs --store seen --manifest films --task violent {QUICK} -o tested"
     )
@@ -162,9 +157,7 @@ def test_a_report_and_a_comparison_with_my_own_model_follow(
     assert "theirs / ridge" in answer.text
 
 
-def test_clips_that_it_was_trained_on_are_no_test(
-    lab: Workspace,
-) -> None:
+def test_clips_that_it_was_trained_on_are_no_test(lab: Workspace) -> None:
     maker = lab.folder.parent / "maker"
     # The sender gives the clips and the features of the training, too.
     lab(f"store pull {maker / 'stores' / 'seen'} -o sent-features")

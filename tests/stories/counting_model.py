@@ -127,7 +127,6 @@ def clips_begun(ws: Workspace) -> int:
 
 
 def clips_of_processes(ws: Workspace) -> Counter[str]:
-    """Return how many clips each process has begun."""
     log = ws.path("begun.txt")
     return Counter(log.read_text(encoding="utf-8").split() if log.exists() else [])
 
@@ -146,18 +145,15 @@ def expected_numbers() -> npt.NDArray[np.int64]:
 
 
 def numbers_in(ws: Workspace, store: str = STORE) -> npt.NDArray[np.int64]:
-    """Return the numbers of the pictures that are in the features of a store."""
     return numbers_of(og.open_store(ws.path(f"stores/{store}")).matrix("frames"))
 
 
 def numbers_of(frames: Matrix) -> npt.NDArray[np.int64]:
-    """Return the numbers of the pictures that are in features of frames."""
     bits = frames.values[..., :10].astype(float) > 128
     return (bits * 2 ** np.arange(10)).sum(axis=-1)
 
 
 def bytes_of_features(ws: Workspace, store: str = STORE) -> dict[str, bytes]:
-    """Return the bytes of all arrays of a store."""
     return ws.bytes_of(f"stores/{store}/data.zarr")
 
 

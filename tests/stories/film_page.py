@@ -41,8 +41,6 @@ def viewed(ws: Workspace, words: str) -> dict[str, str]:
 
 
 class FilmPage:
-    """The page in one window of the browser."""
-
     def __init__(self, browser: Any, pages: dict[str, str], film: str) -> None:
         self.browser = browser
         resize(browser, 1400)
@@ -53,16 +51,13 @@ class FilmPage:
         return " ".join(text(self.browser, "body").split())
 
     def wait_for(self, words: str) -> None:
-        """Wait until the page says these words."""
         wait(lambda: words in self.text())
 
     def wait_for_film(self, film: str) -> None:
-        """Wait until the page of a film is shown, with a picture."""
         wait_for_title(self.browser, film)
         wait(lambda: self.picture() >= 0)
 
     def choose(self, field: str, words: str) -> None:
-        """Choose the entry of a list that begins with these words."""
         from selenium.webdriver.support.select import Select
 
         choice = Select(self.browser.find_element("css selector", field))
@@ -88,7 +83,6 @@ class FilmPage:
         return picture_shown(self.browser)
 
     def wait_for_picture(self, number: int) -> None:
-        """Wait until this picture is on the screen, and stays there."""
         wait(lambda: self.picture() == number)
 
     def press(self, *keys: str) -> None:
@@ -97,7 +91,6 @@ class FilmPage:
             keys_to_body(self.browser, key)
 
     def click(self, selector: str, x: float = 0.5) -> None:
-        """Click an element with the mouse, at a share of its width."""
         from selenium.webdriver.common.action_chains import ActionChains
 
         element = self.browser.find_element("css selector", selector)
@@ -106,7 +99,6 @@ class FilmPage:
         actions.move_to_element_with_offset(element, across, 0).click().perform()
 
     def cards(self) -> list[str]:
-        """Return what the cards of the clips say."""
         cards = self.browser.find_elements("css selector", CARD)
         return [" ".join(card.text.split()) for card in cards]
 

@@ -25,7 +25,6 @@ Row = dict[str, Any]
 
 
 def first_number(film: str) -> int:
-    """Return the number of a film's first picture."""
     return PICTURES * FILMS.index(film)
 
 

@@ -74,26 +74,22 @@ def small_blocks():
 
 
 def write_model(ws: Workspace, gain: float = 0.5) -> None:
-    """Write the code of the model, and its weights."""
     ws.write("blocks.py", BLOCKS)
     write_gain(ws, gain)
 
 
 def write_gain(ws: Workspace, gain: float) -> None:
-    """Write the weights of the model."""
     import torch
 
     torch.save(torch.tensor(gain), ws.path("gain.pt"))
 
 
 def numbers_in(frames: npt.NDArray[Any]) -> list[list[int]]:
-    """Return the numbers of the pictures from the features of frames [clips, T, 20]."""
     is_set = frames[..., :10] > frames[..., 10:]
     return (is_set * 2 ** np.arange(10)).sum(axis=-1).tolist()
 
 
 def levels_of(number: int) -> npt.NDArray[np.float64]:
-    """Return the mean levels of the 20 blocks of the picture with a number."""
     picture = numbered(number).astype(np.float64)
     blocks = picture.reshape(4, 30, 5, 32).mean(axis=(1, 3))
     return blocks.reshape(20)

@@ -53,6 +53,5 @@ def scores_of(ws: Workspace, run: str, **values: str) -> dict[str, float]:
 
 
 def in_order(scores: dict[str, float], clip_ids: list[str]) -> npt.NDArray[Any]:
-    """Return the scores of clips as an array in the order of the clips."""
     assert sorted(scores) == sorted(clip_ids)
     return np.array([scores[clip_id] for clip_id in clip_ids])

@@ -39,7 +39,6 @@ class Answer:
         return " ".join(f"{self.out}\n{self.err}".split())
 
     def json(self) -> Any:
-        """The one JSON document on stdout."""
         return json.loads(self.out)
 
 
@@ -76,7 +75,6 @@ class Workspace:
         return self.start(line, env=env).wait(code=code)
 
     def start(self, line: str, *, env: Environment = None) -> Running:
-        """Start a line in a process of its own, without waiting for its end."""
         running = Running(line, self.folder, env)
         self._started.append(running)
         return running
@@ -88,27 +86,22 @@ class Workspace:
                 running.kill()
 
     def path(self, name: str) -> Path:
-        """Return the path of a file or folder of the workspace."""
         return self.folder / name
 
     def read(self, name: str) -> str:
-        """Return the text of a file."""
         return self.path(name).read_text(encoding="utf-8")
 
     def write(self, name: str, text: str) -> Path:
-        """Write a text file."""
         path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
 
     def read_table(self, name: str) -> list[dict[str, str]]:
-        """Return the rows of a CSV file."""
         with self.path(name).open(encoding="utf-8", newline="") as stream:
             return list(csv.DictReader(stream))
 
     def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
-        """Write rows with the same columns as a CSV file."""
         rows = list(rows)
         path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +124,6 @@ class Workspace:
 
 
 def checked(answer: Answer, code: ExitCode) -> Answer:
-    """Return the answer of a command whose exit code is an expected one."""
     codes = (code,) if isinstance(code, int) else code
     assert answer.code in codes, (
         f"obygaze {answer.line}\nended with {answer.code}, expected {code}\n"
@@ -159,15 +151,12 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Return the number of the process."""
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Return whether the command has not ended."""
         return self._process.poll() is None
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process alone."""
         self._process.send_signal(number)
 
     def kill(self) -> Answer:
@@ -177,7 +166,6 @@ class Running:
         return self._ended()
 
     def wait(self, *, code: ExitCode = 0) -> Answer:
-        """Wait for the end, and demand the exit code."""
         return checked(self._ended(), code)
 
     def _ended(self) -> Answer:

@@ -27,7 +27,6 @@ def advice_of(stderr: str) -> str:
 
 
 def command_of(words: list[str]) -> click.Command:
-    """Return the command that words name; an error unless there is one."""
     from obygaze import cli
 
     command: click.Command = cli.root
@@ -42,7 +41,6 @@ def command_of(words: list[str]) -> click.Command:
 
 
 def options_of(command: click.Command) -> set[str]:
-    """Return the options of a command."""
     options = {"--help", "--version"}
     for parameter in command.params:
         options.update(parameter.opts + parameter.secondary_opts)
@@ -77,12 +75,10 @@ def follow(
 
 
 def check_words(command: str) -> None:
-    """Assert that a command exists, and has the options that are typed with it."""
     check_options(command, shlex.split(command))
 
 
 def check_options(text: str, words: list[str]) -> None:
-    """Assert that the command that words name has each option of a text."""
     named = set(OPTION.findall(text))
     unknown = named - options_of(command_of(words)) if named else named
     assert not unknown, f"obygaze {shlex.join(words)} has no {unknown}: {text}"

@@ -49,7 +49,6 @@ def resize(browser: Any, width: int) -> None:
 
 
 def wait(condition: Callable[[], Any]) -> Any:
-    """What a condition returns once it holds."""
     end = time.monotonic() + WAIT_S
     while not (found := condition()):
         assert time.monotonic() < end, "the page did not get there in time"
@@ -71,7 +70,6 @@ def open_page(browser: Any, address: str, title: str) -> None:
 
 
 def go(browser: Any, **place: Any) -> None:
-    """Follow a link within the page."""
     script = "location.hash = new URLSearchParams(arguments[0])"
     browser.execute_script(script, {key: str(value) for key, value in place.items()})
 
@@ -117,17 +115,14 @@ def in_page(browser: Any, script: str, *values: Any) -> Any:
 
 
 def wait_for_picture(browser: Any, picture: int) -> None:
-    """Wait until a picture is on the screen."""
     wait(lambda: settled(browser, picture) == picture)
 
 
 def wait_for_text(browser: Any, selector: str, words: str) -> None:
-    """Wait until an element says just these words."""
     wait(lambda: text(browser, selector) == words)
 
 
 def wait_for_title(browser: Any, start: str) -> None:
-    """Wait until the title of the page begins with a text."""
     wait(lambda: browser.title.startswith(start))
 
 

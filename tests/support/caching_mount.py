@@ -21,8 +21,6 @@ STAT = ("mode", "nlink", "size", "uid", "gid", "ino", "atime", "mtime", "ctime")
 
 
 class Passthrough(Operations):
-    """Each operation as it is on the folder behind."""
-
     def __init__(self, root: str) -> None:
         self.root = root
 

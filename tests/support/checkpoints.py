@@ -123,7 +123,6 @@ TINY: dict[str, Tiny] = {
 def save_model(
     module: str, model: str, config: Mapping[str, Any], folder: Path, seed: int
 ) -> None:
-    """Save a model of a module of transformers, with weights that are drawn."""
     modeling = f"transformers.models.{module}.modeling_{module}"
     kind = getattr(importlib.import_module(modeling), model)
     made = kind(kind.config_class(**config))
@@ -246,7 +245,6 @@ def lsmdc_tensors(
 
 
 def save_lsmdc(folder: Path, name: str = "pytorch_model.bin", **sizes: Any) -> Path:
-    """A checkpoint as training writes it; its path."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -330,7 +328,6 @@ def write_lsmdc_card(
 
 
 def lsmdc_card(**sizes: int) -> Card:
-    """The card of an LSMDC checkpoint of any size."""
     from obygaze_features.backbones.cards import find_card
 
     with tempfile.TemporaryDirectory() as folder:

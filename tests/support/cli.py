@@ -96,7 +96,6 @@ def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, st
 def commands(
     group: click.Group, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, click.Command]]:
-    """Every command of the tree, with its words."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)

@@ -60,7 +60,6 @@ class CountedFilm:
 
     @property
     def name(self) -> str:
-        """The name of the film."""
         when = "late" if self.is_late else "early"
         return f"{self.container}_{self.rate.replace('.', '_')}_{when}"
 
@@ -127,7 +126,6 @@ def _sound(out: Any, codec: str) -> list[Any]:
 
 
 def write_clips(path: Path, films: Sequence[CountedFilm]) -> None:
-    """Write the table of the clips of films, in pictures."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(

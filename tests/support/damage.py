@@ -40,7 +40,6 @@ def flip_bits(data: bytearray, draw: random.Random) -> None:
 
 
 def drop_packets(source: Path, target: Path, positions: Collection[int]) -> Path:
-    """Copy a video without some packets."""
     return remux(
         source, target, lambda number, packet: None if number in positions else packet
     )
@@ -75,7 +74,6 @@ def flip_bits_visibly(source: Path, target: Path, positions: Collection[int]) ->
 
 
 def change_file(source: Path, target: Path, change: Change, *, seed: int = 1) -> Path:
-    """Copy a file with its bytes changed, container and all."""
     data = bytearray(source.read_bytes())
     change(data, random.Random(seed))
     target.write_bytes(bytes(data))
@@ -83,7 +81,6 @@ def change_file(source: Path, target: Path, change: Change, *, seed: int = 1) ->
 
 
 def zero_the_middle(path: Path) -> None:
-    """Zero a fifth of a file, from 40 to 60 % of it."""
     data = bytearray(path.read_bytes())
     start = len(data) * 2 // 5
     stop = len(data) * 3 // 5

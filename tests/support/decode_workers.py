@@ -39,7 +39,6 @@ class ForkedWorker:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        """Return the exit code, if the process has ended."""
         with _ASKING:
             return self._process.exitcode
 
@@ -52,7 +51,6 @@ class ForkedWorker:
         return code
 
     def kill(self) -> None:
-        """Kill the process."""
         with _ASKING:
             self._process.kill()
 

@@ -24,14 +24,7 @@ from support.damage import (
     remove_bytes,
     zero_bytes,
 )
-from support.generated_videos import (
-    CODECS,
-    CONTAINERS,
-    N_PICTURES,
-    RATES,
-    Case,
-    make,
-)
+from support.generated_videos import CODECS, CONTAINERS, N_PICTURES, RATES, Case, make
 from support.videos import packet_of, read_numbers, remux
 
 INTACT = "intact"
@@ -63,7 +56,6 @@ class Counts:
 
 
 def draw_films(n_films: int, seed: int) -> Iterator[tuple[Case, str]]:
-    """Yield films and how each is changed."""
     draw = random.Random(seed)
     films = [
         Case(codec, group, container, rate, "whole", "none")
@@ -84,7 +76,6 @@ def draw_films(n_films: int, seed: int) -> Iterator[tuple[Case, str]]:
 
 
 def change(whole: Path, target: Path, how: str, seed: int) -> Path:
-    """Copy a film with one kind of change."""
     draw = random.Random(seed)
     position = draw.randrange(1, N_PICTURES - 6)
     if how == INTACT:
@@ -147,7 +138,6 @@ def swap_packets(whole: Path, target: Path, position: int) -> Path:
 
 
 def without_ts_packet(whole: Path, target: Path, seed: int) -> Path:
-    """Copy a transport stream without one of its packets of 188 bytes."""
     data = whole.read_bytes()
     n_packets = len(data) // _TS_PACKET
     at = random.Random(seed).randrange(n_packets // 10, n_packets) * _TS_PACKET
@@ -295,7 +285,6 @@ def judge(whole: Whole, path: Path, how: str, counts: Counts, at_a_time: int) ->
 
 
 def count_pictures(n_films: int, seed: int, folder: Path) -> tuple[Counts, Counts]:
-    """Return the counts of intact films, and of damaged ones."""
     import av
 
     intact = Counts()

@@ -90,7 +90,6 @@ def store_of(
 def write_workspace(
     root: Path, manifest: Manifest, X: NDArray[Any], store: str = "sig"
 ) -> None:
-    """A workspace with this manifest and this store."""
     write_manifest(manifest, root / "manifests" / f"{manifest.name}.toml")
     store_of(root / "stores" / store, manifest, X)
 
@@ -100,14 +99,12 @@ TOLERANCES = ("models.pcbm-lr.tolerance=0.1", "models.pcbm-dt.tolerance=0.1")
 
 
 def quick(name: str = "honest", *changes: str, replicates: int = 60) -> Protocol:
-    """A shipped protocol with few replicates."""
     return load_protocol(name, [f"report.replicates={replicates}", *changes])
 
 
 def run_on(
     tmp_path: Path, protocol: Protocol, manifest: Manifest, stores: dict[str, Store]
 ) -> Run:
-    """Run a protocol into a folder of its own."""
     inputs = gather(protocol, manifest, "made-up", stores)
     number = len(list(tmp_path.glob("run-*")))
     return run_protocol(inputs, tmp_path / f"run-{number}", n_jobs=1)
@@ -134,7 +131,6 @@ def run_one_pair(path: Path, manifest: Manifest, X: NDArray[Any], *changes: str)
 
 
 def without_models(protocol: Protocol, *baselines: str) -> Protocol:
-    """A protocol of baselines alone, which needs no store."""
     grid = replace(
         protocol.grid, models=(), baselines=baselines or protocol.grid.baselines
     )

@@ -33,7 +33,6 @@ def run(
     backbones: Sequence[Any] | str = "descriptors",
     **options: Any,
 ) -> Extraction:
-    """Extract into the stores of a workspace."""
     (workspace / "stores").mkdir(parents=True, exist_ok=True)
     return extract(manifest, backbones, workspace=workspace, **options)
 

@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from obygaze_features.backbones.placement import (
-    Placement,
-)
+from obygaze_features.backbones.placement import Placement
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from support.videos import write_video
@@ -53,11 +51,7 @@ class CountingBackbone:
     takes_mask = False
 
     def __init__(
-        self,
-        inner: Any,
-        *,
-        most: int = 10**9,
-        most_waiting: int = 10**9,
+        self, inner: Any, *, most: int = 10**9, most_waiting: int = 10**9
     ) -> None:
         self.card, self.geometry, self.arrays = inner.card, inner.geometry, inner.arrays
         self.activation_bytes = inner.activation_bytes
@@ -90,6 +84,5 @@ class CountingBackbone:
         }
 
     def recipe(self) -> dict[str, Any]:
-        """As the inner one."""
         recipe: dict[str, Any] = self.inner.recipe()
         return recipe

@@ -40,13 +40,11 @@ class FakeHub:
 
     @property
     def head(self) -> str:
-        """The id of the last commit."""
         return f"{len(self.commits):040x}"
 
     def answer(
         self, method: str, path: str, body: bytes, headers: Any
     ) -> tuple[int, Any, dict]:
-        """Status, body (JSON or bytes) and headers of one answer."""
         self.asked.append(f"{method} {path}")
         self.tokens.add(headers.get("Authorization", ""))
         if self.refuse:
@@ -168,7 +166,6 @@ class FakeHub:
 
 @contextlib.contextmanager
 def fake_hub() -> Iterator[FakeHub]:
-    """Serve it on the loopback."""
     hub = FakeHub()
 
     class OfHub(Handler):
@@ -189,7 +186,6 @@ def fake_hub() -> Iterator[FakeHub]:
 
 @contextlib.contextmanager
 def model_hub(repository: str, folder: Path) -> Iterator[str]:
-    """Serve the files of a folder as the repository of a model; the address of the hub."""
     with fake_hub() as hub:
         hub.api = f"models/{repository}"
         hub.repository = repository

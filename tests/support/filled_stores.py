@@ -24,7 +24,6 @@ N_BLOCKS = 6
 
 
 def planned_rows(n_rows: int = N_ROWS) -> list[Row]:
-    """Rows as they are planned: some have times."""
     rows = some_rows(n_rows)
     return [
         row._replace(start_s=number / 2, end_s=number / 2 + 1) if number % 2 else row
@@ -33,24 +32,20 @@ def planned_rows(n_rows: int = N_ROWS) -> list[Row]:
 
 
 def computed_row(row: Row, number: int, fails: bool) -> Row:
-    """A row as a worker computes it."""
     if fails:
         return row._replace(status=FAILED, reason="no picture, at all")
     return row._replace(video_bytes=number, video_hash=f"{number:016x}", pictures=16)
 
 
 def fails_at_first(number: int) -> bool:
-    """Which rows fail at the first filling."""
     return number % 7 == 3
 
 
 def values_of(seed: int = 0, n_rows: int = N_ROWS) -> dict[str, np.ndarray]:
-    """The values that workers compute."""
     return {array.name: some_values(array, n_rows, seed) for array in ARRAYS}
 
 
 def expected_rows(n_rows: int = N_ROWS, fails=fails_at_first) -> list[Row]:
-    """The rows of the sealed store."""
     return [
         computed_row(row, number, fails(number))
         for number, row in enumerate(planned_rows(n_rows))
@@ -59,12 +54,7 @@ def expected_rows(n_rows: int = N_ROWS, fails=fails_at_first) -> list[Row]:
 
 def plan(target: Path, n_rows: int = N_ROWS, **more) -> Filling:
     """NAME.next of the target."""
-    given = {
-        "arrays": ARRAYS,
-        "recipe": a_recipe(),
-        "manifest": MANIFEST,
-        "kind": KIND,
-    }
+    given = {"arrays": ARRAYS, "recipe": a_recipe(), "manifest": MANIFEST, "kind": KIND}
     return plan_filling(target, planned_rows(n_rows), **(given | more))
 
 

@@ -45,12 +45,10 @@ def clips(text: str, *, film: str = "m") -> list[ClipSpan]:
 
 
 def write_marks(path: Path, rows: Iterable[Mark]) -> Path:
-    """Write the table of marks that commands read."""
     return _write(path, COLUMNS, (row[: len(COLUMNS)] for row in rows))
 
 
 def write_spans(path: Path, spans: Iterable[ClipSpan]) -> Path:
-    """Write a table of clips with times."""
     columns = ("clip_id", "movie_id", "start_s", "end_s")
     return _write(path, columns, (span[: len(columns)] for span in spans))
 

@@ -16,7 +16,6 @@ CONCEPT_KINDS = {"Look": "visual", "Body": "visual"}
 
 
 def manifest(root: Path, clips: Sequence[Clip], *columns: str) -> Manifest:
-    """The manifest "films" over the videos of a folder."""
     return Manifest(
         "films", Header("a test", CONCEPT_KINDS, video_root=str(root)), clips, columns
     )
@@ -52,7 +51,6 @@ def document(page: Site, film: str = "lake") -> dict[str, Any]:
 
 
 def page_file(page: Site, film: str = "lake") -> str:
-    """Write the page of a film into the workspace, and return its address."""
     path = page.workspace.root / f"{film}.html"
     path.write_bytes(render_page(document(page, film)))
     return path.absolute().as_uri()
@@ -70,7 +68,6 @@ def segment(
 
 
 def write_marks(path: Path, *marks: Sequence[Mark]) -> Path:
-    """Write a table of marks."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(written(row for rows in marks for row in rows))
     return path

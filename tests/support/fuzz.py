@@ -72,7 +72,6 @@ class Findings:
     first: dict[str, tuple[int, Tree, str]] = field(default_factory=dict)
 
     def add(self, what: str, number: int, tree: Tree, lines: str) -> None:
-        """Keep the first input of a finding."""
         self.counts["findings"] += 1
         self.first.setdefault(what, (number, tree, lines))
 
@@ -99,7 +98,6 @@ def campaign(
 def one(
     target: Target, draw: random.Random, folder: Path, number: int, found: Findings
 ) -> None:
-    """Change one input and read it."""
     tree = target.repaired(changed(draw.choice(target.variants), draw), draw)
     n_before = _peak_bytes()
     # The code of a library hangs.
@@ -200,7 +198,6 @@ def _fast_folder() -> str | None:
 
 
 def changed(tree: Tree, draw: random.Random) -> Tree:
-    """Return the files with one to three changes."""
     tree = dict(tree)
     for _ in range(draw.choice((1, 1, 2, 3))):
         names = sorted(tree)
@@ -278,7 +275,6 @@ def changed_json(data: bytes, draw: random.Random) -> bytes:
 
 
 def changed_value(value: Any, draw: random.Random) -> Any:
-    """Return plain data with one place changed."""
     if draw.random() < 0.02:
         return draw.choice(ODD)
     place: Any = value

@@ -179,7 +179,6 @@ def place_of(files: Tree, folder: Path) -> Path:
 
 
 def read_store(files: Tree, folder: Path) -> None:
-    """Read all of a store, in each way in which rows are asked for."""
     from obygaze_features.store import open_store
 
     store = open_store(written(files, folder) / "stores" / "s")
@@ -211,7 +210,6 @@ def read_filling(files: Tree, folder: Path) -> None:
 
 
 def read_protocol(files: Tree, folder: Path) -> None:
-    """Read a protocol."""
     from obygaze_models.protocols.reading import parse_protocol
 
     protocol = parse_protocol(files.get("p.toml", b""), "p.toml")
@@ -219,7 +217,6 @@ def read_protocol(files: Tree, folder: Path) -> None:
 
 
 def read_card(files: Tree, folder: Path) -> None:
-    """Read a card."""
     from obygaze_features.backbones.cards import card_from
     from obygaze_features.core.schema_check import read_toml
 
@@ -228,7 +225,6 @@ def read_card(files: Tree, folder: Path) -> None:
 
 
 def read_weights(files: Tree, folder: Path) -> None:
-    """Read a file of weights."""
     from obygaze_features.backbones.weights import read_tensors
 
     read_tensors([written(files, folder) / "w.safetensors"])
@@ -377,12 +373,10 @@ def all_targets(folder: Path) -> list[Target]:
 
 
 def below(place: str, folder: Path) -> Tree:
-    """The files of a folder, as a workspace has them."""
     return {f"{place}/{name}": data for name, data in files_of(folder).items()}
 
 
 def store_targets(folder: Path, workspace: Path) -> list[Target]:
-    """A store, its store.json alone, and one that is filled."""
     folder.mkdir()
     arrays = (
         Array("clip", "float32", (4,), ("d4",), 2, 8),
@@ -498,8 +492,7 @@ def text_targets(folder: Path, workspace: Path) -> list[Target]:
     )
     projected = typed("manifest project m.csv --clips c.csv -o labels")
     exchanged = typed(
-        "manifest import f.eaf -o f",
-        "manifest export segments/f.csv out.eaf",
+        "manifest import f.eaf -o f", "manifest export segments/f.csv out.eaf"
     )
     return [
         Target("protocol", protocols, read_protocol, 16),
@@ -514,7 +507,6 @@ def text_targets(folder: Path, workspace: Path) -> list[Target]:
 
 
 def model_targets(workspace: Path) -> list[Target]:
-    """Saved models, files of weights, and a run."""
     from safetensors.numpy import save
 
     X = np.random.default_rng(3).normal(size=(40, 6)).astype(np.float32)

@@ -113,8 +113,6 @@ EDITS = ("none", "late", "at-zero", "negative", "truncated", "twice", "wrap", "a
 
 @dataclass(frozen=True)
 class Case:
-    """What a file is made of."""
-
     codec: str
     group: str
     container: str
@@ -143,7 +141,6 @@ class Tally:
 
 
 def all_cases() -> Iterator[Case]:
-    """Return every combination that makes sense."""
     for codec, (_, groups) in CODECS.items():
         for group, container, rate, cut, edit in product(
             groups, CONTAINERS[codec], RATES, CUTS, EDITS

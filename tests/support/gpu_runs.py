@@ -12,19 +12,10 @@ from unittest import mock
 import numpy as np
 
 from obygaze_features.backbones.backbone import Backbone
-from obygaze_features.extraction.clips import (
-    Decoded,
-    RowJob,
-    Source,
-    ViewedClip,
-)
+from obygaze_features.extraction.clips import Decoded, RowJob, Source, ViewedClip
 from obygaze_features.extraction.compute import BatchComputer
 from obygaze_features.extraction.loop import StoreFiller, fill
-from obygaze_features.extraction.recipes import (
-    arrays_of,
-    maker_of,
-    recipe_of,
-)
+from obygaze_features.extraction.recipes import arrays_of, maker_of, recipe_of
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Row
 from obygaze_features.store.filling import Filling, plan_filling
@@ -36,7 +27,6 @@ Decode = Callable[[int], ViewedClip]
 
 
 def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> ViewedClip:
-    """Return a clip of small random pictures."""
     random = np.random.default_rng(seed)
     pictures = random.integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
     places = np.arange(n_frames)
@@ -47,16 +37,12 @@ def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> ViewedClip:
 
 
 def arrays_of_features(backbone: Backbone) -> list[Array]:
-    """Return the arrays that a backbone computes."""
     arrays = arrays_of(backbone, list(backbone.arrays))
     return [array for array in arrays if array.name in backbone.arrays]
 
 
 def new_filling(
-    target: Path,
-    inner: Backbone,
-    n_clips: int,
-    computed: Sequence[bool] | None = None,
+    target: Path, inner: Backbone, n_clips: int, computed: Sequence[bool] | None = None
 ) -> Filling:
     """Plan a store of some clips, of which all are computed by default."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,12 +60,8 @@ def new_filling(
 
 @contextmanager
 def new_filler(
-    backbone: Any,
-    filling: Filling,
-    inner: Backbone,
-    batch: int,
+    backbone: Any, filling: Filling, inner: Backbone, batch: int
 ) -> Iterator[StoreFiller]:
-    """Return what fills a store on a simulated GPU."""
     arrays = [array for array in filling.arrays if array.name in inner.arrays]
     with ThreadPoolExecutor(1, "write") as writing:
         maker = maker_of(inner, recipe_of(inner))

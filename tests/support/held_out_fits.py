@@ -109,7 +109,6 @@ class Way:
 
     @property
     def folds(self) -> Sequence[HeldOut]:
-        """The folds of the only pair of tasks."""
         return self.run.folds[self.pair]
 
 

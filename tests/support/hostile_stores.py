@@ -42,7 +42,6 @@ def write_whole(path: Path) -> None:
 
 
 def case(name: str, words: str, spoil: Spoil) -> None:
-    """Add a store that is wrong."""
     assert name not in CASES
     CASES[name] = spoil, words
 
@@ -357,9 +356,7 @@ def with_other_checksum(path: Path) -> None:
 case("a chunk before another checksum", "plain/c.0.0 is damaged", with_other_checksum)
 
 
-def index(
-    change: Callable[[list[tuple[int, int]]], list[tuple[int, int]]],
-) -> Spoil:
+def index(change: Callable[[list[tuple[int, int]]], list[tuple[int, int]]]) -> Spoil:
     """Change the index of the first file of `plain`; its checksum is right."""
 
     def spoil(path: Path) -> None:
@@ -446,7 +443,6 @@ for name in ("store.json", IDS, "checks", "data.zarr/plain/c.0.0"):
 
 
 def link_folder(path: Path) -> None:
-    """Put the folder of an array elsewhere, and a link in its place."""
     folder = path / "data.zarr/plain"
     folder.rename(path / "elsewhere")
     folder.symlink_to(path / "elsewhere")

@@ -18,13 +18,11 @@ MEDIA = {"heard": "sound", "read": "words"}
 
 
 def recipe_of(name: str) -> Recipe:
-    """The recipe of a store of one sense."""
     sampling = {"medium": MEDIA.get(name, "pictures")}
     return a_recipe(backbone={"name": name}, sampling=sampling)
 
 
 def join_of(stores: Mapping[str, Store]) -> JoinedStore:
-    """The join of stores, by their names."""
     return JoinedStore(
         [JoinedPart(name, store, name) for name, store in stores.items()]
     )

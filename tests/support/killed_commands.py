@@ -45,12 +45,10 @@ def _kept(target: Path) -> Path:
 
 
 def pull_new(target: Path, start: int = 0) -> None:
-    """Copy the store to here."""
     pull(_kept(target) / "new", target, workspace=Workspace(target.parent))
 
 
 def push_new(target: Path, start: int = 0) -> None:
-    """Send the store to a folder."""
     push(_kept(target) / "new", target, no_licence=True)
 
 
@@ -116,7 +114,6 @@ class Scene:
         self.reset()
 
     def reset(self) -> None:
-        """Begin again in a new home."""
         self.number += 1
         self.home = self.root / f"{self.name}-{self.number}"
         self.home.mkdir()
@@ -125,7 +122,6 @@ class Scene:
             self.target.mkdir()
 
     def work(self) -> None:
-        """Run the command."""
         self.command.live(self.target)
 
     def bytes(self) -> dict[str, object]:

@@ -70,7 +70,6 @@ LIVES: dict[str, Callable[[Path, int], None]] = {
 
 
 def check_first(target: Path) -> None:
-    """The store of a first life is right."""
     check_store(target, expected_rows(), FIRST_VALUES)
 
 

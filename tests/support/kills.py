@@ -24,7 +24,6 @@ Event = tuple[Any, ...]
 
 
 def changes_disk(event: str, arguments: Event) -> bool:
-    """Whether an audited event is a change of the disk."""
     writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     return event in MUTATING or bool(writes)
 

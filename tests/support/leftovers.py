@@ -11,7 +11,6 @@ from obygaze_features.core.temporary_names import hidden_name
 
 
 def name_of_ended(path: Path, word: str = "") -> Path:
-    """A hidden name beside a path, of a process that has ended."""
     ended = subprocess.Popen(["true"])
     ended.wait()
     hidden = hidden_name(path, word)

@@ -43,8 +43,6 @@ MARK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: where it is, what it is, and the marks above it."""
-
     page: str
     line: int
     language: str
@@ -113,7 +111,6 @@ def followed_together() -> list[list[Path]]:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page, or the code of a notebook."""
     if page.suffix == ".ipynb":
         cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
         code = [

@@ -30,14 +30,11 @@ class Steps:
         self.n = 0
 
     def count(self) -> None:
-        """Count a step."""
         self.n += 1
         if self.n == self.stop_at:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def before(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of which each call is a step."""
-
         def counted(*given: Any) -> Any:
             self.count()
             return work(*given)
@@ -45,13 +42,11 @@ class Steps:
         return counted
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Count an audited event."""
         if uses_disk(event, arguments):
             self.count()
 
 
 def main(source: str, target: str, stop_at: str) -> int:
-    """Push; return the exit code."""
     steps = Steps(int(stop_at))
     if target.startswith("s3:"):
         for name in REQUESTS:

@@ -23,7 +23,6 @@ Rows = list[dict[str, Any]]
 
 
 def differences(one: Experiment, run: Run) -> list[str]:
-    """Return everything in which a run differs from the plain computation."""
     wrong = recompute.compare(run.folder)["wrong"]
     found = [f"results.csv: {value}" for value in wrong]
     cells = []
@@ -124,7 +123,6 @@ def _spread(
 def _test_sets(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
-    """Which clips are tested."""
     splits, clips = one.protocol["splits"], one.clips
     has_vector = one.vectors()
     usable = [clip for clip in clips if clip.clip_id in has_vector]
@@ -188,7 +186,6 @@ def _partition(
 def _leaks(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
-    """Test clips that trained or validated."""
     folds = plain_folds(one, cell, rows)
     seen = set()
     for (fold, _), own in rows_by_fold(rows).items():

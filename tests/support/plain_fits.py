@@ -51,7 +51,6 @@ class Numbered:
 
 
 def rows_by_fold(rows: Rows) -> dict[tuple[str, int], Rows]:
-    """The tests of each fold and seed."""
     folds: dict[tuple[str, int], Rows] = defaultdict(list)
     for row in rows:
         folds[row["fold"], row["seed"]].append(row)
@@ -59,7 +58,6 @@ def rows_by_fold(rows: Rows) -> dict[tuple[str, int], Rows]:
 
 
 def clips_of_task(one: Experiment, task: str) -> list[Clip]:
-    """The clips of a task that have a vector."""
     has_vector = one.vectors()
     return [
         clip
@@ -139,7 +137,6 @@ def _generated(
 def sizes_differ(
     one: Experiment, run: Any, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
-    """Numbers of training and validation clips."""
     folds = plain_folds(one, cell, rows)
     for record in cell["folds"]:
         fold = folds.get(record["fold"])
@@ -314,7 +311,6 @@ def _scale_of(one: Experiment, X: Floats) -> tuple[Floats, Floats]:
 
 
 def offered_strengths(model: Mapping[str, Any]) -> list[Any]:
-    """The values of C to choose from."""
     strength = model.get("C")
     if isinstance(strength, dict):
         return list(strength["grid"])

@@ -98,7 +98,6 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]
 
 
 def column_entry(name: str, n_rows: int) -> dict[str, Any]:
-    """An entry of `columns`."""
     file_rows = min(1_048_576, 1 << (n_rows - 1).bit_length())
     chunk_rows = min(65_536, file_rows)
     dtype = "int64" if name in WHOLE else "float64"
@@ -154,7 +153,6 @@ def _write_zarr(
     rows: Sequence[Mapping[str, Any]],
     entries: Sequence[Mapping[str, Any]],
 ) -> bytes:
-    """Write data.zarr, and return the bytes of `checks`."""
     is_ok = np.array([row["status"] == "ok" for row in rows])
     group = zarr.open_group(
         path / "data.zarr",
@@ -181,7 +179,6 @@ def _write_array(
     values: npt.NDArray[Any],
     fill: Any,
 ) -> bytes:
-    """Write an array or a column, and return the checksums of its chunks."""
     shape = tuple(entry["shape"])
     is_text = entry["dtype"] == "string"
     attributes = {}
@@ -239,7 +236,6 @@ def checks_of(data: bytes, n_chunks: int) -> bytes:
 
 
 def file_name(entry: Mapping[str, Any], number: int) -> str:
-    """The name of a file of an array."""
     return f"data.zarr/{entry['name']}/c.{number}" + ".0" * len(entry["shape"])
 
 

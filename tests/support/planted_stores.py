@@ -49,7 +49,6 @@ def write(
     values: dict[str, np.ndarray] | None = None,
     **more,
 ) -> Path:
-    """Write a store of rows and values, by default the planted ones."""
     rows = rows_of() if rows is None else rows
     values = values_of() if values is None else values
     given = {
@@ -63,7 +62,6 @@ def write(
 
 
 def holds_planted(folder: Path) -> bool:
-    """Whether a file of a folder has the bytes of planted rows."""
     raw = [np.full(16, PLANTED, dtype).tobytes() for dtype in ("float32", "float16")]
     return any(pattern in data for data in files_of(folder).values() for pattern in raw)
 

@@ -36,8 +36,6 @@ POSITIVE = {"Sure", "S", "1"}
 
 @dataclass
 class SplitFile:
-    """One split file as columns."""
-
     ids: list[str]
     films: list[str]
     scenes: NDArray[np.intp]

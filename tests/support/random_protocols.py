@@ -31,8 +31,6 @@ CLASSES = [
 
 @dataclass
 class Experiment:
-    """A drawn experiment."""
-
     seed: int
     manifest: Manifest
     X: NDArray[np.float32]
@@ -42,7 +40,6 @@ class Experiment:
 
     @property
     def toml(self) -> bytes:
-        """The protocol as a file."""
         return to_toml({"schema": "obygaze-protocol/1", **self.protocol}).encode()
 
     @property
@@ -67,17 +64,14 @@ class Experiment:
 
 
 def chance(random: Random, share: float) -> bool:
-    """Return true that often."""
     return bool(random.random() < share)
 
 
 def pick(random: Random, items: Any) -> Any:
-    """Return one of the items."""
     return items[int(random.integers(len(items)))]
 
 
 def some(random: Random, items: list[str], least: int = 1) -> list[str]:
-    """Return some of the items, in any order."""
     n = int(random.integers(least, len(items) + 1))
     return [items[i] for i in random.permutation(len(items))[:n]]
 
@@ -136,7 +130,6 @@ def draw_manifest(random: Random) -> Manifest:
 
 
 def draw_protocol(random: Random, one: Experiment) -> None:
-    """Draw the protocol of an experiment."""
     tasks = {}
     for name in some(random, ["EN_S", "HN_S", "t-3"]):
         tasks[name] = {"classes": pick(random, CLASSES)}
@@ -169,7 +162,6 @@ def draw_protocol(random: Random, one: Experiment) -> None:
 
 
 def draw_splits(random: Random, one: Experiment) -> dict[str, Any]:
-    """Draw the splits."""
     kind = pick(random, ["nested", "nested", "nested", "kfold", "fixed"])
     splits: dict[str, Any] = {"kind": kind, "seed": int(random.integers(4))}
     if kind == "kfold" or (kind == "nested" and chance(random, 0.4)):
@@ -187,7 +179,6 @@ def draw_splits(random: Random, one: Experiment) -> dict[str, Any]:
 
 
 def draw_models(random: Random) -> dict[str, Any]:
-    """Draw one or two models."""
     strengths = [0.01, 1.0, 10.0, {"grid": [0.1, 1.0]}, {"grid": [1.0, 0.01, 5.0]}]
     known: dict[str, Callable[[], dict[str, Any]]] = {
         "ridge": lambda: {"class_weight": pick(random, ["none", "balanced"])},
@@ -204,7 +195,6 @@ def draw_models(random: Random) -> dict[str, Any]:
 
 
 def to_toml(value: Mapping[str, Any], place: str = "") -> str:
-    """The tables of a protocol as TOML."""
     lines, tables = [], []
     for key, item in value.items():
         name = f"{place}.{key}" if place else key
@@ -220,7 +210,6 @@ def to_toml(value: Mapping[str, Any], place: str = "") -> str:
 
 
 def to_value(value: Any) -> str:
-    """A value as TOML."""
     if isinstance(value, dict):
         cells = ", ".join(
             f"{json.dumps(key)} = {to_value(item)}" for key, item in value.items()

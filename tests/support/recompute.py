@@ -134,7 +134,6 @@ def over_folds(metric: str, folds: list[Fit]) -> float:
 
 
 def value_of(metric: str, rows: list[Row], is_averaged: bool, film: str = "") -> float:
-    """A value of all rows of a cell, or of those of a film."""
     fits: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         fits.setdefault((row["seed"], row["fold"]), []).append(row)
@@ -210,7 +209,6 @@ class Tests:
                 self.averaged.add((train, test))
 
     def expected(self, result: Row) -> dict[str, float]:
-        """What a row of results.csv should say."""
         train, test, store, model = (result[column] for column in NAME)
         rows = self.cells[train, test, store, model]
         is_averaged = (train, test) in self.averaged

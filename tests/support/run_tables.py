@@ -62,8 +62,6 @@ def labels_of(manifest: Manifest) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Clips:
-    """Tested clips with their classes."""
-
     ids: tuple[str, ...]
     films: tuple[str, ...]
     y: NDArray[np.bool_]
@@ -197,7 +195,6 @@ class MadeCell:
 def difference_row(
     first: MadeCell, second: MadeCell, low: float, high: float, p: float
 ) -> dict[str, Any]:
-    """The row of results.csv with the difference of two cells."""
     return {
         **first.name,
         "metric": "ap",
@@ -227,7 +224,6 @@ def made_run(
     tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     **about: Any,
 ) -> Run:
-    """A run of these cells, with further rows of results.csv and further tables."""
     models = {cell.model for cell in cells if cell.is_model}
     known = load_protocol(protocol, changes)
     document = known.to_json()
@@ -273,6 +269,5 @@ def table_of(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def write_run_json(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write run.json anew, with the checksum of its content."""
     whole = {**about, "sha256": document_sha256(about)}
     (folder / "run.json").write_text(json.dumps(whole), encoding="utf-8")

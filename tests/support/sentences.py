@@ -17,7 +17,6 @@ TENSORS = "ab" * 32
 
 
 def recipe_of_words(tensors: str = TENSORS) -> Recipe:
-    """The recipe of a store of words, whose weights have this hash."""
     backbone = {
         "name": "toy",
         "family": "bert",
@@ -35,7 +34,6 @@ def recipe_of_words(tensors: str = TENSORS) -> Recipe:
 def write_sentences(
     path: Path, vectors: Mapping[str, ArrayLike], tensors: str = TENSORS
 ) -> Path:
-    """Write the vectors of the sentences of each attribute."""
     attributes = []
     rows = []
     for name, values in vectors.items():

@@ -91,7 +91,6 @@ class _Threads(http.server.ThreadingHTTPServer):
 
 @contextmanager
 def in_a_thread(server: socketserver.BaseServer) -> Iterator[None]:
-    """Let a server answer until the end."""
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -103,6 +102,5 @@ def in_a_thread(server: socketserver.BaseServer) -> Iterator[None]:
 
 @contextmanager
 def served(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Answer requests on the loopback; the address."""
     with _Threads(("127.0.0.1", 0), handler) as server, in_a_thread(server):
         yield f"http://127.0.0.1:{server.server_port}"

@@ -43,8 +43,6 @@ class _Event:
 
 
 class SimulatedGpu(TorchFunctionMode):
-    """Torch's "cuda" on the CPU."""
-
     def __init__(self) -> None:
         super().__init__()
         # What the host waited for, in order.

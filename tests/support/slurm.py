@@ -68,7 +68,6 @@ class Slurm:
     environment: dict[str, str]
 
     def call(self, program: str, *words: str, stdin: str | None = None) -> str:
-        """Run one of Slurm's programs; return its output."""
         done = subprocess.run(
             [need_program(program), *words],
             env=self.environment,
@@ -117,7 +116,6 @@ exec '{sys.executable}' -m obygaze "$@"
         return self.states(job)
 
     def logs(self) -> str:
-        """The last lines of the daemons."""
         paths = sorted(self.folder.glob("slurm*.log"))
         texts = (path.read_text("utf-8", "replace") for path in paths)
         return "\n".join("\n".join(text.splitlines()[-15:]) for text in texts)
@@ -180,10 +178,7 @@ def _start(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _daemon(
-    slurm: Slurm,
-    daemons: list[subprocess.Popen[bytes]],
-    name: str,
-    *words: str,
+    slurm: Slurm, daemons: list[subprocess.Popen[bytes]], name: str, *words: str
 ) -> None:
     dies_with_us = ["setpriv", "--pdeathsig", "KILL"]
     with (slurm.folder / f"{name}.out").open("ab") as out:

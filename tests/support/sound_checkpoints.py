@@ -76,7 +76,6 @@ TINY = {
 
 
 def processor(family: str) -> Any:
-    """The library's own processor of the sound of a family, as its checkpoint has it."""
     import transformers
 
     if family == "whisper":
@@ -103,7 +102,6 @@ def save_tiny_sound(
 
 
 def write_tiny_sound_card(family: str, folder: Path, seconds: float = 2.0) -> Path:
-    """The file of the card of a tiny checkpoint: tiny-FAMILY.toml."""
     tiny = TINY[family]
     path = folder / f"tiny-{family}.toml"
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +117,6 @@ def write_tiny_sound_card(family: str, folder: Path, seconds: float = 2.0) -> Pa
 
 
 def tiny_sound_card(family: str, folder: Path, seconds: float = 2.0) -> Card:
-    """The card of a tiny checkpoint."""
     from obygaze_features.backbones.cards import find_card
 
     return find_card(str(write_tiny_sound_card(family, folder, seconds)))

@@ -100,7 +100,6 @@ def as_programs(sources: list[Path], target: Path) -> Path:
 
 
 def _move_streams(packet: bytearray, shift: int, program: int) -> None:
-    """Change the table of a program: its number and those of its streams."""
     section = memoryview(packet)[5:]
     length = int.from_bytes(section[1:3]) & 0xFFF
     section[3:5] = program.to_bytes(2)
@@ -115,7 +114,6 @@ def _move_streams(packet: bytearray, shift: int, program: int) -> None:
 
 
 def _crc32(data: bytes) -> bytes:
-    """Return the checksum of a table of a transport stream."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte << 24

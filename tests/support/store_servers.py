@@ -46,7 +46,6 @@ class WebServer:
     url: str = ""
 
     def answer(self, request: Handler) -> None:
-        """Serve one GET."""
         self.requests.append(request.path)
         path = self.root / request.path.partition("?")[0].lstrip("/")
         is_denied = path.name in self.denied
@@ -87,7 +86,6 @@ def _range(header: str | None, total: int) -> tuple[slice, str]:
 
 @contextlib.contextmanager
 def web_server(root: Path) -> Iterator[WebServer]:
-    """Serve a folder on the loopback."""
     server = WebServer(root)
 
     class OfFolder(Handler):
@@ -100,8 +98,6 @@ def web_server(root: Path) -> Iterator[WebServer]:
 
 @dataclass(frozen=True)
 class Nginx:
-    """A running nginx that serves one folder."""
-
     url: str
     log: Path
 

@@ -45,7 +45,6 @@ def some_ids(n_clips: int, per_film: int = 5) -> tuple[list[str], list[str]]:
 
 
 def some_rows(n_clips: int, per_film: int = 5) -> list[Row]:
-    """A row for each of these ids, all ok."""
     clip_ids, movie_ids = some_ids(n_clips, per_film)
     return list(map(Row, clip_ids, movie_ids))
 
@@ -53,7 +52,6 @@ def some_rows(n_clips: int, per_film: int = 5) -> list[Row]:
 def some_values(
     n_clips: int, arrays: Sequence[Array] = ARRAYS, seed: int = 0
 ) -> dict[str, npt.NDArray[Any]]:
-    """Values for every row of every array."""
     random = np.random.default_rng(seed)
     return {
         array.name: random.standard_normal((n_clips, *array.shape)).astype(array.dtype)
@@ -108,11 +106,9 @@ def sealed_store(path: Path, n_clips: int = 23, **changes: Any) -> Any:
 
 
 def imported(source: Any, path: Path, **options: Any) -> Store:
-    """Import files, and open the store."""
     import_features(source, path, **options)
     return open_store(path)
 
 
 def values_of(store: Store, array: str, clips: list[str] | None = None) -> np.ndarray:
-    """Rows of an array."""
     return np.asarray(store.matrix(array, clips=clips))

@@ -16,7 +16,6 @@ from support.run_tables import table_of
 
 
 def rows_of(table: pd.DataFrame, **wanted: Any) -> list[RunRow]:
-    """The rows of a table, all or those with these values."""
     for name, value in wanted.items():
         table = table[table[name] == value]
     return tables.rows_as_dicts(table)
@@ -47,12 +46,10 @@ def cell_of(rows: Iterable[RunRow], *, is_averaged: bool = False) -> Cell:
 
 
 def models(run: Run, **wanted: Any) -> list[Cell]:
-    """The cells of models, of all or of those with these names."""
     return [cell for cell in _cells(run, **wanted) if cell.is_model]
 
 
 def baselines(run: Run, **wanted: Any) -> list[Cell]:
-    """The cells of baselines."""
     return [cell for cell in _cells(run, **wanted) if not cell.is_model]
 
 
@@ -71,12 +68,10 @@ def _cells(run: Run, **wanted: Any) -> list[Cell]:
 
 
 def names_of(cell: Cell) -> RunRow:
-    """The names of a cell, as the columns of a table have them."""
     return dict(zip(CELL, cell.name, strict=True))
 
 
 def fit_of(run: Run, cell: Cell) -> RunRow:
-    """What run.json says of the fits of a cell."""
     (facts,) = (
         facts
         for facts in run.about["fits"]
@@ -92,7 +87,6 @@ def by_film(cell: Cell, metric: str) -> dict[str, float]:
 
 
 def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, RunRow]:
-    """The rows of results.csv within films."""
     rows = rows_of(run.results, metric=metric, against_model="", **wanted)
     return {row["film"]: row for row in rows if row["film"]}
 
@@ -118,5 +112,4 @@ def contrasts(run: Run, **wanted: Any) -> list[RunRow]:
 
 
 def predictions_of(run: Run, cell: Cell) -> list[RunRow]:
-    """The predictions of a cell."""
     return rows_of(run.predictions, **names_of(cell))

@@ -36,13 +36,11 @@ KINDS: dict[str, Maker] = {}
 
 
 def kind(maker: Maker) -> Maker:
-    """Register one kind under the name of its function."""
     KINDS[maker.__name__] = maker
     return maker
 
 
 def h264(**more: str) -> dict[str, str]:
-    """x264 options, quick ones."""
     return X264 | more
 
 
@@ -205,8 +203,6 @@ turned("mp4_turned_180", 180)
 
 
 def shaped(name: str, sar: Fraction) -> None:
-    """Register a file with pixels that are not square."""
-
     def make(folder: Path) -> Made:
         def setup(stream: Any) -> None:
             stream.codec_context.sample_aspect_ratio = sar

@@ -56,7 +56,6 @@ def read_number(picture: np.ndarray) -> int:
 
 
 def read_numbers(pictures: np.ndarray) -> list[int]:
-    """The numbers in [T, h, w, 3]."""
     return [read_number(picture) for picture in pictures]
 
 
@@ -155,7 +154,6 @@ def _add_extras(out: Any, cover: bool, audio: bool) -> list[Any]:
 
 
 def packet_of(packet: Any, data: bytes) -> Any:
-    """A packet of other bytes at the time of another one."""
     import av
 
     other = av.Packet(data)

@@ -40,7 +40,6 @@ STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
 
 @cache
 def stub_of(module: str) -> ast.Module:
-    """Return the stub of a module of Python."""
     stub = STUBS / module / "__init__.pyi"
     if not stub.exists():
         stub = STUBS / f"{module}.pyi"

@@ -67,7 +67,6 @@ def save_tokenizer(folder: Path) -> Any:
 
 
 def save_language_model(folder: Path) -> Path:
-    """A tiny GPT-2 with its tokenizer."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     tokenizer = save_tokenizer(folder)
@@ -87,7 +86,6 @@ def save_language_model(folder: Path) -> Path:
 
 
 def save_encoder(folder: Path, family: str = "Bert", **settings: int) -> Path:
-    """A tiny encoder of a family of transformers, with its tokenizer."""
     import transformers
 
     tokenizer = save_tokenizer(folder)
@@ -116,7 +114,6 @@ def real_encoder() -> Path:
 
 
 def save_text_model(family: str, folder: Path) -> Path:
-    """A tiny checkpoint of a family with a text tower, and its tokenizer."""
     save_tiny(family, folder)
     save_tokenizer(folder)
     path = folder / "config.json"

@@ -22,7 +22,6 @@ MANIFEST = ManifestMark("films", "0" * 64)
 
 
 def a_recipe(name: str = "clip-b16") -> Recipe:
-    """A recipe with all its sections."""
     sections = ("weights", "sampling", "decoder", "preprocessing", "compute")
     return Recipe.from_json(
         {"backbone": {"name": name}} | {key: {} for key in sections}
@@ -30,12 +29,10 @@ def a_recipe(name: str = "clip-b16") -> Recipe:
 
 
 def some_rows(n_rows: int, of_a_film: int = 3) -> list[Row]:
-    """Rows that are all ok."""
     return [Row(f"clip {n}", f"film-{n // of_a_film}") for n in range(n_rows)]
 
 
 def some_values(array: Array, n_rows: int, seed: int = 0) -> np.ndarray:
-    """Rows of an array, each different."""
     random = np.random.default_rng(seed)
     if array.dtype.startswith("float"):
         return random.standard_normal((n_rows, *array.shape)).astype(array.dtype)
@@ -44,23 +41,18 @@ def some_values(array: Array, n_rows: int, seed: int = 0) -> np.ndarray:
 
 
 class ArraySource:
-    """Rows whose values are in memory."""
-
     def __init__(self, rows: Sequence[Row], values: Mapping[str, np.ndarray]) -> None:
         self.rows = rows
         self.values = values
 
     def columns(self) -> RowColumns:
-        """All rows."""
         return RowColumns.of(self.rows)
 
     def read(self, array: Array, first: int, after: int) -> np.ndarray:
-        """Rows of one array."""
         return self.values[array.name][first:after]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The bytes of each file below a folder."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 

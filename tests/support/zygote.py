@@ -35,13 +35,11 @@ class Zygote:
         )
 
     def start(self, life: str, target: Path, start: int = 0) -> int:
-        """The pid of a worker."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(f"{life} {start} {target}\n")
         return int(self.process.stdout.readline())
 
     def close(self) -> None:
-        """End it."""
         assert self.process.stdin
         self.process.stdin.close()
         self.process.wait(timeout=30)
@@ -57,7 +55,6 @@ def is_running(pid: int) -> bool:
 
 
 def wait(*pids: int) -> None:
-    """Wait until workers have ended."""
     for pid in pids:
         give_up = time.monotonic() + 120
         while is_running(pid):
@@ -114,7 +111,6 @@ def disturb(
 
 
 def failures(folder: Path) -> list[str]:
-    """What workers that were not killed have failed with."""
     return [path.read_text("utf-8") for path in folder.rglob("failed-*")]
 
 
@@ -142,7 +138,6 @@ def mounted(backing: Path, place: Path, *words: str) -> Iterator[str]:
 
 
 def main(lives: Mapping[str, Callable[[Path, int], object]]) -> None:
-    """Fork a worker for each line."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         life, start, target = line.rstrip("\n").split(" ", 2)
