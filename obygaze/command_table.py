@@ -11,7 +11,7 @@ FOR_RATINGS = "For a table of ratings"
 STORES = Option("--store", metavar="NAME=STORE", is_repeated=True)
 CHANGES = Option("--set", metavar="KEY=VALUE")
 RUN_NAME = Option("-o --output", metavar="NAME", shown_default="from the inputs")
-JOBS = Option("--jobs", least=0, shown_default="one a core")
+JOBS = Option("--jobs", minimum=0, shown_default="one a core")
 
 COMMANDS: dict[str, Command | str] = {
     "demo": "obygaze.demo.tour:demo",
@@ -82,7 +82,7 @@ COMMANDS: dict[str, Command | str] = {
         {
             "text": Option(metavar="WORDS"),
             "like": Option(metavar="CLIP"),
-            "top": Option(least=1),
+            "top": Option(minimum=1),
             "out": Option("-o --output", metavar="PATH"),
         },
     ),
@@ -123,9 +123,9 @@ COMMANDS: dict[str, Command | str] = {
     "manifest sample": Command(
         "obygaze.films.sampling:sample_clips",
         {
-            "n_clips": Option("-n", metavar="CLIPS", least=1),
+            "n_clips": Option("-n", metavar="CLIPS", minimum=1),
             "name": Option("-o --output", metavar="NAME"),
-            "seed": Option(least=0),
+            "seed": Option(minimum=0),
         },
     ),
     "manifest import": Command(

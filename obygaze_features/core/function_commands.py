@@ -269,11 +269,11 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [bool]:
         return {"is_flag": True}
     if choices == [int]:
-        return {"type": Number(int, option.least, option.most)}
+        return {"type": Number(int, option.minimum, option.maximum)}
     if choices == [float]:
-        least = option.least if option.above is None else option.above
+        minimum = option.minimum if option.above is None else option.above
         is_open = option.above is not None
-        return {"type": Number(float, least, option.most, is_above=is_open)}
+        return {"type": Number(float, minimum, option.maximum, is_above=is_open)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
         return {"type": OneOf(get_args(choices[0]))}
     if option.is_clips:

@@ -17,9 +17,9 @@ class Option:
         flag: The option, if it is not `--name-of-the-parameter`; blanks separate several names.
             With a flag, a positional parameter is an option.
         metavar: Placeholder for the value in the help.
-        least: Smallest allowed number.
-        most: Largest allowed number.
-        above: Exclusive lower limit of a number, in place of `least`.
+        minimum: Smallest allowed number.
+        maximum: Largest allowed number.
+        above: Exclusive lower limit of a number, in place of `minimum`.
         separator: Separator of the items of a sequence that is typed as one word.
         shown_default: Default in the help, if the default of the function is None.
         group: Title of the section of the help.
@@ -32,8 +32,8 @@ class Option:
 
     flag: str = ""
     metavar: str = ""
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     above: float | None = None
     separator: str = ""
     shown_default: str = ""

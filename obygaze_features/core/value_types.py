@@ -24,25 +24,25 @@ class Number(click.ParamType[float]):
     def __init__(
         self,
         kind: type[int] | type[float],
-        least: float | None = None,
-        most: float | None = None,
+        minimum: float | None = None,
+        maximum: float | None = None,
         *,
         is_above: bool = False,
     ) -> None:
         self.kind = kind
-        self.least = -math.inf if least is None else least
-        self.most = math.inf if most is None else most
+        self.minimum = -math.inf if minimum is None else minimum
+        self.maximum = math.inf if maximum is None else maximum
         self.is_above = is_above
 
     @property
     def range(self) -> str:
         """The range in words: `at least 1, at most 64`, or "" for every number."""
         limits = []
-        if self.least > -math.inf:
+        if self.minimum > -math.inf:
             than = "more than" if self.is_above else "at least"
-            limits.append(f"{than} {self.least:g}")
-        if self.most < math.inf:
-            limits.append(f"at most {self.most:g}")
+            limits.append(f"{than} {self.minimum:g}")
+        if self.maximum < math.inf:
+            limits.append(f"at most {self.maximum:g}")
         return ", ".join(limits)
 
     def convert(
@@ -53,8 +53,8 @@ class Number(click.ParamType[float]):
             number = self.kind(value)
         except ValueError:
             number = math.nan
-        is_too_small = number == self.least and self.is_above
-        is_within = self.least <= number <= self.most and not is_too_small
+        is_too_small = number == self.minimum and self.is_above
+        is_within = self.minimum <= number <= self.maximum and not is_too_small
         if is_within and math.isfinite(number):
             return number
         noun = "a whole number" if self.kind is int else "a number"

@@ -15,7 +15,7 @@ SHARED: Options = {
     "weights": Option(metavar="[NAME=]PATH", group="Features", is_repeated=True),
     "stores": Option("--store", metavar="NAME=STORE", group="Features"),
     "dtype": Option(group="Features"),
-    "workers": Option(least=1, most=MAX_WORKERS, shown_default="(cores)"),
+    "workers": Option(minimum=1, maximum=MAX_WORKERS, shown_default="(cores)"),
 }
 EXTRACT = Command(
     "obygaze_features.extraction.extracting:extract",
@@ -23,7 +23,7 @@ EXTRACT = Command(
         **SHARED,
         "timeout_s": Option("--timeout", above=0),
         "licence": Option(group="Features"),
-        "batch": Option(least=1),
+        "batch": Option(minimum=1),
         "watch": PYTHON_ONLY,
     },
 )
@@ -34,7 +34,7 @@ COMMANDS = {
         "obygaze_features.extraction.slurm:write_slurm_script",
         {
             "words": Option(metavar="MANIFEST -b BACKBONE..."),
-            "tasks": Option(least=1),
+            "tasks": Option(minimum=1),
             "out": Option("-o --output", is_file=True),
         },
         takes_any_option=True,

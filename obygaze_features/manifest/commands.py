@@ -29,8 +29,8 @@ COMMANDS = {
         "obygaze_features.extraction.cut_films:write_windows",
         {
             "name": Option("-o --output", metavar="NAME"),
-            "window": Option(least=1, group="Grid"),
-            "stride": Option(least=1, group="Grid"),
+            "window": Option(minimum=1, group="Grid"),
+            "stride": Option(minimum=1, group="Grid"),
             "seconds": Option(above=0, group="Grid"),
             "every": Option(above=0, group="Grid"),
         },
@@ -39,7 +39,7 @@ COMMANDS = {
         "obygaze_features.manifest.overview:show_manifest",
         {
             "where": Option(metavar="EXPRESSION"),
-            "limit": Option(least=0),
+            "limit": Option(minimum=0),
             "output": Option("-o --output", metavar="PATH"),
         },
         then="obygaze_features.core.written_tables:Listing.write",

@@ -9,9 +9,9 @@ COMMANDS = {
     "frames": Command(
         "obygaze_features.video.files:save_frames",
         {
-            "count": Option(least=1, most=100_000),
-            "start_s": Option("--start", least=0),
-            "end_s": Option("--end", least=0),
+            "count": Option(minimum=1, maximum=100_000),
+            "start_s": Option("--start", minimum=0),
+            "end_s": Option("--end", minimum=0),
             "output": Option("-o --output", is_file=True),
         },
     ),

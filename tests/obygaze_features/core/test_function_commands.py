@@ -82,7 +82,7 @@ COPY = Command(
         "offsets": Option(metavar="FILM=SECONDS"),
         "clips": Option(exists="file"),
         "films": Option("--film", separator=","),
-        "draws": Option(least=1),
+        "draws": Option(minimum=1),
         "mask": PYTHON_ONLY,
         "progress": Bar("copy", "B"),
     },
