@@ -14,29 +14,29 @@ LEAKED = "leaked"
 IN_ORDER = (UNSEEN, FILM_SEEN, FILM_UNKNOWN, LEAKED)
 
 _TESTED = {
-    UNSEEN: "{units} it has not seen",
-    FILM_SEEN: "further clips of {units} that trained",
-    FILM_UNKNOWN: "clips it has not seen",
-    LEAKED: "test clips of which some were used in training or selection (leaked)",
+    UNSEEN: "unseen {units}",
+    FILM_SEEN: "further clips of training {units}",
+    FILM_UNKNOWN: "unseen clips",
+    LEAKED: "leaked test clips (some were used in training or selection)",
 }
 # What an interval of a basis holds for.
 _INTERVAL_OF = {
-    UNSEEN: "other {units} of the same kind that the model has not seen",
+    UNSEEN: "unseen {units} of the same kind",
     FILM_SEEN: (
-        "the same experiment on other {units}, with clips of each of them in training and in test"
+        "the same experiment on other {units} that each have clips in training and in test"
     ),
 }
 # The interval of a saved model does not hold for a newly trained model.
 _INTERVAL_OF_ONE_MODEL = {
     UNSEEN: _INTERVAL_OF[UNSEEN],
-    FILM_SEEN: "further clips of other {units} that trained this model",
+    FILM_SEEN: "further clips of other training {units} of this model",
 }
 _NOT_OF = {
-    UNSEEN: "other kinds of {units} can differ more",
-    FILM_SEEN: "results on {units} that did not train can differ more",
+    UNSEEN: "{units} of other kinds can differ more",
+    FILM_SEEN: "results on unseen {units} can differ more",
 }
 _NO_INTERVAL = {
-    FILM_UNKNOWN: "films are not known, so that clips of one film may be on both sides of a split",
+    FILM_UNKNOWN: "films are unknown, so clips of one film may be both in training and in test",
     LEAKED: "some test clips were used in training or selection (leaked)",
 }
 
@@ -57,7 +57,7 @@ def no_interval_because(basis: str) -> str:
 
 
 def tested_on(basis: str, units: str) -> str:
-    """Return the tested clips as text, such as `films it has not seen`."""
+    """Return the tested clips as text, such as `unseen films`."""
     return _TESTED[basis].format(units=units)
 
 

@@ -39,8 +39,8 @@ NOT_TESTED = "no clip of this task is tested"
 WITHOUT_FEATURES = f"{NOT_TESTED}: none has features"
 # What to do where folds of films are not enough.
 LEAVES_OUT_GROUPS = (
-    "to leave out whole groups of films, such as those of a director: --set splits.kind=nested"
-    " --set splits.column=director, with the column that has the group"
+    "to hold out whole groups of films, such as all films of a director, use --set"
+    " splits.kind=nested --set splits.column=director, with the column of your groups"
 )
 WITHOUT_FILMS = (
     "--set splits.kind=kfold --set splits.folds=10, which divides clips; or --set"

@@ -241,7 +241,7 @@ def _rows_of(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
         rows += [(label(run, cell), cell) for cell in of_train]
     if guess is not None:
         rows.append(trained_on and f"without video, {trained_on.format(guess.train)}")
-        rows.append((f"best guess ({label(run, guess)})", guess))
+        rows.append((f"best baseline ({label(run, guess)})", guess))
     return [row for row in rows if row]
 
 
@@ -282,7 +282,7 @@ def _figure_of_cells(
         caption += f"; each small dot is a {run.unit}"
     caption += "."
     if metric in RANKING_METRICS:
-        caption += " The short line is a guess: clips in random order."
+        caption += " The short line is the value of clips in random order."
     if not all(cell.has_interval(metric) for cell in cells if cell.is_model):
         caption += " A large dot without a line has no interval."
     return Figure(key, title, caption, drawing)
@@ -291,13 +291,13 @@ def _figure_of_cells(
 def _legend(run: Run, cells: Sequence[Cell]) -> dict[str, Look]:
     legend: dict[str, Look] = {f"model, all {run.units}": ("model", DOT, {})}
     if run.has_groups:
-        better = f"{run.unit}: better than the best guess"
+        better = f"{run.unit}: better than the best baseline"
         legend[better] = ("model", FILM_DOT, FILM)
         has_leaked = any(cell.basis == LEAKED for cell in cells)
         not_better = "not better, or leaked" if has_leaked else "not better"
         legend[not_better] = ("model", FILM_DOT, OPEN)
     if any(not cell.is_model for cell in cells):
-        legend["guess"] = ("guess", DOT, {})
+        legend["baseline"] = ("guess", DOT, {})
     if any(n_leaked(cell) for cell in cells):
         legend["with leaked clips"] = ("wrong", DOT, {})
     return legend
@@ -320,7 +320,7 @@ def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> Fig
         about = f"{titles.get(film, film)}: {short(value)}"
         is_better = cell.basis != LEAKED
         if film in guessed:
-            about += f", guess {short(guessed[film])}"
+            about += f", baseline {short(guessed[film])}"
             lead = goodness(metric, value) - goodness(metric, guessed[film])
             is_better = is_better and apart.get(film, lead) > 0
         dots.append(Dot(value, about, is_better))
@@ -356,8 +356,8 @@ def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
     title = f"Decision tree of {name}, {n_clips}, {n_positive} positive"
     caption = (
         "A line compares the margin of a concept with a threshold, or shows the share of positive"
-        " clips. This tree is fitted on all clips, for a look. The results are of other trees,"
-        " fitted without the tested clips."
+        " clips. This tree is fitted on all clips, for inspection only. The results are from other"
+        " trees, which are fitted without the test clips."
     )
     return Figure(f"tree-{slug(name)}", title, caption, figure)
 
@@ -412,10 +412,9 @@ def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | N
     line = {"color": COLORS["muted"], "lw": 0.9, "linestyle": (0, (4, 3))}
     drawing.axes[0].axvline(0, **line)
     caption = (
-        "To the right of the dashed line, the model is correct more often on clips that have the"
-        " concept than on clips without it, or on clips of the first of two levels than on clips"
-        " of the second, if all other properties are equal. Long lines end at the edge of the"
-        " figure."
+        "Right of the dashed line, the model is correct more often on clips with the concept than"
+        " on clips without it, or on clips of the first of two levels than on clips of the second,"
+        " if all other properties are equal. Long lines end at the edge of the figure."
     )
     title = f"What makes a clip easy, {name}"
     return Figure(f"success-{slug(name)}", title, caption, drawing)

@@ -56,7 +56,7 @@ USUAL_FORMATS = ("html", "csv", "latex", "svg")
 FORMATS = (*USUAL_FORMATS, "png", "pdf")
 LEVELS_MEAN = (
     "Levels of a clip: easy negative (no sign of objectification), hard negative (signs, but the"
-    " annotators decided that it does not objectify), not sure, sure."
+    " annotators decided that the clip does not objectify), not sure, sure."
 )
 
 
@@ -81,7 +81,7 @@ class ReportFiles(list[Path]):
     def notes(self) -> list[str]:
         """A line with the number of other files and their folders, if there are any."""
         if not self.has_page:
-            return ["no page: --format does not include html"]
+            return ["no page was written, because --format does not include html"]
         folders = dict.fromkeys(str(path.parent) for path in self[1:])
         if not folders:
             return []
@@ -137,7 +137,10 @@ def write_report(
             f"unknown format {unknown[0]!r}", hint=f"use one of {', '.join(FORMATS)}"
         )
     if not folders:
-        raise FixUsage("no run given", hint="obygaze report --help")
+        raise FixUsage(
+            "expected at least one run",
+            hint="name a run or its folder; obygaze ls lists the runs",
+        )
     if out is not None and not out.suffix and out.name.strip("."):
         out = out.with_suffix(REPORT_ENDINGS[0])
     # The page of several runs does not replace the page of the first run.
@@ -225,8 +228,8 @@ def _words(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the words that the page explains, with their meanings."""
     intervals = intervals_hold_for(run, run.cells)
     if intervals:
-        drawn = f"Whole {run.units} are drawn, since clips of one {run.unit} are alike."
-        yield "interval", f"Likely values for {intervals}. {drawn}"
+        why = f"Whole {run.units} are resampled, because clips of one {run.unit} are alike."
+        yield "interval", f"Likely values for {intervals}. {why}"
     if has_levels(run):
         yield "EN, HN, NS, S", LEVELS_MEAN
     for concept in dict.fromkeys(run.table("concepts.csv")["concept"]):
@@ -261,10 +264,8 @@ def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
     if cell.is_ranked(metric):
         text = f"Clips in random order have {metric_name(metric)} {short(chance(cell, metric))}"
         if metric == AP.name:
-            text += (
-                " (the share of positive clips in a fold, more where a fold has few)"
-            )
-        yield f"{text}; in perfect order they have 1."
+            text += " (the share of positive clips in a fold, or more in a fold with few of them)"
+        yield f"{text}; in perfect order, they have 1."
     if cell.has_interval(metric):
         yield (
             f"The interval is over {count(cell.n_films, run.unit)}, and holds for"
@@ -279,9 +280,10 @@ def _check_page(page: Path, formats: Sequence[str]) -> None:
     """Raise an error unless the file is HTML and the formats include HTML."""
     if "html" not in formats:
         raise FixUsage(
-            f"-o is the file of the page, which --format {formats[0]} leaves out",
+            f"-o names the file of the page, but --format {formats[0]} writes no page",
             where=str(page),
-            hint="leave out -o: tables and figures are written into the folder of the run",
+            hint="omit -o (tables and figures are written into the folder of the run), or add"
+            " --format html",
         )
     suffix = page.suffix.lower()
     if suffix in REPORT_ENDINGS:

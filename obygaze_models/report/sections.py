@@ -141,14 +141,14 @@ def section_of_results(run: Run, titles: Titles) -> Section:
             f"Difference: the mean over {run.units}, with its interval."
             f" {about_p(run) or about_difference(run)} {_correction(run, is_of_guesses=True)}"
             " Better: yes, if p is at most .05; the store that is chosen on training films has no"
-            f" p, and is better if its interval is above 0. The column {run.units}: in how many of"
-            " them the difference is above 0."
+            f" p, and is better if its interval is above 0. The column {run.units}: the number of"
+            f" {run.units} with a difference above 0."
         )
     note += (
-        " Best guess: the best baseline without video, picked by its result on the test clips."
+        " Best baseline: the baseline without video that has the best value on the test clips."
         " Leaked: test clips that were also used in training or selection, or copies of such clips."
     )
-    title = f"{metric_name(compared_metric(run))} of each model beside the best guess"
+    title = f"{metric_name(compared_metric(run))} of each model and its best baseline"
     section.tables.append(result_table("results", title, rows, note))
     return section
 
@@ -162,11 +162,14 @@ def _correction(run: Run, *, is_of_guesses: bool) -> str:
     if not counts:
         return "No row has a p."
     if max(counts) == 1:
-        return "In this table, p is of one comparison; what the run does not ask about has no p."
-    those = "of models with guesses" if is_of_guesses else "of two models"
+        return (
+            "In this table, p is not corrected, because the run requests one comparison; other rows"
+            " have no p."
+        )
+    kind = "of a model with a baseline" if is_of_guesses else "of two models"
     return (
-        f"In this table, p is corrected for the {count(max(counts), 'comparison')} {those} that the"
-        " run asks about; what it does not ask about has no p."
+        f"In this table, p is corrected for the {count(max(counts), 'comparison')} {kind} that the"
+        " run requests; other rows have no p."
     )
 
 
@@ -199,8 +202,8 @@ def _result(run: Run, cell: Cell) -> RunRow:
         guessed = (label(run, guess), NumberCell(guess.value(metric)), films.text())
     return {
         **shown,
-        "best guess": guessed[0],
-        f"{metric_name(metric)} of the guess": guessed[1],
+        "best baseline": guessed[0],
+        f"{metric_name(metric)} of the baseline": guessed[1],
         "difference": DifferenceCell.of(row),
         "p": PValueCell.of(row),
         "better?": verdict(row, n_films),
@@ -224,7 +227,7 @@ def section_of_differences(run: Run) -> Section:
     # The questions of protocols are about unseen films, so other runs do not show their text.
     is_unseen = run.has_groups and not knows_films(run)
     for text, rows in grouped_by(asked_differences(run), lambda both: both[0]).items():
-        shown.append(text if is_unseen else "what the protocol compares")
+        shown.append(text if is_unseen else "comparisons of the protocol")
         shown += [_difference(run, row) for _, row in rows]
     contrasts = []
     for row in run.differences:
@@ -238,11 +241,12 @@ def section_of_differences(run: Run) -> Section:
     note = NO_FILMS_COMPARED
     if run.has_groups:
         note = (
-            f"In brackets: intervals over {run.units}. The column {run.units}: in how many of them"
-            f" the first has the higher value. {_correction(run, is_of_guesses=False)} Further"
-            " differences are in results.csv. Leaked: test clips that were used to train or select"
-            " one of the two, which alone can make a difference, so that it has no interval and no"
-            " p."
+            f"In brackets: intervals over {run.units}. The column {run.units}: the number of"
+            f" {run.units} in which the first has the higher value."
+            f" {_correction(run, is_of_guesses=False)} Further differences are in results.csv."
+            " Leaked: test clips that were used in training or selection of one of the two. A row"
+            " with leaked clips has no interval and no p, because leaks alone can make a"
+            " difference."
         )
     if shown:
         is_folded = len(shown) > MOST_OPEN_ROWS
@@ -318,7 +322,7 @@ def section_of_films(run: Run, titles: Titles) -> Section:
     common = [*on_shared_clips(shown).cells] or shown[:1]
     if any(cell.n_clips != common[0].n_clips for cell in shown):
         n_clips = count(common[0].n_clips, "clip")
-        note += f" All values are on the {n_clips} that all of them were tested on."
+        note += f" All values are on the {n_clips} that all columns have in common."
     values = {label(run, cell): cell.value_of_films(metric) for cell in common}
     rows = []
     films, numbers = np.unique(common[0].groups, return_counts=True)
@@ -366,8 +370,8 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
         section.tables.append(result_table(f"paper-films-{metric}", title, shown))
     if any(math.isfinite(np.fmax(row["sd"], row["paper_sd"])) for row in rows):
         section.sentences.append(
-            "In brackets: the standard deviation over runs or folds, as in the paper. If runs "
-            "share a test fold, it measures how much training varies, not how certain the test is."
+            "In brackets: the standard deviation over runs or folds, as in the paper. If runs share"
+            " a test fold, this is the variation of training, not the uncertainty of the test."
         )
     return section
 
@@ -429,13 +433,13 @@ def section_of_concepts(run: Run) -> Section:
     concepts = run.table("concepts.csv")
     if concepts.empty:
         return section
-    tested = f"are tested on {run.units} that they were not found on"
+    tested = f"are tested on {run.units} that were not used to find them"
     if not run.has_groups:
-        tested = "are not tested, as the manifest has no films to leave out"
+        tested = "are not tested, because the manifest has no films to hold out"
     basis = weakest(cell.basis for cell in run.models)
     section.sentences.append(
-        f"Concept vectors {tested}. Weights and trees are fitted on all clips, for a look."
-        f" The results show how well models do on {tested_on(basis, run.units)}."
+        f"Concept vectors {tested}. Weights and trees are fitted on all clips, for inspection only."
+        f" The values under Results are on {tested_on(basis, run.units)}."
     )
     trees = run.table("trees.csv").groupby(OF_MODEL, sort=False)
     for (store, model, train), nodes in trees:
@@ -457,14 +461,14 @@ def section_of_concepts(run: Run) -> Section:
             }
             rows.append(shown)
     note = (
-        "Weight: change in the log odds if the margin grows by 1, in a linear head; where margins"
-        " of two concepts differ in spread, their weights are not on one scale."
+        "Weight: change in the log odds if the margin grows by 1, in a linear head. Weights of two"
+        " concepts can be compared only if their margins have the same spread."
     )
     if run.has_groups:
         note += (
-            " AP and AUC: of one ranking of all clips. p: how probable such a ranking is if the"
-            f" labels of each {run.unit} are shifted in time. A dash instead of AP: without some"
-            f" {run.unit}, too few clips have the concept or lack it."
+            " AP and AUC: of one ranking of all clips. p: the probability of a ranking at least as"
+            f" good if the labels of each {run.unit} are shifted in time. A dash instead of AP: if"
+            f" one {run.unit} is held out, too few clips with or without the concept remain."
         )
     counted = concepts[["films_with_value", "films"]].dropna().astype(int)
     known = films_with_value([*counted.itertuples(index=False, name=None)], run.unit)
@@ -492,13 +496,15 @@ def sentence_of_concepts(run: Run) -> str:
         return ""
     named = f" ({few(shown)})" if shown else ""
     text = (
-        f"In unseen {run.units} the features show {len(shown)} of"
+        f"In unseen {run.units}, the features show {len(shown)} of"
         f" {count(n_tested, 'concept')}{named}"
     )
     if others:
         text += f"; not shown: {few(others)}"
     if not_tested:
-        text += f"; not tested, as too few {run.units} have them: {few(not_tested)}"
+        text += (
+            f"; not tested, because too few {run.units} have them: {few(not_tested)}"
+        )
     return f"{text}."
 
 
@@ -532,7 +538,7 @@ def section_of_success(run: Run) -> Section:
             rows.append(of_row)
         note = (
             f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct."
-            f" success.csv has the log odds of each level, as the paper, and of each {run.unit}."
+            f" success.csv has the log odds of each level, as in the paper, and of each {run.unit}."
         )
         title = f"Differences in the log odds of success: {name}"
         section.tables.append(
@@ -576,11 +582,11 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
             named = {**error, "film": titles.get(error["film"], error["film"])}
             rows.append({name: named[name] or DASH for name in names})
         note = (
-            f"{view}{len(rows)} of {count(len(found), 'wrong decision')}, the farthest from the"
-            f" threshold of {cell.threshold:g} first; all are in predictions.csv. To see the clips:"
-            f" {watch}"
+            f"{view}Shown are {len(rows)} of {count(len(found), 'wrong decision')}, the farthest"
+            f" from the threshold of {cell.threshold:g} first; predictions.csv has all. To see the"
+            f" clips: {watch}"
         )
-        title = f"Surest errors of {label(run, cell)}, {pair_name(*cell.pair)}"
+        title = f"Most confident errors of {label(run, cell)}, {pair_name(*cell.pair)}"
         key = f"errors-{slug(cell.model, cell.store, *dict.fromkeys(cell.pair))}"
         section.tables.append(result_table(key, title, rows, note))
     return section
@@ -608,7 +614,7 @@ def errors(
     for number in order[is_wrong[order]].tolist():
         clip_id = cell.clip_ids[number]
         clip = clips.get(clip_id, Clip(clip_id, films[number]))
-        people = annotations.get(clip_id, ())
+        annotated = annotations.get(clip_id, ())
         own = {}
         for name in ("comment", *columns):
             shown = f"{name} (manifest)" if name in ERROR_COLUMNS else name
@@ -620,7 +626,7 @@ def errors(
             "end": clock_or_none(clip.end_s),
             "level": clip.level,
             "concepts": ", ".join(clip.concepts),
-            "people": "; ".join(_words_of(person, columns) for person in people),
+            "annotators": "; ".join(_words_of(one, columns) for one in annotated),
             **own,
             "error": "missed" if cell.y[number] else "false alarm",
             "score": NumberCell(float(cell.mean_scores[number])),
@@ -661,10 +667,10 @@ def section_of_made(run: Run) -> Section:
     about = run.about
     made_by = f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}"
     if run.has_groups:
-        made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
+        made_by += f", {protocol['report']['replicates']:,} resamples of {run.units}"
     intervals = intervals_hold_for(run, run.cells)
     section.sentences.append(
-        f"{made_by}. run.json has every setting, and what was chosen in each fold."
+        f"{made_by}. run.json has all settings, and the settings that were chosen in each fold."
     )
     if intervals:
         section.sentences.append(f"Intervals over {run.units} hold for {intervals}.")
@@ -698,7 +704,7 @@ def section_of_made(run: Run) -> Section:
             }
             terms.append(row)
     if terms:
-        title = "Annotations and features: licence, and what to cite"
+        title = "Annotations and features: licence and citation"
         section.tables.append(result_table("sources", title, terms))
     headers = ("kind", "name", "checksum or version")
     section.tables.append(ResultTable("inputs", "Inputs", headers, inputs, folded=True))

@@ -85,7 +85,8 @@ def clips_text(run: Run) -> str:
     text = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
     if run.has_films:
         text += f" of {count(manifest['n_films'], 'film')}"
-    text += f" ({', '.join(filter(None, (manifest['name'], view_text(run))))})"
+    words = (f"manifest {manifest['name']}", view_text(run))
+    text += f" ({', '.join(filter(None, words))})"
     where = run.protocol["data"]["where"]
     return f"{text} with {where}" if where else text
 
@@ -400,7 +401,7 @@ def answers(run: Run) -> list[str]:
             others.append(name)
     if shown or others:
         named = few([*shown, *others], MOST_NAMES)
-        sentences.append(f"The tables of the report also have {named}.")
+        sentences.append(f"Also in the tables of the report: {named}.")
     asked = {cell.name for cell in cells}
     not_asked = []
     for cell in run.models:
@@ -408,7 +409,7 @@ def answers(run: Run) -> list[str]:
             not_asked.append(_name_with_tasks(run, cell))
     if not_asked:
         sentences.append(
-            "Not compared with guessing, because report.questions does not ask for it:"
+            "No p against a baseline, because report.questions does not request it:"
             f" {few(not_asked, MOST_NAMES)}."
         )
     return sentences
@@ -419,18 +420,18 @@ def about_p(run: Run) -> str:
     if all(math.isnan(row["p"]) for row in run.differences):
         return ""
     return (
-        f"p is from Student's t test of the mean difference over {run.units} (one-sided beside"
-        f" guessing, two-sided between two models); t is made smaller where tested {run.units} also"
-        f" train the models of other {run.units}. {about_difference(run)}"
+        f"p is from Student's t test of the mean difference over {run.units} (one-sided against a"
+        f" baseline, two-sided between two models); t is reduced if test {run.units} also trained"
+        f" the models that test other {run.units}. {about_difference(run)}"
     )
 
 
 def about_difference(run: Run) -> str:
-    """Return how the difference of a model and a guess is computed in a film."""
+    """Return how the difference of a model and a baseline is computed in a film."""
     return (
-        f"Beside a guess that gives all clips of a {run.unit} one score, the difference is half of"
-        f" that between the order of the clips and the reversed order; {run.units} are counted by"
-        " it."
+        f"If a baseline gives all clips of a {run.unit} the same score, the difference in this"
+        f" {run.unit} is half of the difference between the model's order and its reversed order;"
+        f" the counts of {run.units} use it, too."
     )
 
 
@@ -462,7 +463,7 @@ def sentence_of(run: Run, cell: Cell) -> str:
     where = f"On {tested_on(cell.basis, run.units)}"
     if cell.basis == FILM_SEEN and not cell.leaked and cell.same_film < cell.n_clips:
         clips = count(cell.n_clips, "clip")
-        where = f"On {clips}, {cell.same_film} of them of {run.units} that trained"
+        where = f"On {clips}, {cell.same_film} of them from training {run.units}"
     value = f"{metric_name(metric)} {value_text(cell, metric)}"
     guess = best_guess(run, cell, metric)
     if guess is None:
@@ -471,18 +472,20 @@ def sentence_of(run: Run, cell: Cell) -> str:
     found = verdict(row, films_above(cell, guess, metric).n_films)
     p = "" if row is None else _p_text(row)
     ranks = {
-        BETTER: f"ranks clips ({cell.tasks}) better than guessing{p}: {value}",
-        NOT_SHOWN: f"is not shown to rank clips ({cell.tasks}) better than guessing{p}: {value}",
+        BETTER: f"ranks clips ({cell.tasks}) better than the best baseline{p}: {value}",
+        NOT_SHOWN: (
+            f"is not shown to rank clips ({cell.tasks}) better than the best baseline{p}: {value}"
+        ),
     }
     text = ranks.get(found, f"ranks clips ({cell.tasks}) with {value}")
     meaning = MEANING_OF_GUESS.get(guess.model, "")
     guess_name = f"{guess.model}: {meaning}" if meaning else guess.model
-    text += f"; guessing without video has {short(guess.value(metric))} ({guess_name})"
+    text += f"; the best baseline without video has {short(guess.value(metric))} ({guess_name})"
     if row is not None and LEAKED not in (cell.basis, guess.basis):
         if math.isnan(row["p"]) and math.isfinite(row["low"]):
             apart = with_ends(row["over_films"], row["low"], row["high"])
             text += f"; the difference is {apart}"
-        text += _films_text(run, cell, guess, row, "higher")
+        text += _films_text(run, cell, guess, row, f"{model} is higher")
     return f"{where}, {model} {text}."
 
 
@@ -511,7 +514,7 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
         return f"{text} on {tested_on(LEAKED, run.units)}."
     text += _films_text(run, first, second, row, f"{ours} is higher")
     if parts:
-        more = f"{listed(parts)} together say more than the best store alone"
+        more = f"{listed(parts)} together are better than the best single store"
         if found != BETTER:
             more = f"This run does not show that {more}"
         return f"{more}: {text}."
@@ -553,5 +556,5 @@ def _films_text(
         of_films += " that have clips of both classes"
     text = f"; {is_higher} in {films.text(of_films)}"
     if films.n_films < FILMS_OF_A_TEST:
-        text += f"; this is not tested: {FILMS_OF_A_TEST} {run.units} are needed"
+        text += f"; there is no p, because a test needs {FILMS_OF_A_TEST} {run.units}"
     return text

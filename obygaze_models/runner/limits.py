@@ -86,7 +86,7 @@ def _leaks(run: Run) -> Iterator[str]:
         cells, most = found
         yield (
             f"{cells} too high, because test clips were used in training or selection: {most}."
-            " They have no interval and no p, and are not compared."
+            " Such results have no interval and no p, and are not compared."
         )
 
 
@@ -95,9 +95,9 @@ def _copies(run: Run) -> Iterator[str]:
     if found:
         cells, most = found
         yield (
-            f"{cells} of clips with exactly the features of a training clip (the same pictures"
-            " or words under another name, or short vectors that are equal by chance):"
-            f" {most}."
+            f"{cells} affected by test clips whose features are equal to those of a training clip"
+            " (the same pictures or words under another id, or short vectors that are equal by"
+            f" chance): {most}."
         )
 
 
@@ -110,13 +110,13 @@ def _films_on_both_sides(run: Run) -> Iterator[str]:
     found = _most_of_a_cell(divided, lambda cell: cell.same_film)
     if found:
         column = run.protocol["splits"]["column"]
-        because = f", because the column {column} divides {run.units}" if column else ""
+        because = f" (the column {column} divides {run.units})" if column else ""
         of_intervals = interval_is_of(
             FILM_SEEN, run.units, is_of_one_model=run.is_of_saved_model
         )
         yield (
-            f"{found[1][0].upper()}{found[1][1:]} are from {run.units} that also train or"
-            f" validate{because}: values and intervals hold for {of_intervals};"
+            f"{found[1][0].upper()}{found[1][1:]} are from {run.units} that were also used in"
+            f" training or validation{because}. Values and intervals hold for {of_intervals};"
             f" {interval_is_not_of(FILM_SEEN, run.units)}."
         )
 
@@ -151,9 +151,9 @@ def _clips_as_films(run: Run) -> Iterator[str]:
     manifest = run.about["manifest"]
     if 1 < manifest["n_clips"] == manifest["n_films"]:
         yield (
-            "Each clip is a film of its own in this manifest: if some of them are parts of one"
-            " film, the models have seen films that test them. Their films belong in movie_id; a"
-            " table that states none is imported with --films none."
+            "In this manifest, each clip is a film of its own. If some clips are parts of one film,"
+            " this film is both in training and in test: import the table again, with the film of"
+            " each clip in movie_id, or with --films none if it does not state films."
         )
 
 
@@ -173,8 +173,8 @@ def _few_films(run: Run) -> Iterator[str]:
         if len(of_few) == len(counts):
             where = f"{known[0].upper()}{known[1:]}"
         yield (
-            f"{where}; these may be alike or differ by chance, and say little about other"
-            f" {run.units}."
+            f"{where}; the values of so few {run.units} depend on chance, and may not hold for"
+            f" other {run.units}."
         )
 
 
@@ -202,12 +202,12 @@ def _power(run: Run) -> Iterator[str]:
             is_now = short(row["over_films"], 3)
             name = model_name(run, cell)
             n_films.append(by_film.size)
-            needed.append(f"{short(least, 3)} for {name} (it is {is_now})")
+            needed.append(f"{short(least, 3)} for {name} (observed: {is_now})")
     if needed:
         yield (
-            f"With {number_range(n_films)} {run.units} that vary as these do, the mean difference"
-            f" that p tests must be at least about {listed(needed)} to be shown; a smaller one may"
-            " be chance."
+            f"With {number_range(n_films)} {run.units} that vary as much as these, p shows a mean"
+            f" difference from the best baseline only if it is at least about {listed(needed)}; a"
+            " smaller difference may be chance."
         )
 
 
@@ -235,8 +235,8 @@ def why_no_interval(cell: Cell, run: Run) -> str:
     if n_films < LEAST_GROUPS or min(cell.n_positive, n_negative) < LEAST_CLIPS:
         return (
             f"{cell.tasks} tests {count(cell.n_positive, 'positive clip')} of"
-            f" {count(n_films, run.unit)} and {count(n_negative, 'negative clip')}, and"
-            f" {LEAST_CLIPS} of each class and {LEAST_GROUPS} {run.units} are needed"
+            f" {count(n_films, run.unit)} and {count(n_negative, 'negative clip')}, but an interval"
+            f" needs {LEAST_CLIPS} clips of each class and {LEAST_GROUPS} {run.units}"
         )
     return f"the values do not differ from {run.unit} to {run.unit}"
 
@@ -262,13 +262,13 @@ def _picked(run: Run) -> Iterator[str]:
     hint = ""
     if len({cell.store for cell in values}) > 1 and not chooses:
         hint = (
-            f"; --set fit.choose_store=true adds results in which training {run.units} choose"
-            " the store"
+            f"; --set fit.choose_store=true adds results whose store is chosen on training"
+            f" {run.units}"
         )
     yield (
-        f"{model_name(run, best)} has {metric_name(metric)} {short(best.value(metric))}, the"
-        f" highest of {len(values)} in {best.tasks}; if it is chosen for this, expect less on new"
-        f" {run.units}{hint}."
+        f"{model_name(run, best)} has the highest {metric_name(metric)} of {len(values)} results in"
+        f" {best.tasks} ({short(best.value(metric))}); if you choose it for this reason, expect a"
+        f" lower value on new {run.units}{hint}."
     )
 
 
@@ -285,7 +285,7 @@ def _skipped_folds(run: Run) -> Iterator[str]:
             folds_of.setdefault(reason, {})[name] = None
     for reason, folds in sorted(folds_of.items()):
         names = few([*folds], MOST_NAMES)
-        yield f"{count(len(folds), 'fold')} left out: {reason} ({names})."
+        yield f"{count(len(folds), 'fold')} skipped: {reason} ({names})."
 
 
 def _folds_of_several_films(run: Run) -> Iterator[str]:
@@ -301,8 +301,8 @@ def _folds_of_several_films(run: Run) -> Iterator[str]:
             films = run.predictions.groupby(["test", "fold"])["group"].nunique()
             if films.max() > 1:
                 yield (
-                    f"Folds hold up to {films.max()} films, but intervals and p are over films:"
-                    f" they do not hold for new groups of films; {LEAVES_OUT_GROUPS}."
+                    f"Folds contain up to {films.max()} films, but intervals and p are over films,"
+                    f" so they do not hold for new groups of films; {LEAVES_OUT_GROUPS}."
                 )
             return
 
@@ -325,7 +325,7 @@ def _missing_features(run: Run) -> Iterator[str]:
         ]
         yield (
             f"{len(missing)} of {run.about['manifest']['n_clips']} clips have no features in"
-            f" {store} and are left out ({few(counts, MOST_NAMES)}):"
+            f" {store} and are excluded ({few(counts, MOST_NAMES)}):"
             f" {few([*missing], SHOWN_MISSING)}."
         )
 
@@ -336,8 +336,8 @@ def _without_words(run: Run) -> Iterator[str]:
         n_silent = facts.get("without_words", 0)
         if n_silent:
             yield (
-                f"{n_silent} of {run.about['manifest']['n_clips']} clips have no words in {store},"
-                " so they all have the same vector; they are not counted as copies of each other."
+                f"{n_silent} of {run.about['manifest']['n_clips']} clips have no words in {store}"
+                " and therefore the same vector; they are not counted as copies of each other."
             )
 
 
@@ -345,9 +345,9 @@ def _chosen_stores(run: Run) -> Iterator[str]:
     """Yield how often each store was chosen on training films, for each model of the answer."""
     for cell in chosen_cells(run):
         n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
-        stores = listed([f"{name} {n}" for name, n in n_of_store.most_common()])
+        stores = listed([f"{name} in {n}" for name, n in n_of_store.most_common()])
         yield (
-            f"Training {run.units} chose the store of {cell.model} in each of"
+            f"The store of {cell.model} was chosen on training {run.units} in each of"
             f" {n_of_store.total()} tests: {stores}."
         )
 

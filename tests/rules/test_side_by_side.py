@@ -42,11 +42,11 @@ from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
 SENTENCE = re.compile(
-    r"ranks? clips \(([^)]*)\) (?:with|better than guessing, p [^:]*:) AP (\S+?)"
-    r"(?: \[[^]]*\])?(?:; guessing without video has (\S+?) \([^)]*\))?"
+    r"ranks? clips \(([^)]*)\) (?:with|better than the best baseline, p [^:]*:) AP (\S+?)"
+    r"(?: \[[^]]*\])?(?:; the best baseline without video has (\S+?) \([^)]*\))?"
     r"(?:; the difference is \S+ \[[^]]*\])?"
-    r"(?:; higher in (\d+) of (\d+) films(?: that have clips of both classes)?"
-    r"(?: \(equal in (\d+)\))?(?:; this is not tested: 5 films are needed)?)?\.$"
+    r"(?:; \S.* is higher in (\d+) of (\d+) films(?: that have clips of both classes)?"
+    r"(?: \(equal in (\d+)\))?(?:; there is no p, because a test needs 5 films)?)?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 
@@ -183,7 +183,7 @@ def check_summary(run: Run, cells: Mapping[Name, Rows]) -> None:
         if table.key == "results"
     ]
     (table,) = tables
-    at = list(table.headers).index("best guess")
+    at = list(table.headers).index("best baseline")
     by_key: dict[Any, list[Any]] = defaultdict(list)
     for cell in models(run):
         by_key[cell.pair, tuple(cell.clip_ids)].append(cell)

@@ -80,7 +80,7 @@ def test_a_table_becomes_a_score_of_its_own_question(ws: Workspace) -> None:
         "run honest --manifest own --store own --task 'Wertung>=2' -o own --jobs 1"
         f" {models} --set report.replicates=50"
     )
-    assert "On films it has not seen, ridge ranks clips" in run.text
+    assert "On unseen films, ridge ranks clips" in run.text
     tests = ws.read_table("runs/own/predictions.csv")
     tested = [row for row in tests if row["model"] == "ridge"]
     n_positive = sum(rating >= 2 for rating in RATINGS.values())

@@ -109,7 +109,7 @@ def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
     assert value["films"] == "8"
     assert 0 < float(value["low"]) < float(value["value"]) < float(value["high"]) <= 1
     shown = f"{ap_of(rows):.2f}".removeprefix("0")
-    assert "On films it has not seen, theirs ranks clips (EN_S) better" in answer.text
+    assert "On unseen films, theirs ranks clips (EN_S) better" in answer.text
     assert f": AP {shown} [" in answer.text
 
 

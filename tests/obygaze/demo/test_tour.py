@@ -33,14 +33,14 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     assert not re.search(r'(?:src|href)="(?!#|data:)', page)
     # The first screen answers the question, and says which of the two concepts is found.
     first_screen = page[page.index("<header>") : page.index("</header>")]
-    assert "On films it has not seen, ridge ranks clips" in first_screen
-    assert "better than guessing, p " in first_screen
+    assert "On unseen films, ridge ranks clips" in first_screen
+    assert "better than the best baseline, p " in first_screen
     assert "higher in 12 of 12 films" in first_screen
     assert "show 1 of 2 concepts (Body); not shown: Look." in first_screen
     assert "12 clips with concepts, but no visual one (12 S; Voice)" in first_screen
     assert first_screen.count("<li>") == 5, "no other warning applies"
     # Both models are better than a random order.
-    rows = [row for row in _table(folder, "results") if row["best guess"]]
+    rows = [row for row in _table(folder, "results") if row["best baseline"]]
     assert [row["model"] for row in rows] == ["ridge", "pcbm-lr"]
     assert rows[0]["better?"] == "yes"
     assert all(float(row["difference low"]) > 0 for row in rows)
@@ -58,13 +58,15 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     is_better = {
         row["model"]: row["better?"]
         for row in _table(folder, "results", "heard")
-        if row["best guess"]
+        if row["best baseline"]
     }
     assert is_better == {"ridge (desc)": "not shown", "ridge (sound)": "yes"}
     # Of two concepts, pictures show one and sound has the other.
     page = (folder / "runs" / "joined" / "report.html").read_text(encoding="utf-8")
     first_screen = page[page.index("<header>") : page.index("</header>")]
-    assert "seen and heard together say more than the best store alone" in first_screen
+    assert (
+        "seen and heard together are better than the best single store" in first_screen
+    )
     (gain, *_) = _table(folder, "differences", "joined")
     assert float(gain["difference low"]) > 0
     # Each printed command works as it is typed.

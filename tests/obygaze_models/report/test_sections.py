@@ -102,7 +102,7 @@ def test_leaked_clips_make_no_film_better(tmp_path: Path) -> None:
         n_filled[name] = 0
         for style, dots in re.findall(r'(?s)style="([^"]*)">(\s*<use.*?)</g>', figure):
             if "fill-opacity: 0;" not in style:
-                n_filled[name] += dots.count(", guess ")
+                n_filled[name] += dots.count(", baseline ")
     assert n_filled == {
         "clean": sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS),
         "leaked": 0,
@@ -204,15 +204,17 @@ def test_errors_have_what_each_person_said() -> None:
     ]
     rows = errors(cell, {}, ["light"], {"a": said})
     assert [row["clip_id"] for row in rows] == ["a", "c"]
-    assert rows[0]["people"] == "ada: S, Look, dim, “hm”; ben: EN"
-    assert rows[1]["people"] == ""
+    assert rows[0]["annotators"] == "ada: S, Look, dim, “hm”; ben: EN"
+    assert rows[1]["annotators"] == ""
 
 
 def test_errors_are_of_each_store(tmp_path: Path) -> None:
     cells = [replace(RIDGE, store=store) for store in ("b", "a")]
     run = made_run(tmp_path / "run", cells, stores={"b": STORE, "a": STORE})
     titles = [table.title for table in sections_by_key(run)["errors"].tables]
-    assert titles == [f"Surest errors of ridge ({store}), EN_S" for store in "ba"]
+    assert titles == [
+        f"Most confident errors of ridge ({store}), EN_S" for store in "ba"
+    ]
 
 
 @pytest.mark.parametrize("where", ["", 'light != "none" and level in {EN, S}'])
@@ -247,7 +249,7 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=changes)
     figure, _ = figures_of_tasks(run, {})
     assert figure.title == "Brier side by side, cav"
-    assert figure.markup(1).count(f"{FILMS[1]}: .10, guess .30") == 1
+    assert figure.markup(1).count(f"{FILMS[1]}: .10, baseline .30") == 1
     n_dots = {}
     for style, dots in re.findall(
         r'(?s)style="([^"]*)">(\s*<use.*?)</g>', figure.markup(1)
@@ -263,8 +265,8 @@ def test_a_concept_that_was_not_tested_is_not_called_not_shown(tmp_path: Path) -
     run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
     sentence = sentence_of_concepts(run)
     assert sentence == (
-        "In unseen films the features show 1 of 1 concept (Look); not tested, as too few films "
-        "have them: Body."
+        "In unseen films, the features show 1 of 1 concept (Look); not tested, because too few"
+        " films have them: Body."
     )
 
 
@@ -364,8 +366,8 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
     first, second = (cell.ap_of(film) for film in films)
     assert rows_of(table) == [
         [
-            "mlp (x), HN_S → ENHN_S, on test clips of which some were used in training or selection"
-            " (leaked), 5 of 24 leaked"
+            "mlp (x), HN_S → ENHN_S, on leaked test clips (some were used in training or"
+            " selection), 5 of 24 leaked"
         ],
         ["As Good as It Gets", films[0], f"{first:.2f} (.25)"[1:], ".55 (.09)"],
         ["Pulp Fiction", films[1], f"{second:.2f} (.25)"[1:], ".29 (.09)"],
@@ -382,7 +384,7 @@ def test_the_table_of_films_has_values_on_the_clips_that_all_were_tested_on(
     other = MadeCell("mlp", part, scores_for(CLIPS, 0.5, 9)[kept])
     run = made_run(tmp_path / "run", [RIDGE, other, GUESS])
     (table,) = sections_by_key(run)["films"].tables
-    assert f"on the {len(ids)} clips that all of them were tested on" in table.note
+    assert f"on the {len(ids)} clips that all columns have in common" in table.note
     ridge = replace(RIDGE, clips=part, scores=RIDGE.scores[kept])
     at = table.headers.index("ridge")
     values = {row[1]: row[at].value for row in table.rows if not isinstance(row, str)}

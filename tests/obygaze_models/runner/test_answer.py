@@ -31,13 +31,13 @@ PERFECT = "1100"  # 1
 SOME = "1001"  # (1/1 + 2/4) / 2 = .75
 REVERSED = "0011"  # (1/3 + 2/4) / 2 = .42
 BETTER_THAN_GUESSING = (
-    "On films it has not seen, ridge ranks clips (EN_S) better than guessing"
+    "On unseen films, ridge ranks clips (EN_S) better than the best baseline"
 )
 GUESSING = (
-    "guessing without video has .75 (neighbour: the classes of the nearest training clips in the"
-    " same film)"
+    "the best baseline without video has .75 (neighbour: the classes of the nearest training clips"
+    " in the same film)"
 )
-VALUES = f"AP .90 [.63, .98]; {GUESSING}; higher in 10 of 12 films"
+VALUES = f"AP .90 [.63, .98]; {GUESSING}; ridge is higher in 10 of 12 films"
 # 10 films that are perfect, and two reversed: .90.
 GOOD = (*[PERFECT] * 10, REVERSED, REVERSED)
 GUESS = (SOME,) * 12
@@ -141,14 +141,14 @@ def limits(run: Run) -> dict[str, str]:
         (
             {"seen": "clip", "leaked": True},
             "leaked",
-            "On test clips of which some were used in training or selection (leaked), ridge ranks",
+            "On leaked test clips (some were used in training or selection), ridge ranks",
             "some test clips were used in training or selection (leaked)",
         ),
         (
             {"group": "", "movie_id": ""},
             "film-unknown",
-            "On clips it has not seen, ridge ranks clips",
-            "films are not known, so that clips of one film may be on both sides of a split",
+            "On unseen clips, ridge ranks clips",
+            "films are unknown, so clips of one film may be both in training and in test",
         ),
     ],
 )
@@ -219,8 +219,8 @@ def test_a_verdict_is_that_of_p(value: float, p: float, expected: str) -> None:
         ),
         (
             difference(-0.1, 0.3, 0.4, comparisons=4),
-            "On films it has not seen, ridge is not shown to rank clips (EN_S) better than"
-            f" guessing, p = .400 (corrected for 4 comparisons): {VALUES}.",
+            "On unseen films, ridge is not shown to rank clips (EN_S) better than"
+            f" the best baseline, p = .400 (corrected for 4 comparisons): {VALUES}.",
         ),
         (
             difference(0.1, 0.3, 0.0001),
@@ -247,8 +247,9 @@ def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(
     spread = stdev([0.25] * 10 + [-1 / 3] * 2)
     needed = f"{1.7959 * spread * math.sqrt(22 / 10 / 12):.3f}".removeprefix("0")
     assert limits(run)["power"] == (
-        f"With 12 films that vary as these do, the mean difference that p tests must be at least"
-        f" about {needed} for ridge (it is .100) to be shown; a smaller one may be chance."
+        "With 12 films that vary as much as these, p shows a mean difference from the best baseline"
+        f" only if it is at least about {needed} for ridge (observed: .100); a smaller difference"
+        " may be chance."
     )
     shown = run_of(tmp_path / "shown", tests, [difference(0.1, 0.3, 0.01)])
     assert "power" not in limits(shown)
@@ -258,13 +259,13 @@ def test_fewer_than_five_films_cannot_tell(tmp_path: Path) -> None:
     tests = [*cell("ridge", GOOD[:4]), *cell("neighbour", GUESS[:4])]
     run = run_of(tmp_path, tests, [difference(math.nan, math.nan, math.nan)])
     assert answers(run) == [
-        f"On films it has not seen, ridge ranks clips (EN_S) with AP 1.00; {GUESSING}; higher in"
-        " 4 of 4 films; this is not tested: 5 films are needed."
+        f"On unseen films, ridge ranks clips (EN_S) with AP 1.00; {GUESSING}; ridge is higher in"
+        " 4 of 4 films; there is no p, because a test needs 5 films."
     ]
 
 
 def on_stores(*stores: str) -> list[RunRow]:
-    """The tests of ridge on some stores; on the second one, it is not better than guessing."""
+    """The tests of ridge on some stores; on the second, it is not better than the baseline."""
     tests = cell("neighbour", GUESS)
     for store in stores:
         films = REVERSED_FILMS if store == "b" else GOOD
@@ -291,8 +292,8 @@ def test_each_store_has_a_sentence_in_the_order_typed(
     run = run_of(tmp_path, on_stores(*stores), rows, stores=about)
     first, second, of_two, *_ = answers(run)
     sentences = {
-        "a": "On films it has not seen, ridge (a) ranks clips (EN_S) better than guessing, p =",
-        "b": "On films it has not seen, ridge (b) is not shown to rank clips (EN_S) better than",
+        "a": "On unseen films, ridge (a) ranks clips (EN_S) better than the best baseline, p =",
+        "b": "On unseen films, ridge (b) is not shown to rank clips (EN_S) better than",
     }
     assert first.startswith(sentences[stores[0]])
     assert second.startswith(sentences[stores[1]])
@@ -308,8 +309,12 @@ def test_each_store_has_a_sentence_in_the_order_typed(
 @pytest.mark.parametrize(
     ("low", "n_films", "words"),
     [
-        (0.1, 12, "ranks clips (EN_S) better than guessing, by the interval"),
-        (-0.1, 12, "is not shown to rank clips (EN_S) better than guessing, by the"),
+        (0.1, 12, "ranks clips (EN_S) better than the best baseline, by the interval"),
+        (
+            -0.1,
+            12,
+            "is not shown to rank clips (EN_S) better than the best baseline, by the",
+        ),
         (0.1, 4, "ranks clips (EN_S) with AP 1.00"),
     ],
 )
@@ -330,7 +335,7 @@ def test_results_that_a_run_does_not_ask_about_are_named(tmp_path: Path) -> None
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     run = run_of(tmp_path, tests, [], question("ridge", "neighbour"))
     assert answers(run)[1] == (
-        "Not compared with guessing, because report.questions does not ask for it: mlp in EN_S."
+        "No p against a baseline, because report.questions does not request it: mlp in EN_S."
     )
 
 
@@ -340,7 +345,7 @@ def test_at_most_six_models_have_a_sentence(tmp_path: Path) -> None:
     found = answers(run)
     assert sum("ranks clips" in text for text in found) == 6
     assert found[6:] == [
-        "The tables of the report also have ridge (g) in EN_S, ridge (h) in EN_S."
+        "Also in the tables of the report: ridge (g) in EN_S, ridge (h) in EN_S."
     ]
 
 
@@ -378,7 +383,7 @@ def test_a_model_whose_folds_have_one_class_each_ranks_nothing(tmp_path: Path) -
         ),
         (
             ["1000"] * 4,
-            "EN_S tests 4 positive clips of 4 films and 12 negative clips, and 5 of each class",
+            "EN_S tests 4 positive clips of 4 films and 12 negative clips, but an interval",
         ),
         ([PERFECT] * 9, "the values do not differ from film to film"),
     ],
@@ -423,15 +428,15 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
     )
     found = limits(run)
     assert (
-        "All 48 test clips of EN_S (s) are from films that also train"
+        "All 48 test clips of EN_S (s) are from films that were also used in training"
         in found["films on both sides"]
     )
     assert "the column part divides films" in found["films on both sides"]
     assert found["skipped folds"] == (
-        "1 fold left out: no clip is left to train on (fold 3)."
+        "1 fold skipped: no clip is left to train on (fold 3)."
     )
     assert found["missing features"] == (
-        "2 of 48 clips have no features in s and are left out (2 decode_error): a-1, a-2."
+        "2 of 48 clips have no features in s and are excluded (2 decode_error): a-1, a-2."
     )
     assert found["annotators differ"] == "3 of {48} clips have no class in T."
 
@@ -456,16 +461,16 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
     protocol = {**run.protocol, "splits": {**run.protocol["splits"], "kind": kind}}
     run = Run(run.folder, {**run.about, "protocol": protocol}, run.known)
     found = limits(run).get("folds of several films", "")
-    assert found.startswith("Folds hold up to 3 films, but intervals") == is_said
+    assert found.startswith("Folds contain up to 3 films, but intervals") == is_said
 
 
 def test_the_best_of_several_stores_is_said_to_be_picked(tmp_path: Path) -> None:
     about = dict.fromkeys("ab", STORE)
     run = run_of(tmp_path, on_stores("b", "a"), stores=about)
     assert limits(run)["picked"] == (
-        "ridge (a) has AP .90, the highest of 2 in EN_S; if it is chosen for this, expect less on"
-        " new films; --set fit.choose_store=true adds results in which training films choose the"
-        " store."
+        "ridge (a) has the highest AP of 2 results in EN_S (.90); if you choose it for this reason,"
+        " expect a lower value on new films; --set fit.choose_store=true adds results whose store"
+        " is chosen on training films."
     )
     one = run_of(tmp_path / "one", cell("ridge", GOOD))
     leaked = [*cell("ridge", GOOD), *cell("mlp", GOOD, seen="clip", leaked=True)]
@@ -474,7 +479,9 @@ def test_the_best_of_several_stores_is_said_to_be_picked(tmp_path: Path) -> None
     # A model that nobody asked about, and that is better than the one of the question.
     tests = [*cell("ridge", GUESS), *cell("mlp", GOOD)]
     run = run_of(tmp_path / "mlp", tests, [], question("ridge", "neighbour"))
-    assert limits(run)["picked"].startswith("mlp has AP .90, the highest of 2")
+    assert limits(run)["picked"].startswith(
+        "mlp has the highest AP of 2 results in EN_S (.90)"
+    )
 
 
 # ---- the text for a terminal ----
@@ -508,4 +515,4 @@ def test_all_that_protects_a_number_is_shown_and_three_other_lines(
     expected = [*(found[name] for name in names), *[*remarks.values()][:3]]
     lines = text.result_text(run).splitlines()
     assert [line[2:] for line in lines if line.startswith("! ")] == expected
-    assert "2 more in the report" in lines
+    assert "2 more limits in the report" in lines

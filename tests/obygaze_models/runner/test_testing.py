@@ -175,7 +175,7 @@ def test_the_run_says_what_its_interval_is_of_and_what_to_cite(here: Path) -> No
     run = run_on(here)
     text = result_text(run)
     assert "AP is computed over all test clips together; in brackets" in text
-    assert "hold for further clips of other films that trained this model" in text
+    assert "hold for further clips of other training films of this model" in text
     (note,) = run.protocol["report"]["notes"]
     assert note == (
         "The features that trained theirs: licence CC-BY-NC-4.0; to cite: Their paper."
@@ -301,7 +301,7 @@ def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
     assert not set(rows.index) & {clip.clip_id for clip in TRAINED}
     (cell,) = [cell for cell in run.cells if cell.is_model]
     assert not cell.has_interval("ap")
-    assert sentence_of(run, cell).startswith("On clips it has not seen, theirs ranks")
+    assert sentence_of(run, cell).startswith("On unseen clips, theirs ranks")
 
 
 def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) -> None:

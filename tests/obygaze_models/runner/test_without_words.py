@@ -53,8 +53,8 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     assert cell.copies == (2 if len(same) == 2 else 0)
     texts = {limit.name: limit.text for limit in limits_of(found)}
     assert texts["without words"] == (
-        f"{is_silent.sum()} of {len(manifest)} clips have no words in said, so they all have the"
-        " same vector; they are not counted as copies of each other."
+        f"{is_silent.sum()} of {len(manifest)} clips have no words in said and therefore"
+        " the same vector; they are not counted as copies of each other."
     )
     # The same vectors in a store that does not say how many words there are.
     plain = store_of(tmp_path / "plain", manifest, X)
