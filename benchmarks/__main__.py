@@ -12,6 +12,7 @@ from obygaze_features.core.console import Console
 BENCHMARKS = {
     "decode": "benchmarks.decode.comparison:measure",
     "clips": "benchmarks.decode.comparison:measure_clips",
+    "real": "benchmarks.decode.comparison:measure_real",
     "sound": "benchmarks.sound.comparison:measure",
     "stores": "benchmarks.stores:measure",
     "requests": "benchmarks.stores:measure_requests",

