@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import bootstrap, metrics
@@ -16,10 +15,8 @@ from obygaze_models.evaluation.bootstrap import (
     ratio_interval,
     resample,
     reuse_inflation,
-    share_variance,
 )
 from obygaze_models.evaluation.error_analysis import analyse
-from obygaze_models.evaluation.metrics import values_under
 from obygaze_models.evaluation.predictions import Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
@@ -49,26 +46,6 @@ class TestWeights:
         assert estimate(predictions, ["auc"], n_replicates=50) == whole
 
 
-class TestAgainstOthers:
-    def test_replicates_against_sklearn_on_repeated_clips(self) -> None:
-        predictions, film = films(5, k=5, scale=8)
-        rng = np.random.default_rng((9, 0))
-        drawn = rng.integers(0, 5, size=(20, 5))
-        (weights,) = bootstrap.draw_weights(5, 20, (9, 0))
-        names = ["f1_binary", "ap", "auc"]
-        ours = values_under(weights, [predictions], [0], names)
-        for i in range(20):
-            rows = np.concatenate([np.flatnonzero(film == name) for name in drawn[i]])
-            taken = predictions.take(rows)
-            assert ours["f1_binary"][i] == pytest.approx(
-                f1_score(taken.y, taken.decision)
-            )
-            assert ours["ap"][i] == pytest.approx(
-                average_precision_score(taken.y, taken.score)
-            )
-            assert ours["auc"][i] == pytest.approx(roc_auc_score(taken.y, taken.score))
-
-
 class TestReuse:
     """Pooled over folds, each clip also trained what the others tested."""
 
@@ -78,34 +55,6 @@ class TestReuse:
         assert reuse_inflation(None) == 1
         with pytest.raises(FixInput, match="at least 2, got 1"):
             reuse_inflation(1)
-
-    def test_draws_move_away_from_their_median(self) -> None:
-        moved = bootstrap.widen(np.array([1.0, 2.0, 4.0]), 2.0, within_unit=False)
-        assert moved.tolist() == [0.0, 2.0, 6.0]
-        # On the logit scale: odds 1/4, 1 and 9 become their squares.
-        moved = bootstrap.widen(np.array([0.2, 0.5, 0.9]), 2.0, within_unit=True)
-        assert moved == pytest.approx([1 / 17, 1 / 2, 81 / 82])
-
-    def test_the_variance_of_the_share_of_positives(self) -> None:
-        # Two films of 4 clips with shares 1/4 and 3/4: each adds (4 * 1/4 / 8)^2.
-        assert share_variance([4, 4], [1, 3]) == 2 / 64
-        # Films with the same share do not vary, whatever their sizes.
-        assert share_variance([2, 4], [1, 2]) == 0
-
-
-class TestEstimate:
-    def test_draws_without_positives_have_no_value(self) -> None:
-        # Only film 0 has positives, and only them: a draw of 3 is without it with chance (2/3)^3,
-        # and of nothing else with chance (1/3)^3, together 1/3.
-        scores = [0.9, 0.8, 0.1, 0.2, 0.3, 0.4]
-        films = [0, 0, 1, 1, 2, 2]
-        predictions = Predictions.of([1, 1, 0, 0, 0, 0], scores, films=films)
-
-        def statistics(weights: np.ndarray) -> dict[str, np.ndarray]:
-            return values_under(weights, [predictions], [0], ["auc"])
-
-        drawn = bootstrap.draw(statistics, 3, 1000, (0, 0))["auc"]
-        assert np.isnan(drawn).sum() == pytest.approx(1000 / 3, abs=45)
 
 
 class TestRefusals:

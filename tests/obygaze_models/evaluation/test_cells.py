@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +35,11 @@ from obygaze_models.evaluation.tables import (
 METRICS = ("ap", "auc", "f1_binary", "f1_weighted", "accuracy", "brier")
 
 
-@dataclass(frozen=True)
-class World:
-    """The rows of a table of tests."""
-
-    rows: list[RunRow]
-
-    @property
-    def tests(self) -> pd.DataFrame:
-        return a_table(self.rows)
-
-    @property
-    def settings(self) -> RunSettings:
-        return RunSettings(replicates=3)
+SETTINGS = RunSettings(replicates=3)
 
 
-def drawn(seed: int) -> World:
-    """Clips of films, of groups of films, or of none; models that skip folds, leak and tie."""
+def drawn(seed: int) -> pd.DataFrame:
+    """Clips of films, of groups, or of none; models that skip folds, leak and tie."""
     rng = np.random.default_rng(seed)
     kind = rng.choice(["films", "groups", "none"], p=[0.6, 0.2, 0.2])
     clips = []
@@ -73,7 +60,7 @@ def drawn(seed: int) -> World:
     ):
         names = {"train": train, "store": store, "model": model}
         rows += cell_rows(rng, clips, names, is_averaged=is_averaged)
-    return World(rows)
+    return a_table(rows)
 
 
 def cell_rows(
@@ -127,10 +114,10 @@ def plain_basis(rows: Sequence[RunRow]) -> str:
 WORLDS = amount((0, 1, 20, 24), tuple(range(400)))
 
 
-def rows_by_cell(world: World) -> dict[Any, list[RunRow]]:
+def rows_by_cell(tests: pd.DataFrame) -> dict[Any, list[RunRow]]:
     """The rows of each cell."""
     cells = defaultdict(list)
-    for row in rows_of(world.tests):
+    for row in rows_of(tests):
         cells[tuple(row[key] for key in CELL)].append(row)
     return cells
 
@@ -138,12 +125,12 @@ def rows_by_cell(world: World) -> dict[Any, list[RunRow]]:
 @pytest.mark.parametrize("seed", WORLDS)
 def test_values_of_all_clips_and_of_films(tmp_path: Path, seed: int) -> None:
     """Each value, difference and count of results.csv; a cell has a value in each film."""
-    world = drawn(seed)
-    found = results(world.tests, world.settings)
-    (tmp_path / "predictions.csv").write_bytes(as_csv(world.tests))
+    tests = drawn(seed)
+    found = results(tests, SETTINGS)
+    (tmp_path / "predictions.csv").write_bytes(as_csv(tests))
     (tmp_path / "results.csv").write_bytes(as_csv(found))
     assert recompute.compare(tmp_path)["wrong"] == []
-    for name, rows in rows_by_cell(world).items():
+    for name, rows in rows_by_cell(tests).items():
         names = {**dict(zip(CELL, name, strict=True)), "against_model": ""}
         of_cell = rows_of(found, **names)
         metrics = {row["metric"] for row in of_cell if not row["film"]}
@@ -155,9 +142,9 @@ def test_values_of_all_clips_and_of_films(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", WORLDS)
 def test_what_models_had_seen(seed: int) -> None:
-    world = drawn(seed)
-    rows_of_cells = rows_by_cell(world)
-    for cell in cells_of(world.tests):
+    tests = drawn(seed)
+    rows_of_cells = rows_by_cell(tests)
+    for cell in cells_of(tests):
         rows = rows_of_cells[cell.name]
         seen = {row["clip_id"] for row in rows if row["seen"] == "clip"}
         by_name = {row["clip_id"] for row in rows if row["leaked"]}
@@ -173,10 +160,10 @@ def test_what_models_had_seen(seed: int) -> None:
 @pytest.mark.parametrize("seed", WORLDS)
 def test_the_values_of_a_table_that_was_read_are_those_of_the_table(seed: int) -> None:
     """To the bit: whoever has predictions.csv has all values of the run."""
-    world = drawn(seed)
-    again = read_csv(as_csv(world.tests), TESTS)
-    pd.testing.assert_frame_equal(again, world.tests, check_exact=True)
-    found, expected = (results(tests, world.settings) for tests in (again, world.tests))
+    tests = drawn(seed)
+    again = read_csv(as_csv(tests), TESTS)
+    pd.testing.assert_frame_equal(again, tests, check_exact=True)
+    found, expected = (results(one, SETTINGS) for one in (again, tests))
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
     assert as_csv(found) == as_csv(expected)
 

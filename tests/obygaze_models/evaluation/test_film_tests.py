@@ -53,13 +53,6 @@ def test_the_factor_is_that_of_films_that_trained_each_other() -> None:
     assert training_factor(2) == math.inf
 
 
-def test_a_factor_makes_t_smaller_by_its_root() -> None:
-    by_film = np.array([0.3, 0.1, 0.2, 0.4, 0.2, 0.1, 0.3])
-    t = stats.ttest_1samp(by_film, 0).statistic / math.sqrt(2.4)
-    p = p_alone(by_film[:, None], np.array([2.4]), greater=True)
-    assert p[0] == pytest.approx(stats.t.sf(t, 6))
-
-
 def test_the_interval_is_student_s_and_ends_where_the_difference_ends() -> None:
     by_film = np.array([0.3, 0.1, np.nan, 0.2, 0.4])
     known = by_film[np.isfinite(by_film)]
@@ -124,17 +117,6 @@ def test_many_differences_are_those_of_the_plain_definition(greater: bool) -> No
     plain = plain_among_all(D, factors, greater=greater)
     # Three standard errors of a share of 4,000 draws.
     assert found == pytest.approx(np.array(plain), abs=0.024)
-
-
-def test_a_comparison_that_stands_twice_counts_once() -> None:
-    rng = np.random.default_rng(5)
-    by_film = rng.normal(size=9) + 0.7
-    alone = p_alone(by_film[:, None], WITHOUT_FACTOR)[0]
-    twice = p_among_all(np.column_stack([by_film, by_film]), np.array([1.0, 1.0]))
-    error = (alone * (1 - alone) / 20_000) ** 0.5
-    assert twice == pytest.approx([alone, alone], abs=4 * error)
-    other = np.column_stack([by_film, rng.normal(size=9)])
-    assert p_among_all(other, np.array([1.0, 1.0]))[0] > alone + 4 * error
 
 
 def test_differences_without_a_p_are_no_members() -> None:

@@ -118,13 +118,6 @@ def test_every_table_of_clips_settles_where_the_score_is_zero(seed: int) -> None
 
 
 class TestSeparation:
-    def test_quasi_and_complete(self) -> None:
-        for cells, expected in [
-            ((5, 0, 0, 8), True), ((7, 0, 3, 9), True), ((7, 1, 3, 9), False), ((7, 2, 0, 9), True),
-        ]:  # fmt: skip
-            x, y = table(*cells)
-            assert is_separated(with_intercept(x, len(y)), y == 1) is expected
-
     def test_by_a_mix_of_columns_only(self) -> None:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(60, 2))

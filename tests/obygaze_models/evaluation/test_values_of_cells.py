@@ -170,24 +170,3 @@ def test_a_random_order_has_the_values_that_chance_gives() -> None:
     assert random.value("f1_weighted") == pytest.approx(expected.f1_weighted)
     assert (random.value("share_positive"), random.value("auc")) == (0.5, 0.5)
     assert not random.is_model and "brier" not in random.values
-
-
-@pytest.mark.parametrize(
-    ("seen", "is_averaged", "expected"),
-    [
-        ("unseen", False, 1.0),
-        # One run on a test set is as uncertain as each of several runs on it.
-        ("film", False, 1 + 24 / 40),
-        ("unseen", True, 1 + 24 / 40),
-        ("clip", False, np.inf),
-    ],
-)
-def test_clips_of_one_test_set_that_films_of_the_training_have_vary_more(
-    seen: str, is_averaged: bool, expected: float
-) -> None:
-    rows = []
-    for number in range(24):
-        row = {"clip_id": f"c{number}", "movie_id": f"f{number % 6}", "n_seen": 40}
-        row |= {"seen": seen, "leaked": seen == "clip"}
-        rows.append({**row, "y": number // 6 % 2, "score": 0.5})
-    assert cell_of(rows, is_averaged=is_averaged).inflation == expected
