@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import rows_of
@@ -13,8 +12,6 @@ from support.tables import rows_of
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.user_code import trust
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import StoreRun, fit_model, fit_seed, store_runs
 
@@ -68,17 +65,6 @@ def test_an_own_class_is_drawn_with_the_seed_of_the_protocol(tmp_path: Path) -> 
     seed = fit_seed(kind, run.protocol.fit.seed)
     fit_model(run, run.models["d"], pair[0], [held.joined()], seed)
     assert set((tmp_path / "seen.txt").read_text().split()) == {"7"}
-
-
-def test_the_reason_of_a_fit_that_failed_names_the_concept() -> None:
-    bank = ConceptBank(concepts=["Body", "Look"])
-    # No row has the second concept.
-    targets = np.array([[0, 0], [1, 0], [0, 0], [1, 0]])
-    with pytest.raises(FixTraining) as raised:
-        bank.fit(np.eye(4), targets)
-    assert raised.value.reason == (
-        "concept Look: rows with the concept and rows without it are both required"
-    )
 
 
 def test_a_model_has_the_same_tests_alone_and_beside_others(tmp_path: Path) -> None:

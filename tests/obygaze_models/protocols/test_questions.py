@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
-from support.experiments import films, planted, quick, store_of
 from support.tables import a_table
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
     RunSettings,
@@ -23,7 +21,6 @@ from obygaze_models.evaluation.results import (
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.runner.inputs import gather
 
 
 def question(**names: str) -> dict[str, str]:
@@ -116,18 +113,6 @@ def test_a_question_or_a_printed_value_of_what_is_not_there_is_an_error(
         load_protocol("honest", [change])
     (violation,) = refused.value.details
     assert said in str(violation)
-
-
-def test_a_question_about_a_store_that_is_not_there_is_an_error(
-    tmp_path: Path,
-) -> None:
-    """The page said only that no difference of the run answers it."""
-    manifest = films(4, 20)
-    stores = {"clip": store_of(tmp_path / "s", manifest, planted(manifest))}
-    asked = 'report.questions=[{first = "ridge", first_store = "clp"}]'
-    with pytest.raises(FixUsage, match="names the unknown store 'clp'") as refused:
-        gather(quick("honest", asked), manifest, "", stores)
-    assert refused.value.hint == "one of clip"
 
 
 @pytest.mark.parametrize(

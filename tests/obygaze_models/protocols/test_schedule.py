@@ -109,17 +109,6 @@ class TestPublished:
         assert counted["EN_S", "ENHN_S"] == 67
         assert counted["EN_S", "EN_S"] == 0
 
-    def test_leaks_are_an_error_unless_the_protocol_warns(self) -> None:
-        protocol = quick("paper-table2", "leakage=error")
-        found, table = plan(protocol, released_manifest())
-        run = StoreRun(protocol, table, {}, None, found)
-        every = [run.leak(pair, held, NO_ROWS) for pair, _, held in run.every_fold]
-        with pytest.raises(
-            FixInput, match="cells test on clips of their training or validation"
-        ):
-            run.check_leaks(every)
-        replace(run, protocol=replace(protocol, leakage="warn")).check_leaks(every)
-
 
 class TestTasks:
     def test_a_task_without_one_class_is_refused(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from support.run_tables import (
     write_run_json,
 )
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.figures import COLORS
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.files import Run
@@ -176,11 +175,6 @@ def kind_of_dot(style: str, *, is_film: bool) -> str:
     return "open film" if "fill-opacity: 0;" in style else "film"
 
 
-def table_of(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def test_page_is_well_formed_and_loads_nothing(written: list[Path]) -> None:
     page = page_of(written[0])
     assert not {"script", "iframe", "object", "form", "img"} & set(page.tags)
@@ -285,19 +279,6 @@ def test_tables_are_not_written_through_a_link(tmp_path: Path) -> None:
     assert not [*elsewhere.iterdir()]
 
 
-def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
-    made = made_run(tmp_path / "run", [RIDGE, GUESS])
-    document = json.loads((made.folder / "run.json").read_bytes())
-    lost = {**document, "fits": [{"model": "ridge"}]}
-    write_run_json(made.folder, lost)
-    with pytest.raises(Corrupt, match="missing or invalid value"):
-        write_report([made.folder])
-    write_run_json(made.folder, document)
-    (made.folder / "results.csv").write_text("nothing\n", encoding="utf-8")
-    with pytest.raises(Corrupt, match="not the file that this run wrote"):
-        write_report([made.folder])
-
-
 def test_a_page_replaces_an_earlier_page_and_no_other_file(
     run: Run, tmp_path: Path
 ) -> None:
@@ -310,27 +291,3 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(
     assert page.read_text("utf-8") == "<p>mine</p>"
     with pytest.raises(FixUsage, match="writes no page"):
         write_report([run.folder], tmp_path / "other.html", formats=["csv"])
-
-
-def test_each_task_has_a_heading_with_its_models_below(tmp_path: Path) -> None:
-    def without_video(model: str, strength: float, train: str = "EN_S") -> MadeCell:
-        scores = scores_for(CLIPS, strength, 6)
-        return MadeCell(model, CLIPS, scores, is_model=False, store="", train=train)
-
-    other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 1.0, 5), train="HN_S")
-    guess = without_video("film_prior", 0.1, "HN_S")
-    oracle = without_video("oracle", 9.0)
-    made = made_run(tmp_path / "run", [RIDGE, WEAK, other, GUESS, guess, oracle])
-    write_report([made.folder])
-    rows = table_of(made.folder / "tables" / "results.csv")
-    by_task = [(row["group"].partition(":")[0], row["model"]) for row in rows]
-    assert by_task == [
-        *(("EN_S", name) for name in ("ridge", "mlp", "oracle (true concepts)")),
-        ("HN_S → EN_S", "ridge"),
-    ]
-    for row, cell in zip(rows, (RIDGE, WEAK, oracle, other), strict=True):
-        assert float(row["AP"]) == pytest.approx(cell.ap)
-    of_guess = [row["AP of the baseline"] for row in rows]
-    assert of_guess[2] == ""
-    assert float(of_guess[0]) == float(of_guess[1]) == pytest.approx(GUESS.ap)
-    assert float(of_guess[3]) == pytest.approx(guess.ap)

@@ -115,23 +115,6 @@ def with_print(
     return {**row, "paper": mean, "paper_sd": sd, "sd": 0.25}
 
 
-def test_values_stand_beside_those_that_the_paper_prints(tmp_path: Path) -> None:
-    class Printed(MadeCell):
-        def results(self) -> list[dict[str, Any]]:
-            rows = super().results()
-            rows[2] = with_print(rows[2], 0.53, 0.18)
-            return rows
-
-    cell = Printed("mlp", CLIPS, RIDGE.scores)
-    run = made_run(tmp_path / "run", [cell, GUESS])
-    (table,) = sections_by_key(run)["paper"].tables
-    assert table.title == "F1 weighted of this run and of the paper"
-    assert rows_of(table) == [
-        ["mlp (x)"],
-        ["EN_S", "EN_S", ".50 (.25)", ".53 (.18)", "0"],
-    ]
-
-
 def concept_row(name: str, **values: Any) -> dict[str, Any]:
     row = {"store": "x", "model": "pcbm-lr", "train": "EN_S", "concept": name}
     row |= {
@@ -320,26 +303,6 @@ def test_levels_are_compared_with_each_other_and_not_alone(tmp_path: Path) -> No
     assert (
         "clips of the first of two levels than on clips of the second" in figure.caption
     )
-
-
-def test_concepts_have_their_quality(tmp_path: Path) -> None:
-    rows = [
-        concept_row("Look", films=8, films_with_value=3),
-        concept_row("Body", ap=0.3, p_holm=0.4, films=8, films_with_value=8),
-    ]
-    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
-    section = sections_by_key(run)["concepts"]
-    (table,) = section.tables
-    assert table.note.endswith("Of AP, 3 to 8 of 8 films have a value.")
-    assert rows_of(table)[1] == [
-        "Look",
-        "20",
-        ".20",
-        ".60 [.40, .80]",
-        ".70",
-        ".010",
-        ".50",
-    ]
 
 
 def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(

@@ -364,13 +364,6 @@ def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_a_model_whose_folds_have_one_class_each_ranks_nothing(tmp_path: Path) -> None:
-    """The AP of a fold of positive clips is 1 in each order."""
-    assert answer(run_of(tmp_path, cell("ridge", ("1111", "111")))) == (
-        "ridge ranks no clips (EN_S): no fold tests clips of both classes."
-    )
-
-
 # ---- limits ----
 
 

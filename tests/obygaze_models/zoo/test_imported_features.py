@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import call_obygaze
-from support.experiments import films, planted, store_of
+from support.experiments import films, planted
 
-from obygaze_features.core.errors import Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.zoo import predict
@@ -70,13 +69,3 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
     scores = predict("mine-named", "later-named", workspace=lab)
     # The files name the films, and none of them is one of the training.
     assert set(scores.basis) == {"unseen"}
-
-
-def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
-    lab: Path, tmp_path: Path
-) -> None:
-    manifest = films(2, 10, seed=7)
-    known = store_of(tmp_path / "known", manifest, planted(manifest, width=14))
-    with pytest.raises(Mismatch, match="features of unknown") as raised:
-        predict("mine", known, workspace=lab)
-    assert "imports have the same recipe with" in str(raised.value.hint)

@@ -11,7 +11,6 @@ import pickle
 import shutil
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,23 +125,6 @@ def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(
     assert rows[7]["decision"] == ("S" if expected > 0.5 else "HN")
     asked = predict(load_model(saved), open_store(tmp_path / "store"), ["c-09", "c-02"])
     assert asked.clip_ids == ["c-09", "c-02"]
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda facts: facts["features"].update(width=0), "`int` >= 1.*features.width"),
-        (lambda facts: facts.pop("sha256"), "field `sha256`"),
-    ],
-)
-def test_an_invalid_model_json_is_refused_with_the_key(
-    saved: Path, change: Callable[[dict[str, Any]], object], problem: str
-) -> None:
-    document = json.loads((saved / "model.json").read_text("utf-8"))
-    change(document)
-    (saved / "model.json").write_text(json.dumps(document), "utf-8")
-    with pytest.raises(Corrupt, match=f"the saved model is not valid: .*{problem}"):
-        load_model(saved)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "README.md"])
@@ -561,19 +543,3 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     assert result.dataset_name == manifest
     # Another name than that of a data set makes the hub refuse the card.
     assert card.data.datasets == (["films"] if manifest == "films" else None)
-
-
-def test_the_hint_names_the_command_that_makes_the_features_of_a_model(
-    saved: Path, tmp_path: Path, data: tuple
-) -> None:
-    model = load_model(saved)
-    grid = {"seconds": 0.1, "every": 1 / 3}
-    features = structs.replace(model.info.features, grid=grid)
-    model = replace(model, info=structs.replace(model.info, features=features))
-    other = a_store(tmp_path / "other", data[0], weights={"model": "ef" * 32})
-    with pytest.raises(Mismatch, match="expects features of toy") as raised:
-        predict(model, open_store(other))
-    assert raised.value.hint == (
-        "obygaze extract run made-up -b toy, of windows: obygaze manifest windows FOLDER"
-        " -o NAME --seconds 0.1 --every 0.3333333333333333"
-    )
