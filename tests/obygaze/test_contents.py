@@ -1,13 +1,21 @@
-"""`obygaze ls`: what a workspace has, and what of it cannot be read."""
+"""What a workspace has, and what a machine has."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
+import click
+import pytest
 from support.cli import call_obygaze
 from support.stores import sealed_store
 
 import obygaze as og
+from obygaze.doctor import Facts, check_up, is_within, problems_of, to_text
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -41,3 +49,63 @@ def test_an_empty_workspace(tmp_path: Path) -> None:
     done = call_obygaze("-C", tmp_path, "ls").ok()
     assert done.stdout == ""
     assert f"nothing in {tmp_path} yet" in done.stderr
+
+
+def package(name: str, needs: str, version: str | None, extras: Sequence[str]) -> Facts:
+    good = version is not None and is_within(version, needs)
+    known = {"name": name, "needs": needs, "version": version}
+    return {**known, "extras": extras, "good": good}
+
+
+def with_packages(found: Facts, *packages: Facts) -> Facts:
+    return {
+        **found,
+        "packages": packages,
+        "problems": problems_of(packages),
+        "ok": False,
+    }
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return check_up(Workspace(tmp_path_factory.mktemp("workspace")))
+
+
+def test_all_that_is_required_is_found_where_the_tests_run(workspace):
+    result = call_obygaze("-C", workspace, "doctor", "--json")
+    assert (result.code, result.stderr) == (0, "")
+    told = result.json()
+    assert told["ok"] is True
+    assert told["problems"] == []
+    versions = {package["name"]: package["version"] for package in told["packages"]}
+    assert versions["numpy"] == metadata.version("numpy")
+    assert told["workspace"] == str(workspace)
+
+
+def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
+    packages = (
+        package("numpy", ">=2.0", "1.26", ()),
+        package("zarr", ">=3.1", None, ()),
+        package("av", ">=14", None, ["extract"]),
+    )
+    ill = with_packages(found, *packages)
+    assert ill["problems"] == [
+        'numpy>=2.0, found 1.26: pip install "numpy>=2.0"',
+        'zarr>=3.1, found none: pip install "zarr>=3.1"',
+    ]
+    text = click.unstyle(to_text(ill))
+    assert "Problem: zarr>=3.1" in text
+    assert 'av missing (needs >=14)  ->  pip install "obygaze[extract]"' in text
+    assert problems_of(packages[2:]) == []
+
+
+def test_a_driver_that_fails_is_reported(workspace, monkeypatch):
+    def fails() -> bool:
+        raise RuntimeError("CUDA error: no driver")
+
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=fails))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    facts = check_up(Workspace(workspace))
+    reason = "RuntimeError: CUDA error: no driver"
+    assert facts["problems"] == [f"torch is installed and does not work: {reason}"]
+    assert facts["devices"] is None

@@ -1,10 +1,8 @@
-"""Where a person names a clip or a film, the id that an import made of the name is named.
-
-Ids have other letters than names may have, so a person types the name of her table.
-"""
+"""Names that a person types and lines that she is told to type are read as they were meant."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -37,3 +35,21 @@ def test_the_id_that_was_made_of_a_name_is_named(line: str, tmp_path: Path) -> N
     done = call_obygaze(*(typed.get(word, word) for word in line.split()), cwd=tmp_path)
     meant = clip.movie_id if "FILM" in line else clip.clip_id
     assert done.code and f"(did you mean '{meant}'?)" in done.stderr, done.stderr
+
+
+NAME = "it's $HOME; mine"
+
+
+def test_a_line_to_try_names_a_manifest_as_a_shell_reads_it(tmp_path: Path) -> None:
+    table = tmp_path / f"{NAME}.csv"
+    rows = ["clip_id,movie_id,mood", "a,f,sad", "b,g,gay", "c,g,it's"]
+    table.write_text("\n".join(rows) + "\n", "utf-8")
+    call_obygaze("manifest", "import", table, "-o", NAME, cwd=tmp_path).ok()
+    words = ("manifest", "show", NAME, "--where", "mood == none")
+    failed = call_obygaze(*words, cwd=tmp_path)
+    assert failed.code
+    advice = failed.stderr.partition("Try: ")[2].strip()
+    program, *typed = shlex.split(advice)
+    assert program == "obygaze"
+    assert NAME in typed
+    call_obygaze(*typed, cwd=tmp_path).ok()

@@ -1,11 +1,13 @@
-"""The public audit functions: arrays, rows and paths in; text, JSON and files out."""
+"""The public audit functions: text, JSON and files, and the values that papers print."""
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
+from support.cli import ROOT
 
 from obygaze.audits import (
     Audit,
@@ -15,6 +17,7 @@ from obygaze.audits import (
     audit_gender_score,
     audit_mediaeval,
 )
+from obygaze.audits.printed import published_shares, published_shares_of
 from obygaze_features.core.errors import FixUsage
 
 VECTORS = {
@@ -76,3 +79,33 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         assert "<svg" in files["report"].read_text("utf-8")
         assert json.loads(json.dumps(audit.to_json()))
         assert len(written[0].read_text("utf-8").splitlines()) == 1 + len(audit.rows)
+
+
+PRINTED = ROOT / "tests" / "data" / "papers" / "printed.csv"
+
+
+def cells_of(place: str) -> dict[tuple[str, str], str]:
+    """Return the cells of a printed table, by row and column."""
+    with PRINTED.open(encoding="utf-8", newline="") as stream:
+        rows = [one for one in csv.DictReader(stream) if one["place"] == place]
+    return {(one["row"], one["column"]): one["value"] for one in rows}
+
+
+def test_shares_are_those_of_the_poster() -> None:
+    of_models = cells_of("gender bias ratio table")
+    shares = published_shares()
+    assert len(shares) == 7
+    for model, of_model in shares.items():
+        name = f"Gender Score, {model}"
+        printed = (of_models[name, "to-m"], of_models[name, "to-w"])
+        assert of_model == tuple(map(float, printed))
+    of_things = cells_of("object bias ratio table")
+    for thing in ("skateboard", "kitchen", "motorcycle", "baseball"):
+        beside = published_shares_of(thing)
+        assert list(beside) == list(shares)
+        for model, of_model in beside.items():
+            name = f"Object Gender Co-Occ, {model}"
+            columns = (f"{thing}, toward men", f"{thing}, toward women")
+            printed = [float(of_things[name, column]) for column in columns]
+            assert list(of_model) == printed
+    assert published_shares_of("baseball bat") == {}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 from support.fold_data import fold_data_of, taught
 
+from obygaze_models.models.baselines import film_and_scene, neighbour
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.fitting import fit, fit_best, score_features
 from obygaze_models.models.fold_data import FeatureRows, FoldData
@@ -152,3 +156,32 @@ def test_without_validation_rows_inner_folds_choose() -> None:
     assert number == 0
     ((number, _),) = fit_best([*reversed(only_a)], [data])
     assert number == 1
+
+
+def test_far_scenes_still_vote() -> None:
+    """Their weights are smaller than any number."""
+    X = film_and_scene(["a", "a", "a"], [1, 2, 100_000])
+    score = neighbour(X[:2], np.array([True, False]))
+    assert score(X[2:])[0] == pytest.approx(1 / (1 + np.exp(0.5)))
+
+
+def test_one_thread_limits_a_library_that_nothing_has_loaded_yet() -> None:
+    code = """
+from threadpoolctl import threadpool_info
+from obygaze_models.models.common import one_thread
+
+with one_thread():
+    import obygaze_models.models.mlp_network
+    for pool in threadpool_info():
+        print(pool["filepath"], pool["num_threads"])
+"""
+    two_threads = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=two_threads,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    threads = [line.rsplit(" ", 1)[1] for line in ran.stdout.splitlines()]
+    assert set(threads) == {"1"}

@@ -1,6 +1,9 @@
-"""Columns of clips as protocols read them."""
+"""Columns of clips as protocols read them, and the view of their labels."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,7 @@ from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
     task_labels,
+    with_view,
 )
 from obygaze_models.protocols.schema import Data, Task
 
@@ -75,3 +79,45 @@ def test_a_level_that_no_file_has_is_refused() -> None:
     unknown = Manifest("films", Header("made up"), (Clip("a", "m", level="Sure"),))
     with pytest.raises(FixInput, match="clip 'a' has the unknown level 'Sure'"):
         clip_table(unknown, Data(view="raw"))
+
+
+HEADER = Header("Films", {"Body": "visual", "Voice": "audio"})
+LABELLED = Manifest(
+    "films",
+    HEADER,
+    (
+        Clip("a-1", "a", level="S", concepts=("Body",)),
+        Clip("a-2", "a", level="S", concepts=("Voice",)),
+        Clip("a-3", "a", level="EN"),
+    ),
+)
+
+
+def store(medium: str) -> Any:
+    return SimpleNamespace(recipe=SimpleNamespace(medium=medium))
+
+
+PICTURES = store("pictures")
+SOUND = store("sound")
+
+
+@pytest.mark.parametrize(
+    ("stores", "view"),
+    [
+        ({"seen": PICTURES}, "visual"),
+        ({"heard": SOUND}, "raw"),
+        ({"seen": PICTURES, "heard": SOUND}, "raw"),
+    ],
+)
+def test_without_a_view_in_the_protocol_the_stores_decide(
+    stores: dict[str, Any], view: str
+) -> None:
+    assert with_view(Data(), LABELLED, stores).view == view
+    # A view that the protocol names stays.
+    for named in ("raw", "visual"):
+        assert with_view(Data(view=named), LABELLED, stores).view == named
+
+
+def test_a_manifest_in_a_view_has_no_other() -> None:
+    visual = LABELLED.view("visual")
+    assert with_view(Data(), visual, {"heard": SOUND}).view == "visual"

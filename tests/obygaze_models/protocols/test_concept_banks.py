@@ -1,7 +1,9 @@
-"""Which clips find the vectors of concepts whose margins train a bottleneck: by hand."""
+"""Which clips find the vectors of concepts; few films, few concepts, and none."""
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
 from support.tables import models
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.examples import findable_columns
 from obygaze_models.models.fold_data import FoldData
@@ -17,6 +20,7 @@ from obygaze_models.models.registry import build
 from obygaze_models.runner.heldout import hold_out_nothing
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
+from obygaze_models.runner.training import training_protocol
 
 
 @pytest.mark.parametrize("n_films", [1, 2])
@@ -76,3 +80,64 @@ def test_a_concept_needs_three_examples_of_each_kind() -> None:
     assert findable_columns(targets) == [0, 3]
     with pytest.raises(FixTraining, match="no concept has 3 training clips with it"):
         findable_columns(targets[:, 1:3])
+
+
+def with_two_rare_concepts() -> Manifest:
+    """Five films; Look is in a clip of the first and of the last, Body in three and one."""
+    manifest = films(5, 40)
+    clips = []
+    for clip in manifest:
+        common = tuple(name for name in clip.concepts if name not in ("Look", "Body"))
+        clips.append(replace(clip, concepts=common))
+    sure = [row for row, clip in enumerate(clips) if clip.level == "S"]
+    first = [row for row in sure if clips[row].movie_id == "tt0000001"]
+    last = [row for row in sure if clips[row].movie_id == "tt0000005"]
+    look = [first[0], last[0]]
+    body = [*first[1:4], last[1]]
+    for row in (*look, *body):
+        name = "Look" if row in look else "Body"
+        clips[row] = replace(clips[row], concepts=(*clips[row].concepts, name))
+    return replace(manifest, clips=tuple(clips))
+
+
+def test_training_concept_vectors_names_those_without_a_task() -> None:
+    manifest = with_two_rare_concepts()
+    with pytest.warns(ObygazeWarning, match=r"Look \(2 clips of 2 films\)"):
+        protocol = training_protocol("cav", "EN_S", manifest)
+    assert "Look" not in protocol.tasks
+    assert "Body" in protocol.tasks
+    (note,) = protocol.report.notes
+    assert "Look (2 clips of 2 films)" in note
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not training_protocol("cav", "EN_S", films(5, 40)).report.notes
+
+
+def test_equal_features_have_no_concept_vectors_and_the_error_says_so(
+    tmp_path: Path,
+) -> None:
+    manifest = films(4, 20, seed=5)
+    store = store_of(tmp_path / "s", manifest, np.ones((len(manifest), 5)))
+    changes = ('grid.models=["b"]', "report.contrast=[]", 'grid.train=["ENHN_S"]')
+    protocol = quick("honest", *changes, "models.b.kind=pcbm-lr", replicates=20)
+    with pytest.raises(FixInput, match="do not differ, so that no direction separates"):
+        run_on(tmp_path, protocol, manifest, {"s": store})
+
+
+def test_concept_vectors_take_no_settings() -> None:
+    """The first was the unknown key 'model', "did you mean 'models'?", which failed next."""
+    with pytest.raises(FixUsage, match="cav has no settings of its own") as raised:
+        training_protocol("cav", "EN_S", films(4, 40, seed=5), ["models.cav.C=1"])
+    assert "--set data.view=raw" in raised.value.hint
+    changes = ["data.view=raw", "leakage=warn", "features.x.array=tokens"]
+    changed = training_protocol("cav", "EN_S", films(4, 40, seed=5), changes)
+    # Vectors were found in the usual array, and nothing said so.
+    assert changed.features["x"].array == "tokens" and changed.leakage == "warn"
+    assert changed.data.view == "raw"
+
+
+def test_concept_vectors_take_no_task() -> None:
+    """`train cav --task nonsense` ended with 0, and the task was ignored."""
+    with pytest.raises(FixUsage, match="each concept vector has a task of its own"):
+        training_protocol("cav", "HN_S", films())
+    assert training_protocol("cav", "EN_S", films(4, 40, seed=5)).tasks

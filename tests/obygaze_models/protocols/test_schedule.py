@@ -1,4 +1,4 @@
-"""Splits of whole protocols: one fold a clip for all tasks, leaks counted, released files read."""
+"""Splits of whole protocols: one fold a clip for all tasks, leaks counted, groups never tested."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
+from obygaze_models.protocols.schedule import with_groups
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.splits import (
+    Split,
+    n_folds_of,
+    rotated,
+)
 from obygaze_models.runner.heldout import HeldOut, folds_of
 from obygaze_models.runner.store_run import StoreRun
 
 Folds = dict[Pair, Sequence[HeldOut]]
 
 
-def plan(
-    protocol: Protocol, manifest: Manifest, usable: np.ndarray | None = None
-) -> tuple[Folds, ClipTable]:
-    table = clip_table(manifest, protocol.data)
+def plan(protocol: Protocol, manifest: Manifest) -> tuple[Folds, ClipTable]:
+    table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
     labels = {
         name: task_labels(name, task, table) for name, task in protocol.tasks.items()
     }
-    everything = np.ones(len(table), dtype=bool) if usable is None else usable
+    everything = np.ones(len(table), dtype=bool)
     return folds_of(protocol, table, labels, everything), table
 
 
@@ -132,3 +136,66 @@ class TestTasks:
                 quick("honest"),
                 films().with_clips(c for c in films() if c.level != "HN"),
             )
+
+
+class TestSplit:
+    def test_rows_are_sorted_and_unlike(self) -> None:
+        assert Split("s", [3, 1], [], [2]).train.tolist() == [1, 3]
+        with pytest.raises(FixInput, match="train has a row twice"):
+            Split("s", [1, 1], [], [])
+
+
+# Rows 0 to 5 are three folds with both classes, row 6 a fold of one class, row 7 is in no fold.
+FOLDS = np.array([0, 0, 1, 1, 2, 2, 3, -1])
+LABELS = np.array([0, 1, 0, 1, 0, 1, 1, 1])
+
+
+def rows_of(splits: list[Split]) -> list[list[list[int]]]:
+    return [[part.tolist() for part in split.rows] for split in splits]
+
+
+def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
+    trains = np.arange(8) != 3  # so that fold 1 cannot validate
+    splits = list(rotated(FOLDS, LABELS, trains, never=[3]))
+    assert rows_of(splits) == [
+        [[2, 4, 5, 6], [], [0, 1]],
+        [[0, 1, 6], [4, 5], [2, 3]],
+        [[0, 1, 2, 6], [], [4, 5]],
+    ]
+
+
+def test_number_of_folds() -> None:
+    assert n_folds_of(np.array([-1, 0, 4])) == 5
+    with pytest.raises(FixInput, match="no clip"):
+        n_folds_of(np.array([-1]))
+
+
+FILMS = films(7, 12)
+A, B = "tt0000001", "tt0000005"
+
+
+@pytest.mark.parametrize("splits", [(), ("splits.kind=nested", "splits.folds=3")])
+def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
+    with pytest.raises(
+        FixInput, match=r"no clip has the movie_id 'tt000001' \(did you mean"
+    ):
+        plan(quick("honest", *splits, f"splits.never=['{A}', 'tt000001']"), FILMS)
+    with pytest.raises(FixInput, match="names every movie_id"):
+        plan(quick("honest", *splits, f"splits.never={list(FILMS.films)}"), FILMS)
+    # A film that data.where leaves out is known.
+    plan(
+        quick(
+            "honest", *splits, f"splits.never=['{A}']", f'data.where=movie_id != "{A}"'
+        ),
+        FILMS,
+    )
+
+
+def test_a_group_that_is_a_number_is_named_in_any_spelling() -> None:
+    houses = {clip.clip_id: str(int(clip.movie_id[2:]) % 3) for clip in FILMS}
+    manifest = FILMS.with_column("house", houses)
+    asked = ("splits.kind=nested", "splits.column=house", 'splits.never=["1.0"]')
+    found, _ = plan(quick("honest", *asked), manifest)
+    for of_pair in found.values():
+        tested = {manifest.clip_ids[row] for held in of_pair for row in held.test}
+        assert {houses[clip] for clip in tested} == {"0", "2"}

@@ -1,19 +1,26 @@
-"""What a run says of itself is of what was asked: chosen settings, names of classes, folds."""
+"""What a run says of itself is of what was asked: settings, classes, folds, arrays, backbones."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
+from support.joined_stores import joined_stores
+from support.stores import made_store
+from support.tables import rows_of
 
 from obygaze_features.manifest.folds import OUTSIDE
+from obygaze_features.store import Recipe, Row
+from obygaze_models.evaluation.results import is_backbone
 from obygaze_models.protocols.clips import class_names, clip_table
-from obygaze_models.protocols.schema import Data, Task
+from obygaze_models.protocols.schema import Data, PaperValue, Task
 from obygaze_models.protocols.splits import film_pairs, rotated
 from obygaze_models.runner.files import Run
+from obygaze_models.runner.text import result_text
 
 BOTTLENECK = (
     'grid.models=["pcbm-lr"]',
@@ -70,3 +77,49 @@ def test_nothing_learns_from_a_clip_in_no_fold() -> None:
     usable = np.ones(6, dtype=np.bool_)
     for splits in (rotated(folds, labels, usable), film_pairs(folds, usable)):
         assert [split.outside.tolist() for split in splits] == [[2, 4]] * len(splits)
+
+
+RIDGE = ('grid.models=["ridge"]', "report.concepts=false")
+
+
+def test_the_first_array_answers_unless_another_is_asked_for(tmp_path: Path) -> None:
+    manifest = films(3, 12)
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
+    signal = planted(manifest, strength=2.0)
+    noise = np.random.default_rng(5).standard_normal(signal.shape).astype(np.float32)
+    seen = made_store(tmp_path / "seen", rows, {"pooled": signal, "clip": noise})
+    said = made_store(tmp_path / "said", rows, {"words": noise})
+    aps = []
+    for stores, asked, shown in (
+        ({"seen": seen}, (), "array pooled"),
+        ({"seen": seen}, ('data.array=["clip"]',), "array clip"),
+        ({"seen": seen, "said": said}, (), "array pooled of seen, array words of said"),
+    ):
+        protocol = quick("honest", *ONE_PAIR, *RIDGE, *asked, replicates=2)
+        run = run_on(tmp_path, protocol, manifest, stores)
+        assert result_text(run).splitlines()[1].endswith(f"visual view), {shown}")
+        aps.append(run.models[0].value("ap"))
+    assert aps[0] == aps[2] > aps[1]
+
+
+def test_no_pattern_matches_a_join(tmp_path: Path) -> None:
+    assert is_backbone("X-CLIP (imported)", "x-clip")
+    manifest = films(3, 12, seed=1)
+    X = planted(manifest, width=14)
+    stores = joined_stores(tmp_path, manifest, {"xclip-b16": X, "xclip-b32": -X})
+    # What an importer calls a backbone joins nothing.
+    recipe = Recipe.unknown("the importer", {"backbone": "a + b"})
+    stores["import"] = store_of(tmp_path / "import", manifest, X, recipe=recipe)
+    printed = [PaperValue("ap", 0.5, backbone=one) for one in ("*", "* + *")]
+    protocol = quick("honest", *ONE_PAIR, 'grid.models=["ridge"]', replicates=2)
+    protocol = replace(protocol, paper=tuple(printed))
+    run = run_on(tmp_path, protocol, manifest, stores)
+    is_beside_paper = {}
+    for row in rows_of(run.results, metric="ap", film="", against_model=""):
+        is_beside_paper[row["store"]] = bool(np.isfinite(row["paper"]))
+    assert is_beside_paper == {
+        "xclip-b16": True,
+        "xclip-b32": True,
+        "joined": False,
+        "import": True,
+    }
