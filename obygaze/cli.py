@@ -41,7 +41,7 @@ SYSTEM_HINTS = {
     errno.EPERM: "use a file or folder with read and write permission",
     errno.EROFS: "choose another folder; this disk is read-only",
     errno.ENOSPC: "free space on the disk, then run the same command again",
-    errno.EFBIG: "allow larger files (ulimit -f), or choose a disk that takes them",
+    errno.EFBIG: "allow larger files (ulimit -f), or choose a disk that allows them",
     errno.EDQUOT: "free space within your quota, then run the same command again",
 }
 
@@ -174,13 +174,14 @@ def _explained(error: Exception) -> ObygazeError:
     if is_out_of_memory(error) and "CUDA" in first:
         return ObygazeError(
             "not enough free memory on the GPU",
-            hint="nvidia-smi shows what uses it; or --dtype bfloat16, fewer backbones at once, or"
-            " another --device",
+            hint="use --dtype bfloat16, fewer backbones in one run, or a different --device;"
+            " nvidia-smi lists the programs that use the GPU",
         )
     if is_out_of_memory(error):
         return ObygazeError(
             ": ".join(filter(None, ["not enough memory", first])),
-            hint="a machine with more memory, fewer --jobs, or features with fewer numbers a clip",
+            hint="use fewer --jobs, features with fewer values per clip, or a machine with more"
+            " memory",
         )
     return ObygazeError(
         f"a bug in obygaze: {type(error).__name__}: {first}",
@@ -210,7 +211,7 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--force":
         # click would suggest an option of a similar name, which does something else.
-        message = "No such option '--force': the help says what the command replaces."
+        message = "No such option '--force'; the help states what the command replaces."
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"

@@ -10,8 +10,8 @@ FOR_RATINGS = "For a table of ratings"
 # Options that train, test and run share.
 STORES = Option("--store", metavar="NAME=STORE", is_repeated=True)
 CHANGES = Option("--set", metavar="KEY=VALUE")
-RUN_NAME = Option("-o --output", metavar="NAME", shown_default="from the inputs")
-JOBS = Option("--jobs", minimum=0, shown_default="one a core")
+RUN_NAME = Option("-o --output", metavar="NAME", shown_default="made from the inputs")
+JOBS = Option("--jobs", minimum=0, shown_default="one per core")
 
 COMMANDS: dict[str, Command | str] = {
     "demo": "obygaze.demo.tour:demo",
@@ -37,7 +37,7 @@ COMMANDS: dict[str, Command | str] = {
         {
             "stores": STORES,
             "manifest": Option("--manifest"),
-            "tasks": Option("--task", shown_default="the protocol's"),
+            "tasks": Option("--task", shown_default="the tasks of the protocol"),
             "changes": CHANGES,
             "output": RUN_NAME,
             "n_jobs": JOBS,
@@ -51,7 +51,7 @@ COMMANDS: dict[str, Command | str] = {
             "output": Option(
                 "-o --output",
                 metavar="PATH",
-                shown_default="report.html of a run, reports.html of several",
+                shown_default="report.html for one run, reports.html for several",
             ),
         },
     ),
@@ -59,9 +59,9 @@ COMMANDS: dict[str, Command | str] = {
         "obygaze_models.report.commands:compare",
         {
             "models": Option(
-                "--model", shown_default="those of one name", metavar="NAME"
+                "--model", shown_default="models of the same name", metavar="NAME"
             ),
-            "metric": Option(shown_default="the primary one of the first run"),
+            "metric": Option(shown_default="the primary metric of the first run"),
             "output": Option("-o --output", metavar="PATH"),
         },
         then="obygaze_models.report.commands:write_compared",
@@ -105,7 +105,7 @@ COMMANDS: dict[str, Command | str] = {
         {
             "store": Option("--store", metavar="NAME=STORE"),
             "manifest": Option("--manifest"),
-            "task": Option(shown_default="that of the model"),
+            "task": Option(shown_default="the task of the model"),
             "changes": CHANGES,
             "output": RUN_NAME,
         },

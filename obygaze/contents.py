@@ -51,7 +51,9 @@ class WorkspaceList:
         """A note that names the folder if the workspace has no entries; otherwise empty."""
         if self.entries or self.broken:
             return []
-        return [f"nothing in {self.folder} yet; obygaze manifest import --help"]
+        return [
+            f"the workspace {self.folder} is empty; to begin: obygaze manifest import --help"
+        ]
 
 
 def ls(
@@ -60,7 +62,7 @@ def ls(
 ) -> WorkspaceList:
     """List the manifests, stores, runs and models of the workspace.
 
-    A store that is being filled has a row of its own, beside the store of its name.
+    A store that is being filled has a separate row, after the finished store of the same name.
 
     Args:
         workspace: The workspace, if it is not the current one.

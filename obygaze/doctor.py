@@ -60,13 +60,13 @@ def check_up(workspace: PathLike | None = None) -> Facts:
 
 @click.command(cls=SessionCommand)
 def doctor(session: Session) -> int:
-    """Show versions, devices, leftovers, and what is missing.
+    """Show versions, devices, missing packages, and leftovers of killed commands.
 
-    The exit code is 1 if a required package is missing or of another version than is needed, or if
-    PyAV or torch is installed and does not work. Packages that only an extra needs are
-    listed with the line that installs them. Of files and folders that killed commands left in the
-    workspace, each is listed with its size and the line that removes it; the next command that
-    writes the same name removes its own.
+    An extra with a missing package is listed with the command that installs the extra. A leftover
+    is an unfinished file or folder in the workspace. It is listed with its size and the command
+    that removes it; the next command that writes the same name removes it too. The exit code is 1
+    if a required package is missing or has the wrong version, or if PyAV or torch is installed but
+    does not work.
 
     Examples:
         obygaze doctor
@@ -120,7 +120,7 @@ def is_within(version: str, needs: str) -> bool:
 def problems_of(packages: Sequence[Facts]) -> list[str]:
     """Return one line for each required package that is missing or of a wrong version."""
     if not packages:
-        return ["obygaze is not installed, only checked out: pip install -e ."]
+        return ["obygaze is not installed; in the clone of obygaze: pip install -e ."]
     problems = []
     for facts in packages:
         if not facts["extras"] and not facts["good"]:
@@ -135,7 +135,7 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
 def _broken(name: str, error: Exception) -> str:
     """Return the problem of a package that is installed and cannot be used."""
     reason = f"{type(error).__name__}: {first_line(error)}"
-    return f"{name} is installed and does not work: {reason}"
+    return f"{name} is installed but does not work: {reason}"
 
 
 def _devices(torch: Any) -> list[str]:
@@ -152,7 +152,7 @@ def _devices(torch: Any) -> list[str]:
 def to_text(facts: Facts) -> str:
     """Return the facts as text: one line for each fact, problems at the end."""
     machine = facts["machine"]
-    gpu = "unknown, as torch is missing or does not work"
+    gpu = "unknown: torch is missing or does not work"
     if facts["devices"] is not None:
         gpu = ", ".join(facts["devices"]) or "none"
     lines = {
@@ -169,7 +169,7 @@ def to_text(facts: Facts) -> str:
     rows.append("")
     for leftover in facts["leftovers"]:
         size = human(leftover["bytes"])
-        rows.append(f"Left: {size}, {visible(one_line(leftover['reason']))}")
+        rows.append(f"Leftover: {size}, {visible(one_line(leftover['reason']))}")
         rows.append(f"  {visible(one_line(leftover['command']))}")
     for problem in facts["problems"]:
         rows.append(click.style("Problem: ", fg="red") + problem)
@@ -194,5 +194,5 @@ def _package_lines(packages: Sequence[Facts]) -> dict[str, str]:
             texts.setdefault(label, []).append(text)
     lines = {label: ", ".join(of_label) for label, of_label in texts.items()}
     for extra in missing:
-        lines[extra] += f'  ->  pip install "obygaze[{extra}]"'
+        lines[extra] += f'  ->  in the clone of obygaze: pip install -e ".[{extra}]"'
     return lines

@@ -22,13 +22,13 @@ from obygaze_features.core.workspace import PathLike
 
 CARD = "tiny-xclip"
 DATA = files(__package__)
-# What a newcomer finds on the page, and why.
+# What a newcomer finds in the reports, and why.
 PLANTED = """\
-# What to find on the page: the concept Body changes the colours of the pictures, and models find it
-# in films that they have not seen. The concept Look changes nothing, and no model finds it. The
-# concept Voice can only be heard: in the report of the run "heard", pictures miss it, and
-# sound-descriptors find it. In the report of the run "joined", pictures and sound together find
-# more clips with one of both concepts than one of them alone."""
+# What the reports show. The concept Body changes the colours of the pictures, so models predict it
+# in films that were not used for training. The concept Look changes nothing, so no model predicts
+# it. The concept Voice changes only the sound: in the report of the run "heard", pictures do not
+# predict it, and sound-descriptors do. In the report of the run "joined", pictures and sound
+# together predict clips with Body or Voice better than either of them alone."""
 
 
 def write_demo(folder: PathLike = "demo") -> None:
@@ -48,7 +48,7 @@ def write_demo(folder: PathLike = "demo") -> None:
     "--output",
     "folder",
     type=TypedPath(file_okay=False, path_type=Path),
-    help="The folder to write.  [default: demo]",
+    help="A new or empty folder for the demo.  [default: demo]",
 )
 @click.pass_context
 def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
@@ -68,7 +68,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
     folder = folder or session.workspace.root / "demo"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AlreadyThere(
-            "it is there already",
+            "this path exists and is not an empty folder",
             where=str(folder),
             hint="remove it, or choose another folder with -o",
         )

@@ -74,6 +74,6 @@ def _ids_in(path: Path) -> list[str]:
         raise FixInput(
             "this file has no clip ids",
             where=str(path),
-            hint=f"write one id a line, or a table with a column {COLUMN}",
+            hint=f"write one clip id per line, or a table with a column {COLUMN}",
         )
     return ids

@@ -63,7 +63,7 @@ def workspace_at(folder: Path) -> Workspace:
         raise NotFound(
             "no such workspace: the folder of -C or OBYGAZE_WORKSPACE does not exist",
             where=str(folder),
-            hint=f"check the name, or mkdir {shell_word(folder)}",
+            hint=f"check the name, or create the folder: mkdir {shell_word(folder)}",
         )
     return Workspace(folder)
 

@@ -36,7 +36,7 @@ def check_new_name(path: Path, name: str | None = None) -> None:
     for sibling in siblings:
         if folded(sibling) == folded(path.name):
             raise AlreadyThere(
-                f"{sibling!r} exists: on Windows and macOS both are the same name",
+                f"{sibling!r} exists, and Windows and macOS do not distinguish the two names",
                 where=str(path),
             )
 
@@ -59,7 +59,7 @@ def _refusal(name: str) -> str:
     """Return why Windows forbids a name, or ""."""
     device = _DEVICES.fullmatch(name)
     if device:
-        return f"{device[1].upper()} is the name of a device"
+        return f"{device[1].upper()} is the name of a device on Windows"
     if name.endswith((".", " ")):
         return "it ends with a dot or a blank"
     sign = _NOT_ON_WINDOWS.search(name)

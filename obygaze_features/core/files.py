@@ -67,11 +67,13 @@ def warn_of_unread(folder: Path, names: Iterable[str], content: str) -> None:
         if not path.exists():
             kinds["broken link"] += 1
         elif not path.name.startswith("."):
-            kinds[path.suffix.lower() or "without an ending"] += 1
+            kinds[path.suffix.lower() or "without an extension"] += 1
     if kinds:
         numbers = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
         warnings.warn(
-            ObygazeWarning(f"files in {folder} not read as {content}: {numbers}"),
+            ObygazeWarning(
+                f"{folder}: ignored files that are not {content}: {numbers}"
+            ),
             stacklevel=3,
         )
 
@@ -482,7 +484,7 @@ def free_for(path: Path, data: bytes) -> bool:
         return True
     if path.is_file() and path.read_bytes() == data:
         return False
-    raise name_taken_error("this file exists and has other contents", path)
+    raise name_taken_error("this file exists with different contents", path)
 
 
 def name_taken_error(message: str, path: Path) -> AlreadyThere:

@@ -50,11 +50,11 @@ def import_optional(module: str, extra: str, purpose: str) -> Any:
             raise
         raise InstallExtra(
             f"{purpose} needs the package {error.name!r}, which is not installed",
-            hint=f'pip install "obygaze[{extra}]"',
+            hint=f'in the clone of obygaze: pip install -e ".[{extra}]"',
         ) from error
     except (ImportError, OSError) as error:
         raise FixInput(
-            f"{purpose} needs the package {module!r}, which is installed and does not work:"
+            f"{purpose} needs the package {module!r}, which is installed but does not work:"
             f" {first_line(error)}",
             hint="obygaze doctor",
         ) from error

@@ -43,8 +43,8 @@ def unknown_name(
     noun: str, name: object, names: Sequence[str], where: str
 ) -> UnknownName:
     """Return the error for a missing `noun` of an object, with the most similar name."""
-    shown = f"one of {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
-    hint = shown if names else f"it has no {noun}"
+    shown = f"use one of {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
+    hint = shown if names else f"{where} has no {noun}"
     return UnknownName(
         f"no {noun} {name!r}{near(str(name), names)}", where=where, hint=hint
     )

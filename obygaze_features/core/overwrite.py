@@ -45,7 +45,7 @@ class OwnFolder:
                 head = stream.read(_MARK_BYTES)
                 stream.seek(max(0, file.stat().st_size - _MARK_BYTES))
                 is_own = re.search(mark, head) or re.search(mark, stream.read())
-            return "" if is_own else f"it does not contain {marked_part} of one"
+            return "" if is_own else f"it does not contain {marked_part}"
 
         return cls(kind, refusal)
 
@@ -61,13 +61,15 @@ class OwnFolder:
 
         def refusal(folder: Path) -> str:
             if not made_by_obygaze(folder / document):
-                return f"it has no {document} of obygaze"
+                return f"it has no {document} that obygaze wrote"
             listed = parse_json((folder / document).read_bytes()).get("files")
             names = {document}
             if isinstance(listed, dict):
                 names.update(listed)
             added = added_to(folder, names, further_files)
-            return f"it also contains {added!r}" if added else ""
+            return (
+                f"it contains {added!r}, which obygaze did not write" if added else ""
+            )
 
         return cls(kind, refusal)
 
@@ -124,10 +126,10 @@ def check_folder(folder: Path, expected: OwnFolder, *, force: bool) -> Path:
     _check_own(
         folder,
         expected,
-        expected.refusal(target) if target.is_dir() else "it is a file",
+        expected.refusal(target) if target.is_dir() else "it is a file, not a folder",
     )
     if not force:
-        raise name_taken_error(f"another {expected.kind} has this name", folder)
+        raise name_taken_error(f"a {expected.kind} with this name exists", folder)
     return target
 
 
@@ -155,8 +157,12 @@ def check_file(path: Path, expected: OwnFolder) -> None:
 RUN = OwnFolder.described("run", "run.json", _REPORT)
 MODEL = OwnFolder.described("model", "model.json")
 REPORT = OwnFolder.marked(
-    "report", "the generator", rb'<meta name="generator" content="obygaze '
+    "report",
+    "the generator tag of a report",
+    rb'<meta name="generator" content="obygaze ',
 )
 FILM_PAGE = OwnFolder.marked(
-    "page of a film", "the generator", rb'<meta name="generator" content="obygaze-view '
+    "page of a film",
+    "the generator tag of a page",
+    rb'<meta name="generator" content="obygaze-view ',
 )

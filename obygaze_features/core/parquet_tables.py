@@ -53,8 +53,8 @@ def _refuse_features(schema: Any, types: Any, path: Path) -> None:
     nested = [field.name for field in schema if types.is_nested(field.type)]
     if nested:
         raise FixInput(
-            f"the column {nested[0]!r} contains lists: import features as a store, and join"
-            " concepts with |",
+            f"expected one value per cell, got lists in the column {nested[0]!r}: join concepts"
+            " with |, and import features as a store",
             where=str(path),
             hint=import_of_features(path),
         )
@@ -68,8 +68,8 @@ def _refuse_large(metadata: Any, path: Path) -> None:
     n_bytes = sum(group.total_byte_size for group in groups)
     if path.stat().st_size > MAX_FILE or n_bytes > MAX_ARCHIVE or n_cells > MAX_CELLS:
         raise Corrupt(
-            f"the table has {n_cells:,} cells of {human(n_bytes)}, expected at most {MAX_CELLS:,}"
-            f" of {human(MAX_ARCHIVE)}",
+            f"the table has {n_cells:,} cells and {human(n_bytes)}, expected at most {MAX_CELLS:,}"
+            f" cells and {human(MAX_ARCHIVE)}",
             where=str(path),
         )
 

@@ -151,7 +151,7 @@ def raise_together(summary: str, *files: Violations, hint: str | None = None) ->
     raise FixInput(
         f"{summary}: {n_problems}",
         where=", ".join(paths),
-        hint=hint or "correct what is listed, then the same command again",
+        hint=hint or "correct the listed problems, then run the same command again",
         details=details,
     )
 
@@ -181,7 +181,8 @@ class Document:
         family = schema.rpartition("/")[0]
         if isinstance(got, str) and got.startswith(f"{family}/"):
             raise Mismatch(
-                f"this {noun} has schema {got!r}, this version of obygaze reads {schema!r}",
+                f"this {noun} has schema {got!r}, but this version of obygaze reads {schema!r}"
+                " only",
                 where=self.where,
             )
         raise error(
@@ -275,8 +276,8 @@ def refuse_unknown(fields: Sequence[str], where: str) -> None:
     """Raise an error (exit code 5) for unknown fields of a document of obygaze."""
     if fields:
         raise Mismatch(
-            f"a newer obygaze made this: obygaze {__version__} does not know its field"
-            f" {fields[0]}",
+            f"unknown field {fields[0]}: a version newer than obygaze {__version__} wrote this"
+            " file",
             where=where,
         )
 

@@ -36,7 +36,7 @@ AS_WRITTEN = ("video", "video_name", "text")
 # The header is searched for in this number of lines.
 MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")
-SAVE_AS = "save the file as UTF-8 (a table of Excel: Save As, CSV UTF-8)"
+SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
 # The line that Excel writes before the header, to declare the separator of cells.
 SEPARATOR_LINE = re.compile('"?sep=(?P<separator>[,;|\\t])"?', re.IGNORECASE)
 # The first bytes of files that are not tables, whatever their extension.
@@ -172,13 +172,14 @@ class CsvTable:
         for line, text in notes:
             if text and whole_number(text) is None:
                 remarks.append(
-                    f"columns without a name are left out, such as {text!r} in line {line}"
+                    f"columns without a name are not read, such as {text!r} in line {line}"
                 )
                 break
         if self.other_sheets:
             others = few([repr(name) for name in self.other_sheets], 3)
             remarks.append(
-                f"the sheet {self.sheet!r} was read; --sheet takes another one with data: {others}"
+                f"the sheet {self.sheet!r} was read; --sheet selects a different sheet with data:"
+                f" {others}"
             )
         return remarks
 
@@ -230,7 +231,7 @@ def read_table(
     """
     if sheet and not is_workbook(path):
         problem = "--sheet is for spreadsheets only"
-        raise FixUsage(problem, where=str(path), hint="leave out --sheet")
+        raise FixUsage(problem, where=str(path), hint="remove --sheet")
     collected = Violations(path) if violations is None else violations
     found = Sheet("", (), {})
     delimiter = ""
@@ -259,7 +260,7 @@ def read_table(
     header_line, names = records[place] if place < len(records) else (0, [])
     header = [*names] if is_strict else [single_line(name) for name in names]
     if header_row is not None and not header_line:
-        problem = f"line {header_row} is empty, expected the header there"
+        problem = f"expected the header in line {header_row}, got an empty line"
         collected.add(None, None, problem)
     elif not header_line and not collected:
         collected.add(1, None, "the file is empty, expected a header line")
@@ -420,7 +421,7 @@ def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]
     encoding, word = ("utf-8-sig", "") if is_strict else _encoding_in(data)
     if word:
         shown = f"{path}: not UTF-8, read as Windows-1252: {word!r}"
-        message = f"{shown}; {SAVE_AS} if this is wrong"
+        message = f"{shown}; if this is wrong, {SAVE_AS}"
         warnings.warn(ObygazeWarning(message), stacklevel=4)
     try:
         text = data.decode(encoding)
@@ -428,7 +429,7 @@ def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]
         line = data[: error.start].count(b"\n") + 1
         byte = f"byte 0x{data[error.start]:02X}"
         name = "UTF-16" if encoding == "utf-16" else "UTF-8"
-        problem = f"the file is not text in {name}: {byte} is not {name}"
+        problem = f"expected text in {name}, got the invalid {byte}"
         raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS) from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1

@@ -70,11 +70,11 @@ class Leftover(NamedTuple):
     def reason(self) -> str:
         """Why the leftover exists."""
         if self.state == "ended":
-            return f"left of {self.name} by a killed command"
+            return f"unfinished {self.name}, left by a killed command"
         if self.word == PULL:
-            return f"an interrupted copy of {self.name}; the same pull continues it"
+            return f"unfinished copy of {self.name}; the same `store pull` continues it"
         return (
-            f"of {self.name}: left by a killed command, or in use by a command that still runs,"
+            f"unfinished {self.name}, left by a killed command or in use by a running command,"
             " perhaps on another machine"
         )
 

@@ -100,9 +100,9 @@ class UserCode:
         key = (self.file, sha256_bytes(code))
         before = sys.modules.get(self.module)
         if before is not None and before not in _LOADED.values():
-            origin = getattr(before, "__file__", None) or "of Python"
+            origin = getattr(before, "__file__", None) or "Python"
             raise FixInput(
-                f"the module name {self.module!r} is in use: {origin}",
+                f"the module name {self.module!r} is already used by {origin}",
                 where=str(self.file),
                 hint=f"rename {self.file.name}",
             )
@@ -172,7 +172,8 @@ def find_user_code(name: str) -> UserCode:
         typed = f"FOLDER/{name}" if is_elsewhere else name
         raise FixUsage(
             f"{name} is user code that is not trusted",
-            hint=f"read the code, then --trust {shell_word(typed)} (in Python trust=[{typed!r}])",
+            hint=f"read the code, then add --trust {shell_word(typed)} (in Python"
+            f" trust=[{typed!r}])",
         )
     path = _TRUSTED[name_in_records]
     if path is None:
@@ -182,14 +183,14 @@ def find_user_code(name: str) -> UserCode:
     ]
     if list(path.parts[-len(asked) :]) != asked:
         raise FixUsage(
-            f"{name}: expected the trusted file {path}",
-            hint=f"--trust {shell_word(name)}",
+            f"{name} is not trusted: the trusted file of this name is {path}",
+            hint=f"read the code, then add --trust {shell_word(name)}",
         )
     if not path.is_file():
         raise NotFound(
             "no such file",
             where=str(path),
-            hint="use the path of the file, from this folder",
+            hint="use the path of the file, relative to the current folder",
         )
     return _code_of_file(name_in_records, path, path.stem, attribute)
 
@@ -204,7 +205,9 @@ def _code_of_module(name: str, module: str, attribute: str) -> UserCode:
     """Return user code of a module in the working folder, or of a module that Python finds."""
     root = module.partition(".")[0]
     if root == "__main__":
-        raise FixUsage("expected user code in a file or a module", where=name)
+        raise FixUsage(
+            "expected user code in a file or a module, got code of __main__", where=name
+        )
     here = Path.cwd().resolve()
     place = _place_of(here, root)
     if place is None:

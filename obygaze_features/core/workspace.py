@@ -97,7 +97,8 @@ class Workspace:
             if path.parent != self.folder("manifests"):
                 raise FixUsage(
                     f"invalid name {name!r}: expected a name, got a path",
-                    hint="use -o NAME with letters, digits, - and _; -C FOLDER is the workspace",
+                    hint="use -o NAME with letters, digits, - and _; -C FOLDER chooses the"
+                    " workspace",
                 )
         check_new_name(path, path.stem)
         return path
@@ -137,19 +138,17 @@ class Workspace:
         if is_url(name):
             raise FixUsage(
                 "expected a folder for the new store, got a URL",
-                hint="obygaze store push --help",
+                hint="write the store into a folder, then upload it: obygaze store push --help",
             )
         if EXPECTED in name:
             raise FixUsage(
-                f"invalid name {name!r}: {EXPECTED} is for stores to read",
+                f"invalid name {name!r}: {EXPECTED} is only for stores that are read",
             )
         name = system.typed_path(name)
         if ".." in PurePath(name).parts[1:]:
             raise FixUsage(f"invalid path {name!r}: '..' is allowed at the start only")
         if "+" in name and self._is_bare(name):
-            raise FixUsage(
-                f"invalid name {name!r}: + joins stores that are read together"
-            )
+            raise FixUsage(f"invalid name {name!r}: + is reserved for joins of stores")
         # Not in the current folder: only existing stores are found there.
         folder = self.folder("stores") / name if self._is_bare(name) else Path(name)
         return self._new(folder)
@@ -221,7 +220,9 @@ class Workspace:
         names = [one for one in self.names(kind) if ".before-" not in one]
         noun = kind.removesuffix("s")
         hint = (
-            f"use one of {few(names)}" if names else "obygaze ls, or use -C WORKSPACE"
+            f"use one of {few(names)}"
+            if names
+            else "run obygaze ls, or choose a workspace with -C FOLDER"
         )
         if kind == "manifests" and Path(name).exists():
             hint = f"obygaze manifest import {shell_word(name)}"

@@ -48,7 +48,7 @@ def test_each_kind_has_rows_and_what_is_broken_is_named(tmp_path: Path) -> None:
 def test_an_empty_workspace(tmp_path: Path) -> None:
     done = call_obygaze("-C", tmp_path, "ls").ok()
     assert done.stdout == ""
-    assert f"nothing in {tmp_path} yet" in done.stderr
+    assert f"the workspace {tmp_path} is empty" in done.stderr
 
 
 def package(name: str, needs: str, version: str | None, extras: Sequence[str]) -> Facts:
@@ -95,7 +95,10 @@ def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
     ]
     text = click.unstyle(to_text(ill))
     assert "Problem: zarr>=3.1" in text
-    assert 'av missing (needs >=14)  ->  pip install "obygaze[extract]"' in text
+    assert (
+        'av missing (needs >=14)  ->  in the clone of obygaze: pip install -e ".[extract]"'
+        in text
+    )
     assert problems_of(packages[2:]) == []
 
 
@@ -107,5 +110,5 @@ def test_a_driver_that_fails_is_reported(workspace, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
     facts = check_up(Workspace(workspace))
     reason = "RuntimeError: CUDA error: no driver"
-    assert facts["problems"] == [f"torch is installed and does not work: {reason}"]
+    assert facts["problems"] == [f"torch is installed but does not work: {reason}"]
     assert facts["devices"] is None

@@ -108,7 +108,7 @@ def test_a_field_of_a_newer_version_is_named(name: str, tmp_path: Path) -> None:
         read(folder, lambda document: document.update(colour="red"))
     assert caught.value.exit_code == 5
     assert caught.value.message == (
-        f"a newer obygaze made this: obygaze {__version__} does not know its field colour"
+        f"unknown field colour: a version newer than obygaze {__version__} wrote this file"
     )
     assert str(caught.value.where).endswith(name)
 

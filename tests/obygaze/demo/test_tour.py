@@ -98,5 +98,8 @@ def test_without_pyav_nothing_is_written(
     monkeypatch.setitem(sys.modules, "av", None)
     without = call_obygaze("-C", tmp_path, "demo")
     assert without.code == 2
-    assert without.stderr.splitlines()[-1] == '  Try: pip install "obygaze[video]"'
+    assert (
+        without.stderr.splitlines()[-1]
+        == '  Try: in the clone of obygaze: pip install -e ".[video]"'
+    )
     assert not any(tmp_path.iterdir())

@@ -80,7 +80,7 @@ def test_parquet_that_is_no_table_of_labels_is_refused(tmp_path: Path) -> None:
     whole = (tmp_path / "f.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(whole[:-20])
     for name, code, problem in (
-        ("f", 1, "'x' contains lists"),
+        ("f", 1, "got lists in the column 'x'"),
         ("b", 4, "of text"),
         ("cut", 4, "cannot be read"),
     ):

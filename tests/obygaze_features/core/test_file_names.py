@@ -72,8 +72,8 @@ def test_different_texts_have_different_names() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("con", "CON is the name of a device"),
-        ("lpt³", "LPT³ is the name of a device"),
+        ("con", "CON is the name of a device on Windows"),
+        ("lpt³", "LPT³ is the name of a device on Windows"),
         ("films.", "it ends with a dot or a blank"),
         ("a:b", "it contains ':'"),
     ],
@@ -98,7 +98,7 @@ def test_a_name_that_some_system_takes_for_another_one_is_refused(
 ) -> None:
     (tmp_path / there).mkdir()
     with pytest.raises(
-        AlreadyThere, match="on Windows and macOS both are the same name"
+        AlreadyThere, match="Windows and macOS do not distinguish the two names"
     ):
         check_new_name(tmp_path / name)
     check_new_name(tmp_path / there)

@@ -11,7 +11,7 @@ def test_one_that_is_absent_names_the_extra_to_install():
         import_optional("no_such_package.inner", "extract", "decoding")
     assert str(caught.value).splitlines() == [
         "decoding needs the package 'no_such_package', which is not installed",
-        '  Try: pip install "obygaze[extract]"',
+        '  Try: in the clone of obygaze: pip install -e ".[extract]"',
     ]
     assert caught.value.exit_code == 2
 
@@ -26,7 +26,7 @@ def test_a_package_that_is_installed_and_broken_is_called_that(
     with pytest.raises(FixInput) as caught:
         import_optional("unusable_package", "video", "decoding")
     assert str(caught.value).splitlines() == [
-        "decoding needs the package 'unusable_package', which is installed and does not work:"
+        "decoding needs the package 'unusable_package', which is installed but does not work:"
         " libav.so.62: no such file",
         "  Try: obygaze doctor",
     ]

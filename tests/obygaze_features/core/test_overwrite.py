@@ -18,8 +18,8 @@ THING = OwnFolder("thing", lambda folder: "no thing.json")
     [
         (b"mark, then more", ""),
         (b"more, then mark", ""),
-        (b"more, mark in the middle", "it does not contain the words of one"),
-        (b"", "it does not contain the words of one"),
+        (b"more, mark in the middle", "it does not contain the words"),
+        (b"", "it does not contain the words"),
     ],
 )
 def test_a_mark_may_be_at_either_end(

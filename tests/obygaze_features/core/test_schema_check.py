@@ -139,7 +139,7 @@ def test_a_value_that_is_not_from_the_file_is_reported_under_its_source() -> Non
 
 def test_the_schema_key_tells_other_files_from_other_versions() -> None:
     with pytest.raises(
-        Mismatch, match="has schema 'obygaze-film/2', this version of obygaze reads"
+        Mismatch, match="has schema 'obygaze-film/2', but this version of obygaze reads"
     ):
         read_toml(b'schema = "obygaze-film/2"', "f").require_schema(
             "obygaze-film/1", "film"

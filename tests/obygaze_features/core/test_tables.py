@@ -81,12 +81,12 @@ def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
         (
             b"caf\x8e,b\n1,2\n",
             1,
-            "the file is not text in UTF-8: byte 0x8E is not UTF-8",
+            "expected text in UTF-8, got the invalid byte 0x8E",
         ),
         (
             b"a,b\n1,2\ncaf\x8e,2\n",
             3,
-            "the file is not text in UTF-8: byte 0x8E is not UTF-8",
+            "expected text in UTF-8, got the invalid byte 0x8E",
         ),
     ],
 )

@@ -95,7 +95,9 @@ def test_two_folders_may_have_files_of_the_same_names(here: Path) -> None:
 
 def test_a_file_with_the_name_of_an_imported_module_is_refused(here: Path) -> None:
     write(here / "json.py", "VALUE = 1\n")
-    with pytest.raises(FixInput, match=r"the module name .json. is in use") as refused:
+    with pytest.raises(
+        FixInput, match=r"the module name .json. is already used"
+    ) as refused:
         load("json.py:VALUE")
     assert refused.value.hint == "rename json.py"
 
@@ -131,7 +133,7 @@ def test_a_trusted_file_does_not_stand_for_one_of_another_folder(here: Path) -> 
     trust(["a/mine.py:VALUE"])
     # A saved model names the file alone.
     assert find_user_code("mine.py:VALUE").load() == 1
-    with pytest.raises(FixUsage, match="expected the trusted file"):
+    with pytest.raises(FixUsage, match="the trusted file of this name is"):
         find_user_code("b/mine.py:VALUE")
 
 

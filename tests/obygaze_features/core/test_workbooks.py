@@ -208,7 +208,7 @@ def test_the_row_with_names_is_below_the_title_or_the_one_that_is_named(
     with pytest.raises(FixInput) as refused:
         read_table(path, required=("film",), header_row=2)
     assert refused.value.details == (
-        f"{path}: line 2 is empty, expected the header there",
+        f"{path}: expected the header in line 2, got an empty line",
     )
 
 

@@ -100,7 +100,10 @@ def test_files_of_a_folder_are_read_or_named(tmp_path: Path) -> None:
     folder = videos(tmp_path / "films", *names, "a.xyz", "b.XYZ", "c", "d.png", "e.srt")
     (folder / "away.mp4").symlink_to(tmp_path / "none.mp4")
     (folder / ".hidden").touch()
-    said = r"not read as videos: 2 \.xyz, 1 broken link, 1 without an ending, 1 \.png$"
+    said = (
+        r"ignored files that are not videos: 2 \.xyz, 1 broken link, 1 without an extension, 1"
+        r" \.png$"
+    )
     with pytest.warns(ObygazeWarning, match=said):
         manifest = read(folder).manifest
     assert sorted(clip.video for clip in manifest) == sorted(names)
@@ -114,7 +117,7 @@ def test_files_of_a_folder_are_read_or_named(tmp_path: Path) -> None:
         partial(make_windows, others, Grid(window=1), workspace=workspace, name="w"),
     ):
         with (
-            pytest.warns(ObygazeWarning, match=r"not read as videos: 1 \.xyz$"),
+            pytest.warns(ObygazeWarning, match=r"files that are not videos: 1 \.xyz$"),
             pytest.raises(FixInput, match="no video in this folder"),
         ):
             reading()

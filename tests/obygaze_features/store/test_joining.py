@@ -173,5 +173,5 @@ def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
 
 
 def test_no_store_gets_a_name_with_a_plus(here: Workspace) -> None:
-    with pytest.raises(FixUsage, match=r"\+ joins stores that are read together"):
+    with pytest.raises(FixUsage, match=r"\+ is reserved for joins of stores"):
         og.store.subset("seen", "seen+heard", films=["tt0000100"], workspace=here.root)

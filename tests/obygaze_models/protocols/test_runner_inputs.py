@@ -184,7 +184,7 @@ class TestOnDisk:
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
         first, second = ({**about, "identity": name} for name in ("first", "second"))
         write_run(tmp_path / "a", first, WITHOUT_ROWS)
-        with pytest.raises(AlreadyThere, match="another run has this name"):
+        with pytest.raises(AlreadyThere, match="a run with this name exists"):
             write_run(tmp_path / "a", second, WITHOUT_ROWS)
         assert read_run(tmp_path / "a").about["identity"] == "first"
         write_run(tmp_path / "a", second, WITHOUT_ROWS, force=True)
@@ -203,7 +203,9 @@ class TestOnDisk:
         for name in (*of_report, added):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("mine")
-        with pytest.raises(AlreadyThere, match=f"it also contains '{added}'"):
+        with pytest.raises(
+            AlreadyThere, match=f"it contains '{added}', which obygaze did not write"
+        ):
             write_run(folder, second, WITHOUT_ROWS, force=True)
         write_run(folder, first, WITHOUT_ROWS)
         assert read_run(folder).about["identity"] == "first"

@@ -116,7 +116,7 @@ def test_another_model_is_refused_before_the_training(here: Path) -> None:
     call_obygaze(*words, *FAST).ok()
     shutil.rmtree(here / "runs" / "mine")
     done = call_obygaze(*words, *FAST, "--set", "fit.seed=1")
-    assert (done.code, "another model has this name" in done.stderr) == (1, True)
+    assert (done.code, "a model with this name exists" in done.stderr) == (1, True)
     assert not (here / "runs" / "mine").exists()
 
 
