@@ -6,84 +6,53 @@ command is renamed, this file changes, and no table.
 
 from __future__ import annotations
 
-import csv
-import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from stories.workspace import Answer, Environment, ExitCode, Workspace, checked
 from support.cli import call_obygaze
 
-from golden.tables import Row, Table, number, read_table
-
-DONE = 0
-SOME_FAILED = 3
+from golden.tables import Row, number
 
 
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-class Place:
+class Place(Workspace):
     """An empty workspace; calling it types a command, which must end well."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder)
         for kind in ("manifests", "stores"):
-            (folder / kind).mkdir(parents=True)
+            (folder / kind).mkdir()
 
-    def __call__(self, line: str) -> Answer:
+    def __call__(
+        self, line: str, *, code: ExitCode = (0, 3), env: Environment = None
+    ) -> Answer:
         """Type a command that must end well; clips may lack features."""
-        answer = self.typed(line)
-        if answer.code not in (DONE, SOME_FAILED):
-            raise AssertionError(
-                f"obygaze {line}\nended with {answer.code}\n{answer.err}"
-            )
-        return answer
+        return checked(self.typed(line), code)
 
     def typed(self, line: str) -> Answer:
+        """Type a command, however it ends."""
         done = call_obygaze(*shlex.split(line), cwd=self.folder)
-        return Answer(done.code, done.stdout, done.stderr)
+        return Answer(line, done.code, done.stdout, done.stderr)
 
     def path(self, name: str) -> Path:
+        """Return the path of a file; its folder is made."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def write_text(self, name: str, text: str) -> None:
-        self.path(name).write_text(text, encoding="utf-8")
-
-    def write_rows(self, name: str, rows: Table, separator: str = ",") -> None:
-        with self.path(name).open("w", encoding="utf-8", newline="") as stream:
-            columns = list(rows[0])
-            writer = csv.DictWriter(
-                stream, columns, delimiter=separator, lineterminator="\n"
-            )
-            writer.writeheader()
-            writer.writerows(rows)
-
-    def read_rows(self, name: str) -> list[dict[str, str]]:
-        return read_table(self.folder / name)
-
     def read_manifest(self, name: str) -> list[dict[str, str]]:
-        return self.read_rows(f"manifests/{name}.csv")
+        return self.read_table(f"manifests/{name}.csv")
 
 
 def import_clips(
     place: Place, rows: Sequence[Row], manifest: str, rule: str = ""
 ) -> None:
     """Make a manifest of a table of clips; a rule makes one label of those of several people."""
-    place.write_rows(f"{manifest}.csv", rows)
+    place.write_table(f"{manifest}.csv", rows)
     by_rule = f"--rule {rule}" if rule else ""
     place(f"manifest import {manifest}.csv {by_rule} -o {manifest}")
 
@@ -127,7 +96,7 @@ def extract(place: Place, manifest: str, *backbones: str, weights: str = "") -> 
 
 
 def import_mobygaze(place: Place, rows: Sequence[Row]) -> None:
-    place.write_rows("mobygaze.csv", rows, separator=";")
+    place.write_table("mobygaze.csv", rows, separator=";")
     place("manifest import mobygaze.csv --as mobygaze")
 
 
@@ -181,7 +150,7 @@ def project(
 
 def compare(place: Place, runs: Sequence[str]) -> list[dict[str, str]]:
     place(f"compare {' '.join(runs)} -o compared.csv --force")
-    return place.read_rows("compared.csv")
+    return place.read_table("compared.csv")
 
 
 def train(
@@ -196,7 +165,7 @@ def predict(place: Place, model: str, source: str, words: str = "") -> list[Row]
     """Return what a saved model says of the clips of a store, with columns of our own names."""
     place(f"models predict {model} {source} {words} -o predicted.csv --force")
     rows = []
-    for row in place.read_rows("predicted.csv"):
+    for row in place.read_table("predicted.csv"):
         cells: dict[str, Any] = {"clip": row["clip_id"], "basis": row["basis"]}
         cells["says"] = row.get("decision", "")
         for name, text in row.items():

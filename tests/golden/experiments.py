@@ -146,7 +146,7 @@ def record_other_data(place: Place) -> Tables:
     tables["segments.predicted"] = of_segments
     excerpts = worlds.accede_excerpts()
     for name, text in worlds.accede_files(excerpts).items():
-        place.write_text(f"annotations/{name}", text)
+        place.write(f"annotations/{name}", text)
     import_accede(place, "annotations")
     ids = [{"clip_id": excerpt["name"]} for excerpt in excerpts]
     X = worlds.accede_features(excerpts)

@@ -28,8 +28,8 @@ def record_labels(place: Place) -> dict[str, Table]:
 def record_agreement(place: Place) -> dict[str, Table]:
     """Agreement under three nulls: where all was watched, and where a table says what was."""
     marks = worlds.drawn_marks()
-    place.write_rows("marks.csv", marks)
-    place.write_rows("seen.csv", [*marks, *worlds.watched_spans()])
+    place.write_table("marks.csv", marks)
+    place.write_table("seen.csv", [*marks, *worlds.watched_spans()])
     tables: dict[str, Table] = {}
     for name in ("marks", "seen"):
         document = place(f"agree {name}.csv --every 4 --json").json()
@@ -77,7 +77,7 @@ def record_projection(place: Place) -> dict[str, Table]:
 
 def record_alphas(place: Place) -> dict[str, Table]:
     """Krippendorff's and Cronbach's alpha of ratings, of words, and of rows of annotators."""
-    place.write_rows("ratings.csv", worlds.ratings())
+    place.write_table("ratings.csv", worlds.ratings())
     clustered = "--cluster film"
     lines = {
         "ratings, films": f"ratings.csv --raters ada,ben,cleo {clustered}",
@@ -121,7 +121,7 @@ def record_shares(place: Place) -> dict[str, Table]:
     clips = worlds.clips_to_draw()
     import_clips(place, clips, "films")
     place("manifest sample films -n 72 -o drawn --seed 3")
-    place.write_rows("scores.csv", worlds.scores_of(clips))
+    place.write_table("scores.csv", worlds.scores_of(clips))
     lines = {
         "S": "drawn --by decade",
         "S, predictions": "drawn --by decade --predictions scores.csv",

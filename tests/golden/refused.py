@@ -99,7 +99,7 @@ def make_world(place: Place) -> None:
     make_contradictions(place, rows, X)
     make_tables(place, rows)
     make_hostile_files(place, rows, X)
-    place.write_text("small.toml", PROTOCOL)
+    place.write("small.toml", PROTOCOL)
     run_protocol(place, "small.toml", "films", {"seen": "seen"}, output="first")
     train(place, "ridge", "seen", "films", "--set report.replicates=20", output="kept")
     draws = np.random.default_rng(17)
@@ -161,7 +161,7 @@ def make_tables(place: Place, rows: Sequence[Row]) -> None:
     for name, table in two.items():
         columns = dict.fromkeys(key for row in table for key in row)
         filled = [{column: row.get(column, "") for column in columns} for row in table]
-        place.write_rows(f"tables/{name}.csv", filled)
+        place.write_table(f"tables/{name}.csv", filled)
     people = worlds.coded_clips()[:2]
     ada, ben = people
     coders = {
@@ -174,12 +174,12 @@ def make_tables(place: Place, rows: Sequence[Row]) -> None:
         ],
     }
     for name, table in coders.items():
-        place.write_rows(f"coders/{name}.csv", table)
-    place.write_rows("coders/beside.csv", [ada])
+        place.write_table(f"coders/{name}.csv", table)
+    place.write_table("coders/beside.csv", [ada])
     said = {"clip_id": "nobody-1", "annotator": "ada", "level": "S", "concepts": ""}
-    place.write_rows("coders/beside.annotators.csv", [said])
+    place.write_table("coders/beside.annotators.csv", [said])
     columns = {k: v for k, v in ada.items() if k not in ("annotator", "level")}
-    place.write_rows("coders/columns.csv", [{**columns, "Ada": "S", "Ben": "Maybe"}])
+    place.write_table("coders/columns.csv", [{**columns, "Ada": "S", "Ben": "Maybe"}])
     ids = [row["clip_id"] for row in rows]
     joined = {
         "unknown-clips": [{"clip_id": "nobody-1", "word": "x"}],
@@ -189,12 +189,12 @@ def make_tables(place: Place, rows: Sequence[Row]) -> None:
         "no-id": [{"shot": ids[0], "word": "x"}],
     }
     for name, table in joined.items():
-        place.write_rows(f"joins/{name}.csv", table)
+        place.write_table(f"joins/{name}.csv", table)
     marks = [
         worlds.mark("alba", "ada", 0, 99, "S", "Look"),
         worlds.mark("alba", "ben", 0, 149, "HN", "Body"),
     ]
-    place.write_rows("marks.csv", marks)
+    place.write_table("marks.csv", marks)
     wrong_marks = {
         "level": {"level": "Maybe"},
         "order": {"start_frame": 50, "end_frame": 20},
@@ -202,23 +202,25 @@ def make_tables(place: Place, rows: Sequence[Row]) -> None:
         "nobody": {"annotator": ""},
     }
     for name, change in wrong_marks.items():
-        place.write_rows(f"marks-{name}.csv", [marks[1], {**marks[0], **change}])
-    place.write_rows("marks-one.csv", marks[:1])
-    place.write_rows("marks-again.csv", marks[:1])
-    place.write_rows("ratings.csv", worlds.ratings())
-    place.write_rows("affect-range.csv", [{"clip_id": "x", "valence": 3, "arousal": 0}])
-    place.write_rows("affect-columns.csv", [{"clip_id": "x", "valence": 0.5}])
+        place.write_table(f"marks-{name}.csv", [marks[1], {**marks[0], **change}])
+    place.write_table("marks-one.csv", marks[:1])
+    place.write_table("marks-again.csv", marks[:1])
+    place.write_table("ratings.csv", worlds.ratings())
+    place.write_table(
+        "affect-range.csv", [{"clip_id": "x", "valence": 3, "arousal": 0}]
+    )
+    place.write_table("affect-columns.csv", [{"clip_id": "x", "valence": 0.5}])
     scores = [{**row, "clip_id": f"film99-{k}"} for k, row in enumerate(SCORES)]
-    place.write_rows("other-scores.csv", scores)
+    place.write_table("other-scores.csv", scores)
     words = []
     for row in rows:
         ids_of_row = {"clip_id": row["clip_id"], "movie_id": row["movie_id"]}
         words.append({**ids_of_row, "basis": "unseen", "score:S": "high"})
-    place.write_rows("words-as-scores.csv", words)
+    place.write_table("words-as-scores.csv", words)
     place("manifest sample films -n 12 -o drawn")
     for name, lines in RUN_FILES.items():
-        place.write_text(f"{name}.txt", "\n".join(lines) + "\n")
-    place.write_text("judged.qrels", "violence 0 A.mp4 1\nviolence 0 B.mp4 0\n")
+        place.write(f"{name}.txt", "\n".join(lines) + "\n")
+    place.write("judged.qrels", "violence 0 A.mp4 1\nviolence 0 B.mp4 0\n")
 
 
 SCORES = [
@@ -266,18 +268,18 @@ def make_hostile_files(place: Place, rows: Sequence[Row], X: Any) -> None:
         archive.writestr("[Content_Types].xml", b" ")
     place.path("bomb.xlsx").write_bytes(bomb.getvalue())
     entities = "".join(f'<!ENTITY e{k + 1} "{f"&e{k};" * 10}">' for k in range(9))
-    place.write_text(
+    place.write(
         "laughs.eaf",
         f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e0 "ha">{entities}]>'
         "<ANNOTATION_DOCUMENT>&e9;</ANNOTATION_DOCUMENT>",
     )
-    place.write_text("code.py", "def Own(*_, **__):\n    raise SystemExit('ran')\n")
-    place.write_text(
+    place.write("code.py", "def Own(*_, **__):\n    raise SystemExit('ran')\n")
+    place.write(
         "names-code.toml", PROTOCOL.replace('kind = "ridge"', 'kind = "code.py:Own"')
     )
-    place.write_text("wrong-key.toml", PROTOCOL + "strength = 3\n")
-    place.write_text("wrong-toml.toml", PROTOCOL + "[splits\n")
-    place.write_text("mapping.toml", "[colums]\nclip_id = 'id'\n")
+    place.write("wrong-key.toml", PROTOCOL + "strength = 3\n")
+    place.write("wrong-toml.toml", PROTOCOL + "[splits\n")
+    place.write("mapping.toml", "[colums]\nclip_id = 'id'\n")
 
 
 def damage(place: Place) -> None:

@@ -19,8 +19,8 @@ FURTHER = ("concepts", "trees", "success")
 
 
 def read_run(place: Place, run: str) -> dict[str, list[Row]]:
-    results = place.read_rows(f"runs/{run}/results.csv")
-    tests = place.read_rows(f"runs/{run}/predictions.csv")
+    results = place.read_table(f"runs/{run}/results.csv")
+    tests = place.read_table(f"runs/{run}/predictions.csv")
     tables = {
         "scores": scores(tests),
         "values": values([row for row in results if not is_difference(row)]),
@@ -28,7 +28,7 @@ def read_run(place: Place, run: str) -> dict[str, list[Row]]:
     }
     for name in FURTHER:
         if (place.folder / f"runs/{run}/{name}.csv").exists():
-            tables[name] = other_table(place.read_rows(f"runs/{run}/{name}.csv"))
+            tables[name] = other_table(place.read_table(f"runs/{run}/{name}.csv"))
     return {name: rows for name, rows in tables.items() if rows}
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
+from support.cli import begins_with, call_obygaze
 from support.kills import MUTATING
 from support.seeds import amount
 
@@ -35,7 +35,7 @@ from stories.counting_model import (
     expected_numbers,
     numbers_of,
 )
-from stories.workspace import Running, Workspace, wait_until
+from stories.workspace import Workspace, wait_until
 
 pytestmark = pytest.mark.check("kills, and a full disk")
 
@@ -79,17 +79,13 @@ def test_a_second_ctrl_c_does_not_wait_for_a_clip_that_never_ends(
     os.killpg(running.pid, signal.SIGINT)
     while running.is_running():
         time.sleep(1)
-        _press_ctrl_c(running)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGINT)
     stopped = running.wait(code=130).text
     assert "of 40 clips are kept" in stopped
     assert "Traceback" not in stopped
     ws(EXTRACT)
     assert_whole_and_as_undisturbed(ws)
-
-
-def _press_ctrl_c(running: Running) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(running.pid, signal.SIGINT)
 
 
 # Kill the process group before change number DIE_AT_CHANGE of the disk.
@@ -124,13 +120,12 @@ def test_killed_before_many_changes_of_the_disk(ws: Workspace) -> None:
     alone = "--store counting.py:model=alone"
     ws(f"{EXTRACT} {alone}")
     expected = bytes_of_features(ws, "alone")
-    ws.write("hook/sitecustomize.py", DIE_AT_A_CHANGE.format(changes=sorted(MUTATING)))
-    path = os.pathsep.join([str(ws.path("hook")), os.environ.get("PYTHONPATH", "")])
+    program = DIE_AT_A_CHANGE.format(changes=sorted(MUTATING))
+    hook = begins_with(ws.path("hook"), program)
     n_kills = 0
     every = amount(33, 11)
     for change in itertools.count(1, every):
-        env = {"PYTHONPATH": path, "DIE_AT_CHANGE": str(change)}
-        running = ws.start(EXTRACT, env=env)
+        running = ws.start(EXTRACT, env={**hook, "DIE_AT_CHANGE": str(change)})
         wait_until(lambda running=running: not running.is_running())
         code = running.kill().code
         if code == 0:

@@ -5,14 +5,13 @@ My laptop has no torch.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import h5py
 import numpy as np
 import pytest
-from support.cli import environment, without_torch
+from support.cli import environment, without_packages
 
 from stories.films import labelled_clips
 from stories.workspace import Workspace
@@ -60,14 +59,6 @@ np.savez(
 """
 
 
-def no_torch(ws: Workspace) -> dict[str, str]:
-    variables = without_torch(ws.path("hidden"))
-    before = os.environ.get("PYTHONPATH")
-    if before:
-        variables["PYTHONPATH"] += os.pathsep + before
-    return variables
-
-
 @pytest.mark.check("larger than memory")
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
 def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
@@ -96,7 +87,7 @@ def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
     done = subprocess.run(
         [sys.executable, "read.py"],
         cwd=ws.folder,
-        env=environment(no_torch(ws)),
+        env=environment(without_packages(ws.path("hidden"), "torch")),
         capture_output=True,
         encoding="utf-8",
         timeout=240,

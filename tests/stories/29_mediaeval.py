@@ -4,97 +4,35 @@ scores."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from golden import worlds
 
+from stories.films import Row
 from stories.workspace import Workspace
 
-N_FILMS = 12
-PER_FILM = 10
-DEVELOPMENT_FILMS = 8
 SCALES = ("valence", "arousal")
 
 
-@dataclass(frozen=True)
-class Excerpt:
-    number: int
-    family: str
-    film: str
-    is_test: bool
-    violence: int
-    valence: int
-    arousal: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.family}{self.number:05d}"
+def write_annotations(ws: Workspace, folder: str, excerpts: list[Row]) -> None:
+    for name, text in worlds.accede_files(excerpts).items():
+        if name.endswith("affect.txt"):
+            # The rows of the files are not in one order: they are joined by name.
+            head, *rows = text.splitlines(keepends=True)
+            text = "".join([head, *reversed(rows)])
+        ws.write(f"{folder}/{name}", text)
 
 
-def made_up_excerpts() -> list[Excerpt]:
-    """Return excerpts of eight films for development and four films for the test."""
-    draws = np.random.default_rng(5)
-    excerpts = []
-    for film in range(N_FILMS):
-        is_test = film >= DEVELOPMENT_FILMS
-        for place in range(PER_FILM):
-            excerpt = Excerpt(
-                number=film * PER_FILM + place,
-                family="MEDIAEVAL" if is_test else "ACCEDE",
-                film=f"film {film}",
-                is_test=is_test,
-                violence=int(draws.random() < 0.3),
-                valence=int(draws.integers(-1, 2)),
-                arousal=int(draws.integers(-1, 2)),
-            )
-            excerpts.append(excerpt)
-    return excerpts
-
-
-def features_of(excerpts: list[Excerpt]) -> npt.NDArray[np.float32]:
-    X = np.random.default_rng(6).normal(size=(len(excerpts), 8))
-    X[:, 0] += [1.5 * excerpt.violence for excerpt in excerpts]
-    return X.astype(np.float32)
-
-
-def write_annotations(ws: Workspace, folder: str, excerpts: list[Excerpt]) -> None:
-    """Write the files of the data set, as its own readme describes them."""
-    for family in ("ACCEDE", "MEDIAEVAL"):
-        affect = ["id\tname\tvalenceClass\tarousalClass"]
-        violence = ["id\tname\tviolenceClass"]
-        description = ['<?xml version="1.0" encoding="UTF-8"?>', "<library>"]
-        for one in excerpts:
-            if one.family != family:
-                continue
-            affect.append(f"{one.number}\t{one.name}.mp4\t{one.valence}\t{one.arousal}")
-            violence.append(f"{one.number}\t{one.name}.mp4\t{one.violence}")
-            description.append(
-                f"<media><id>{one.number}</id><name>{one.name}.mp4</name>"
-                f"<movie>{one.film}.mp4</movie><start>0</start><end>99</end></media>"
-            )
-        # The rows of the files are not in one order: they are joined by name.
-        affect[1:] = reversed(affect[1:])
-        description.append("</library>")
-        ws.write(f"{folder}/{family}affect.txt", "\n".join(affect) + "\n")
-        ws.write(f"{folder}/{family}violence.txt", "\n".join(violence) + "\n")
-        ws.write(f"{folder}/{family}description.xml", "\n".join(description) + "\n")
-    for part, is_test in (("devset", False), ("testset", True)):
-        lines = []
-        for one in excerpts:
-            if one.is_test == is_test:
-                lines.append(f"{7000 + one.number}\t{one.name}")
-        ws.write(f"{folder}/shots-{part}-nl.txt", "\n".join(lines) + "\n")
-
-
-def begin(ws: Workspace) -> list[Excerpt]:
+def begin(ws: Workspace) -> list[Row]:
     """Begin with the manifest `accede` and a store of features of its excerpts."""
-    excerpts = made_up_excerpts()
+    excerpts = worlds.accede_excerpts(n_films=9, per_film=10)
     write_annotations(ws, "annotations", excerpts)
     ws("manifest import annotations --as liris-accede -o accede")
-    names = [excerpt.name for excerpt in excerpts]
-    np.savez(ws.path("features.npz"), clip_id=names, X=features_of(excerpts))
+    names = [excerpt["name"] for excerpt in excerpts]
+    X = worlds.accede_features(excerpts)
+    X[:, 0] += [1.0 * excerpt["violence"] for excerpt in excerpts]
+    np.savez(ws.path("features.npz"), clip_id=names, X=X.astype(np.float32))
     ws("store import features.npz --array clip=X --manifest accede -o features")
     return excerpts
 
@@ -138,8 +76,8 @@ def test_a_run_of_violence_has_the_test_clips_and_the_score_of_trec_eval(
     scores = read_run(ws, "violence.txt")
     judgements = {}
     for one in excerpts:
-        if one.is_test:
-            judgements[f"{one.name}.mp4"] = one.violence
+        if one["is_test"]:
+            judgements[f"{one['name']}.mp4"] = one["violence"]
     assert scores.keys() == judgements.keys()
     assert list(scores.values()) == sorted(scores.values(), reverse=True)
 
@@ -158,8 +96,8 @@ def test_the_labels_of_the_test_films_change_no_score_of_their_clips(
     train_violence(ws, "accede", "violence")
     flipped = []
     for one in excerpts:
-        violence = 1 - one.violence if one.is_test else one.violence
-        flipped.append(Excerpt(**{**vars(one), "violence": violence}))
+        violence = 1 - one["violence"] if one["is_test"] else one["violence"]
+        flipped.append({**one, "violence": violence})
     write_annotations(ws, "flipped", flipped)
     ws("manifest import flipped --as liris-accede -o flipped")
     train_violence(ws, "flipped", "other")
@@ -167,13 +105,13 @@ def test_the_labels_of_the_test_films_change_no_score_of_their_clips(
 
 
 def test_a_run_of_affect_has_the_accuracies_of_the_task(ws: Workspace) -> None:
-    excerpts = [one for one in begin(ws) if one.is_test]
+    excerpts = [one for one in begin(ws) if one["is_test"]]
     draws = np.random.default_rng(7)
     scores = {name: draws.uniform(-1, 1, len(excerpts)) for name in SCALES}
     rows = []
     for number, one in enumerate(excerpts):
         row = {name: float(scores[name][number]) for name in SCALES}
-        rows.append({"clip_id": f"{one.name}.mp4", **row})
+        rows.append({"clip_id": f"{one['name']}.mp4", **row})
     # The run does not have the last four clips, which count as wrong.
     ws.write_table("scores.csv", rows[:-4])
     ws("audit mediaeval --write affect.txt --affect scores.csv")
@@ -183,6 +121,6 @@ def test_a_run_of_affect_has_the_accuracies_of_the_task(ws: Workspace) -> None:
     assert table.keys() == {*SCALES}
     for name, found in table.items():
         classes = np.where(abs(scores[name]) <= 0.15, 0, np.sign(scores[name]))
-        y = np.array([getattr(one, name) for one in excerpts])
+        y = np.array([one[name] for one in excerpts])
         n_right = (classes == y)[:-4].sum()
         assert float(found["value"]) == pytest.approx(n_right / len(excerpts))

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import f1_score
 from support.cli import ROOT
-from support.closed_form import cronbach
+from support.closed_form import blind_f1, cronbach
 from support.data import golden, real_data
 from support.once import made_once
 from support.published import CONCEPTS, SplitFile, split_file
@@ -220,6 +220,11 @@ def begin_with_annotations(ws: TypingWorkspace) -> None:
     real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     begin_with(ws, import_annotations)
+
+
+def stats_of(ws: TypingWorkspace, words: str = "obygaze12") -> str:
+    begin_with_annotations(ws)
+    return ws(f"manifest stats {words}").text
 
 
 def import_annotations(ws: TypingWorkspace) -> None:
@@ -500,8 +505,7 @@ def test_row(found: Row, papers: TypingWorkspace) -> None:
 
 @checks_row("Clips and films")
 def check_clips_and_films(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_annotations(ws)
-    assert "1914 clips of 12 films" in ws("manifest stats obygaze12").text
+    assert "1914 clips of 12 films" in stats_of(ws)
     films = {clip.film for clip in published_clips()}
     assert_written(numbers(row.here), [len(published_clips()), len(films)])
     assert row.here == row.paper
@@ -509,8 +513,7 @@ def check_clips_and_films(ws: TypingWorkspace, row: Row) -> None:
 
 @checks_row("Share of MovieGraphs")
 def check_share_of_movie_graphs(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_annotations(ws)
-    assert "1914 clips of 12 films" in ws("manifest stats obygaze12").text
+    assert "1914 clips of 12 films" in stats_of(ws)
     of_clips, n_clips, of_films, n_films = map(float, numbers_of_cell(row.here))
     films = {clip.film for clip in published_clips()}
     assert n_clips == float(number_of(printed("section 3.2", "MovieGraphs", "clips")))
@@ -527,8 +530,7 @@ def check_share_of_movie_graphs(ws: TypingWorkspace, row: Row) -> None:
 
 @checks_row("Lengths of clips")
 def check_lengths_of_clips(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_annotations(ws)
-    text = ws("manifest stats obygaze12").text
+    text = stats_of(ws)
     films = [clip.film for clip in published_clips()]
     counts = {film: films.count(film) for film in films}
     for film, count in counts.items():
@@ -554,13 +556,6 @@ def check_table_1(ws: TypingWorkspace, row: Row) -> None:
     assert re.search(r" \d+, ".join(in_order), row.here)
 
 
-def trivial_f1(share: float, called: float) -> tuple[float, float]:
-    """Return binary and weighted F1 where `called` of all clips are called positive."""
-    positive = 2 * share * called / (share + called)
-    negative = 2 * (1 - share) * (1 - called) / ((1 - share) + (1 - called))
-    return positive, share * positive + (1 - share) * negative
-
-
 @checks_row("Table 2, trivial baselines")
 def check_trivial_baselines(ws: TypingWorkspace, row: Row) -> None:
     begin_with_annotations(ws)
@@ -576,7 +571,7 @@ def check_trivial_baselines(ws: TypingWorkspace, row: Row) -> None:
     for place, (task, model) in enumerate(cells):
         share = n_sure / (n_sure + negatives[task])
         called = 0.5 if model == "random" else 1.0
-        by_closed_form = trivial_f1(share, called)
+        by_closed_form = blind_f1(share, called)[:2]
         values = values_of_cell(ws, "baselines", task, task, model)
         both = (values["f1_binary"], values["f1_weighted"])
         shown = [two_digits(one["value"]) for one in both]
@@ -760,8 +755,7 @@ def check_table_3(ws: TypingWorkspace, row: Row) -> None:
 
 @checks_row("Table 3, years")
 def check_years(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_annotations(ws)
-    text = ws("manifest stats obygaze12").text
+    text = stats_of(ws)
     films = re.findall(r"([A-Z][^;]+?) (\d{4})(?:, |;)", row.here)
     assert [year for _, year in films] == numbers(row.paper)
     of_paper = [
@@ -774,8 +768,7 @@ def check_years(ws: TypingWorkspace, row: Row) -> None:
 
 @checks_row("Figure 1")
 def check_figure_1(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_annotations(ws)
-    text = ws("manifest stats obygaze12").text
+    text = stats_of(ws)
     years = numbers(row.here)
     titles = ("Pulp Fiction", "Pulp Fiction", "Marley & Me", "Gone Girl")
     for title, year, panel in zip(titles, years, "ABCD", strict=True):
@@ -862,8 +855,7 @@ def check_figure_6(ws: TypingWorkspace, row: Row) -> None:
 
 @checks_row("Levels")
 def check_levels(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_annotations(ws)
-    text = ws("manifest stats obygaze12 --view visual").text
+    text = stats_of(ws, "obygaze12 --view visual")
     written = numbers(row.here)
     levels = ("EN", *POSITIVE_LEVELS)
     counts = [len(of_level(level)) for level in levels]
@@ -878,8 +870,7 @@ def check_levels(ws: TypingWorkspace, row: Row) -> None:
 
 @checks_row("Levels without NS")
 def check_levels_without_ns(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_annotations(ws)
-    text = ws("manifest stats obygaze12 --view visual").text
+    text = stats_of(ws, "obygaze12 --view visual")
     counts = [len(of_level(level)) for level in ("EN", "HN", "S")]
     shares = [100 * count / sum(counts) for count in counts]
     assert_written(numbers(row.here), shares)
@@ -1188,8 +1179,7 @@ def check_pairs(ws: TypingWorkspace, row: Row) -> None:
 
 @checks_row("Published splits")
 def check_published_splits(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_annotations(ws)
-    text = ws("manifest stats obygaze12").text
+    text = stats_of(ws)
     names = (
         "02_EN_S",
         "02_HN_S",
@@ -1220,60 +1210,14 @@ def check_groups(ws: TypingWorkspace, row: Row) -> None:
 
 # ---- CLIP --------------------------------------------------------------------------------------
 
-TINY_CARD = """schema = "obygaze-backbone/1"
-like = "{like}"
-name = "{name}"
-title = "A tiny model with random weights"
-licence = "CC0-1.0"
-citation = "none"
-checkpoint = "{checkpoint}"
-frames = {frames}
-size = 64
-
-[tokens]
-grid = [{frames}, 4, 4]
-width = 32
-out = 16
-
-[depth]
-layers = 1
-hidden = 64
-heads = 2
-"""
-LAYERS = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-LAYERS |= {"projection_dim": 16}
-# As in the released CLIP, a text ends at its highest token.
-TEXT = {"intermediate_size": 32, "vocab_size": 64, "max_position_embeddings": 32}
-TEXT |= {"eos_token_id": 2}
-VISION = {"intermediate_size": 64, "image_size": 64, "patch_size": 16}
-OVER_TIME = {"num_frames": 8, "mit_hidden_size": 16, "mit_intermediate_size": 32}
-OVER_TIME |= {"mit_num_attention_heads": 2}
-
-
-def save_tiny_model(ws: TypingWorkspace, model: str, config: Any, **card: Any) -> None:
-    """Write a tiny model with random weights, its tokenizer, and its card."""
-    import torch
-    import transformers
-    from support.words import save_tokenizer
-
-    torch.manual_seed(0)
-    getattr(transformers, model)(config).save_pretrained(ws.path("weights"))
-    save_tokenizer(ws.path("weights"))
-    ws.write(f"backbones/{card['name']}.toml", TINY_CARD.format(**card))
-
 
 def write_tiny_model(ws: TypingWorkspace) -> None:
     """Write a tiny X-CLIP with random weights, and its card."""
-    from transformers import XCLIPConfig
+    from support.checkpoints import write_tiny_card
+    from support.words import save_text_model
 
-    config = XCLIPConfig(
-        text_config=LAYERS | TEXT,
-        vision_config=LAYERS | VISION | OVER_TIME,
-        projection_dim=16,
-        prompt_num_attention_heads=2,
-    )
-    card = {"name": "tiny", "like": "xclip-b32-k400", "frames": 8, "checkpoint": ""}
-    save_tiny_model(ws, "XCLIPModel", config, **card)
+    save_text_model("xclip", ws.path("weights"), positions=32)
+    write_tiny_card("xclip", ws.path("backbones"))
 
 
 def begin_with_tiny_model(ws: TypingWorkspace) -> None:
@@ -1284,7 +1228,8 @@ def begin_with_tiny_model(ws: TypingWorkspace) -> None:
 
 def embedded_texts(ws: TypingWorkspace, prompts: str) -> dict[str, list[str]]:
     """Return the texts of a set of prompts by attribute, as the command embeds them."""
-    ws(f"extract text -b tiny --prompts {prompts} --weights weights -o texts.npz")
+    words = f"extract text -b tiny-xclip --prompts {prompts} --weights weights"
+    ws(f"{words} -o texts.npz")
     texts: dict[str, list[str]] = {}
     with np.load(ws.path("texts.npz")) as arrays:
         assert len(arrays["embeddings"]) == len(arrays["prompt"])
@@ -1371,8 +1316,8 @@ def check_where_the_model_looks(ws: TypingWorkspace, row: Row) -> None:
     assert len(texts) == int(n_texts)
     import_films(ws, "harbour", "lake")
     ws(
-        "extract run films -b tiny --weights tiny=weights --arrays pooled,tokens"
-        " --store tiny=tokens --workers 1"
+        "extract run films -b tiny-xclip --weights tiny-xclip=weights"
+        " --arrays pooled,tokens --store tiny-xclip=tokens --workers 1"
     )
     ws("explain concepts tokens films -o maps")
     clips = [f"harbour-{number:03d}" for number in range(1, 9)]
@@ -1381,7 +1326,7 @@ def check_where_the_model_looks(ws: TypingWorkspace, row: Row) -> None:
     for place, clip in enumerate(clips):
         condition = "objectified" if place % 2 == 0 else "not objectified"
         conditions.append({"clip_id": clip, "condition": condition, "pair": place // 2})
-        heads.append({"clip_id": clip, "x0": 0.25, "y0": 0, "x1": 0.75, "y1": 0.5})
+        heads.append({"clip_id": clip, "x0": 0.5, "y0": 0, "x1": 1, "y1": 0.5})
     ws.write_table("conditions.csv", conditions)
     ws.write_table("heads.csv", heads)
     words = "explain conditions maps conditions.csv --boxes heads.csv --figure means"
@@ -1403,13 +1348,13 @@ def check_where_the_model_looks(ws: TypingWorkspace, row: Row) -> None:
 
 
 def share_in_the_box(ws: TypingWorkspace, clip: str) -> float:
-    """Return how much of what lies above the mean of a map is in the middle of its upper half."""
+    """Return how much of what lies above the mean of a map is in its upper right quarter."""
     import obygaze as og
 
     maps = og.open_store("maps", workspace=ws.folder).matrix("maps", clips=[clip])
     of_concept = np.asarray(maps.values[0, 0], dtype=np.float64)
     above = np.maximum(of_concept - of_concept.mean(), 0)
-    return float(above[:, 0:2, 1:3].sum() / above.sum())
+    return float(above[:, 0, 1].sum() / above.sum())
 
 
 FACES = ("AN1", "AN2", "SA1", "SA2", "HA1", "HA2")
@@ -1525,14 +1470,11 @@ def check_alpha_of_raters(ws: TypingWorkspace, row: Row) -> None:
 
 def write_tiny_clip(ws: TypingWorkspace) -> None:
     """Write a tiny CLIP with random weights, and a store of clips of two films."""
-    from transformers import CLIPConfig
+    from support.checkpoints import write_tiny_card
+    from support.words import save_text_model
 
-    config = CLIPConfig(
-        text_config=LAYERS | TEXT, vision_config=LAYERS | VISION, projection_dim=16
-    )
-    card = {"name": "tiny-clip", "like": "clip-b16", "frames": 2}
-    card["checkpoint"] = "openai/clip-vit-base-patch16"
-    save_tiny_model(ws, "CLIPModel", config, **card)
+    save_text_model("clip", ws.path("weights"), positions=32)
+    write_tiny_card("clip", ws.path("backbones"), "openai/clip-vit-base-patch16")
     import_films(ws, "harbour", "lake")
     ws(
         "extract run films -b tiny-clip --weights tiny-clip=weights --arrays clip"

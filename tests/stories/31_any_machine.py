@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.cli import ROOT, environment
+from support.cli import ROOT, environment, without_packages
 from support.seeds import amount
 from support.servers import absent
 
@@ -146,34 +146,11 @@ def test_the_command_starts_in_a_checkout(tmp_path: Path) -> None:
 # ---- the base packages alone --------------------------------------------------------------------
 
 
-def begin_with_features(ws: Workspace) -> None:
-    """Begin with six films of ten clips and a store of features."""
-    rows = labelled_clips(6, 10)
-    import_features(ws, rows, features_of(rows, width=8, level=2.0), "useful")
-
-
-def hide(ws: Workspace, *names: str) -> dict[str, str]:
-    program = (
-        "import sys\n"
-        "from importlib.machinery import PathFinder\n"
-        f"HIDDEN = {names!r}\n"
-        "class Hiding(PathFinder):\n"
-        "    @classmethod\n"
-        "    def find_spec(cls, name, path=None, target=None):\n"
-        "        if name in HIDDEN:\n"
-        "            return None\n"
-        "        return super().find_spec(name, path, target)\n"
-        "sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding\n"
-    )
-    folder = ws.write("hidden/sitecustomize.py", program).parent
-    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-
-
 @pytest.mark.check("a process for each command")
 def test_a_laptop_with_the_base_packages_alone_runs_and_reports(ws: Workspace) -> None:
-    begin_with_features(ws)
-    alone = hide(ws, *EXTRAS)
+    rows = labelled_clips(6, 10)
+    import_features(ws, rows, features_of(rows, width=8, level=2.0), "useful")
+    alone = without_packages(ws.path("hidden"), *EXTRAS)
     ws.process(
         f"run honest --manifest films --store useful -o first --jobs 1 {SMALL_GRID}",
         env=alone,

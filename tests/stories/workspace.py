@@ -101,12 +101,15 @@ class Workspace:
         with self.path(name).open(encoding="utf-8", newline="") as stream:
             return list(csv.DictReader(stream))
 
-    def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
+    def write_table(
+        self, name: str, rows: Iterable[Mapping[str, Any]], separator: str = ","
+    ) -> Path:
         rows = list(rows)
         path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+            form = {"delimiter": separator, "lineterminator": "\n"}
+            writer = csv.DictWriter(stream, list(rows[0]), **form)
             writer.writeheader()
             writer.writerows(rows)
         return path

@@ -18,8 +18,8 @@ import click
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# What a new process reads first: a finder of modules that finds all but two.
-_WITHOUT_TORCH = """
+# What a new process reads first: a finder of modules that does not find some.
+_HIDE = """
 import sys
 from importlib.machinery import PathFinder
 
@@ -27,8 +27,7 @@ from importlib.machinery import PathFinder
 class Hiding(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        hidden = name in ("torch", "transformers")
-        return None if hidden else super().find_spec(name, path, target)
+        return None if name in {names!r} else super().find_spec(name, path, target)
 
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
@@ -80,11 +79,17 @@ def run_obygaze(
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def without_torch(folder: Path) -> dict[str, str]:
-    """The variables of a process that finds neither torch nor transformers."""
+def begins_with(folder: Path, program: str) -> dict[str, str | None]:
+    """The variables of a process that runs a program before all else."""
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(_WITHOUT_TORCH, encoding="utf-8")
-    return {"PYTHONPATH": str(folder)}
+    (folder / "sitecustomize.py").write_text(program, encoding="utf-8")
+    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def without_packages(folder: Path, *names: str) -> dict[str, str | None]:
+    """The variables of a process that does not find these packages."""
+    return begins_with(folder, _HIDE.format(names=names))
 
 
 def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from support.checkpoints import save_tiny, stir
+from support.checkpoints import TINY, save_model, stir
 from support.servers import absent
 
 WORDS = ("a", "an", "the", "man", "woman", "happy", "sad", "angry", "dog", "on", "bed")
@@ -113,8 +113,12 @@ def real_encoder() -> Path:
     return Path(package.get_model_path())
 
 
-def save_text_model(family: str, folder: Path) -> Path:
-    save_tiny(family, folder)
+def save_text_model(family: str, folder: Path, positions: int = 8) -> Path:
+    """A tiny checkpoint with a text tower of so many positions, and its tokenizer."""
+    tiny = TINY[family]
+    text = {**tiny.config["text_config"], "max_position_embeddings": positions}
+    config = {**tiny.config, "text_config": text}
+    save_model(tiny.module, tiny.model, config, folder, seed=0)
     save_tokenizer(folder)
     path = folder / "config.json"
     config = json.loads(path.read_text("utf-8"))
