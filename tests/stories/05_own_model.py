@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import obygaze as og
-from stories.films import FILMS, PICTURES, first_number, import_films
+from stories.films import FILMS, import_films
 from stories.own_models import (
     levels_of,
     numbers_in,
-    numbers_of_clip,
+    numbers_of_films,
     write_gain,
     write_model,
 )
@@ -19,7 +19,6 @@ from stories.workspace import Workspace
 
 FILMS_HERE = FILMS[1:3]
 CLIPS_A_FILM = 5
-LENGTH = PICTURES // CLIPS_A_FILM
 RUN = "extract run films -b blocks.py:blocks --workers 1"
 
 TABLE_MODEL = '''\
@@ -54,24 +53,17 @@ def begin(ws: Workspace) -> None:
     write_model(ws, gain=0.5)
 
 
-def numbers_of_pictures() -> list[list[int]]:
-    return [
-        numbers_of_clip(first_number(film) + clip * LENGTH, LENGTH)
-        for film in FILMS_HERE
-        for clip in range(CLIPS_A_FILM)
-    ]
-
-
 def test_a_model_in_a_file_becomes_a_backbone(ws: Workspace) -> None:
     begin(ws)
     checked = ws("backbones check blocks.py:blocks").text
     assert "clips do not mix" in checked
     ws(RUN)
     store = og.open_store("films.blocks", workspace=ws.folder)
-    assert numbers_in(store.matrix("frames").values) == numbers_of_pictures()
+    expected = numbers_of_films(FILMS_HERE, CLIPS_A_FILM)
+    assert numbers_in(store.matrix("frames").values) == expected
     means = [
         np.mean([levels_of(number) for number in numbers], axis=0)
-        for numbers in numbers_of_pictures()
+        for numbers in expected
     ]
     # The coder changes a level of a block by about one of 255.
     np.testing.assert_allclose(

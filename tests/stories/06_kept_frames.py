@@ -11,18 +11,15 @@ import numpy.typing as npt
 import obygaze as og
 from stories.films import (
     FILMS,
-    PICTURES,
-    first_number,
     import_films,
     rows_of_clips,
     write_films,
 )
-from stories.own_models import numbers_in, numbers_of_clip, write_model
+from stories.own_models import numbers_in, numbers_of_films, write_model
 from stories.workspace import Workspace
 
 FILMS_HERE = FILMS[1:3]
 CLIPS_A_FILM = 4
-LENGTH = PICTURES // CLIPS_A_FILM
 KEPT = "films.frames-16x120x160-bilinear-squash"
 NEXT_YEAR = "extract run films -b blocks.py:blocks --workers 1"
 
@@ -45,11 +42,7 @@ def test_the_backbone_of_next_year_sees_the_pictures_of_the_films(
     keep_pictures(ws)
     ws(f"store verify {KEPT}")
     ws(NEXT_YEAR)
-    expected = [
-        numbers_of_clip(first_number(film) + clip * LENGTH, LENGTH)
-        for film in FILMS_HERE
-        for clip in range(CLIPS_A_FILM)
-    ]
+    expected = numbers_of_films(FILMS_HERE, CLIPS_A_FILM)
     assert numbers_in(features(ws, "films.blocks", "frames")) == expected
 
 

@@ -12,6 +12,12 @@ from support.damage import flip_bits_visibly
 from support.videos import write_video
 
 import obygaze as og
+from stories.counting_model import (
+    EXTRACT,
+    assert_whole_and_as_undisturbed,
+    begin_after_a_kill,
+)
+from stories.counting_model import STORE as COUNTED
 from stories.films import (
     FILMS,
     PICTURES,
@@ -20,7 +26,6 @@ from stories.films import (
     import_films,
     rows_of_clips,
 )
-from stories.own_models import numbers_in, numbers_of_clip, write_model
 from stories.workspace import Workspace
 
 FIRST, SECOND = FILMS[1:3]
@@ -68,26 +73,16 @@ def replace_film(ws: Workspace) -> None:
 
 @pytest.mark.check("two processes with torch")
 def test_another_version_does_not_fill_a_store(ws: Workspace) -> None:
-    import_films(ws)
-    write_model(ws)
-    run = "extract run films -b blocks.py:blocks --workers 1 --batch 1"
-    interrupted = ws(run, code=130, env={"INTERRUPT_AT": "20"})
-    assert "of 40 clips are kept" in interrupted.text
-    before = ws.bytes_of("stores/films.blocks.next")
+    begin_after_a_kill(ws)
+    before = ws.bytes_of(f"stores/{COUNTED}.next")
     newer = begins_with(ws.path("newer"), NEWER)
-    refused = ws.process(run, code=5, env=newer).text
+    refused = ws.process(EXTRACT, code=5, env=newer).text
     assert "it is made by another version of obygaze" in refused
     assert "choose another store name: --store" in refused
-    assert ws.bytes_of("stores/films.blocks.next") == before
-    ws(run)
-    store = og.open_store("films.blocks", workspace=ws.folder)
-    expected = [
-        numbers_of_clip(first_number(film) + 25 * clip, 25)
-        for film in FILMS
-        for clip in range(10)
-    ]
-    assert numbers_in(store.matrix("frames").values) == expected
-    assert VERSION not in ws("store info films.blocks").text
+    assert ws.bytes_of(f"stores/{COUNTED}.next") == before
+    ws(EXTRACT)
+    assert_whole_and_as_undisturbed(ws)
+    assert VERSION not in ws(f"store info {COUNTED}").text
 
 
 def test_other_clips_are_named_and_change_nothing(ws: Workspace) -> None:

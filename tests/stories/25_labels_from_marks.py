@@ -98,26 +98,6 @@ def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(
     assert marks_of_table(ws, "back") == marks
 
 
-def test_what_is_corrected_in_elan_is_read_back(ws: Workspace) -> None:
-    pympi = pytest.importorskip("pympi")
-    header = "movie_id,start_s,end_s,column,value,annotator\n"
-    rows = "lake,0,2,level,EN,ada\nlake,2,4,level,HN,ada\n"
-    ws.write("marks.csv", header + rows)
-    ws("manifest export marks.csv lake.eaf")
-    path = str(ws.path("lake.eaf"))
-    document = pympi.Eaf(path)
-    document.remove_annotation("level", 3000)
-    document.add_annotation("level", 2000, 3000, "S")
-    document.add_annotation("level", 5000, 6000, "NS")
-    document.to_file(path)
-    ws("manifest import lake.eaf -o corrected")
-    corrected = ws.path("segments/corrected.csv").read_text("utf-8")
-    assert corrected.replace("\r", "") == (
-        f"{header}lake,0.0,2.0,level,EN,ada\nlake,2.0,3.0,level,S,ada\n"
-        "lake,5.0,6.0,level,NS,ada\n"
-    )
-
-
 # ---- labels of clips -----------------------------------------------------------------------------
 
 

@@ -169,29 +169,6 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
     assert sorted(levels) == [*[""] * 12, "EN", "EN", "EN", "HN", "S", "S"]
 
 
-def test_a_table_with_what_was_watched_says_which_clips_are_negatives(
-    ws: Workspace,
-) -> None:
-    drawn_tiers(ws)
-    ws("manifest export drawn drawn.csv")
-    rows = []
-    expected = {}
-    for number, row in enumerate(ws.read_table("drawn.csv")):
-        said = ("S", "", "watched")[number % 3]
-        expected[row["clip_id"]] = {"S": "S", "": "", "watched": "EN"}[said]
-        if said:
-            ends = [row["movie_id"], row["start_s"], row["end_s"]]
-            column = "level" if said == "S" else "watched"
-            rows.append([*ends, column, said, "eva"])
-    columns = ("movie_id", "start_s", "end_s", "column", "value", "annotator")
-    ws.write_table("eva.csv", [dict(zip(columns, row, strict=True)) for row in rows])
-    ws("manifest project eva.csv --clips drawn -o labels")
-    labels = {
-        row["clip_id"]: row["level"] for row in ws.read_table("manifests/labels.csv")
-    }
-    assert labels == expected
-
-
 def test_scores_are_not_put_beside_clips_that_nobody_judged(ws: Workspace) -> None:
     drawn_tiers(ws)
     scores = []

@@ -12,14 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from support.videos import numbered
 
+from stories.films import PICTURES, first_number
 from stories.workspace import Workspace
 
 BLOCKS = '''\
 """A model that sees the blocks of which the pictures of the made-up films consist."""
-
-import os
-import signal
-import time
 
 import torch
 from obygaze_features.backbones import Preset, module_card
@@ -30,7 +27,6 @@ ROWS, COLUMNS = 4, 5
 class Blocks(torch.nn.Module):
     def __init__(self, gain):
         super().__init__()
-        self.n_clips = 0
         self.gain = torch.nn.Parameter(gain)
 
     def forward(self, pixels):
@@ -44,32 +40,23 @@ def load():
 
 
 def run(module, pixels):
-    module.n_clips += len(pixels)
-    if module.n_clips == int(os.environ.get("INTERRUPT_AT", 0)):
-        os.kill(os.getpid(), signal.SIGINT)
-        # Python calls the handler in the main thread, as soon as that has its turn.
-        time.sleep(0.5)
     frames = module(pixels)
     return {"clip": frames.mean(1), "frames": frames}
 
 
-def card(name, frames, height, width):
+def card(name, frames):
     arrays = {"clip": [20], "frames": [frames, 20]}
-    shape = {"frames": frames, "height": height, "width": width}
+    shape = {"frames": frames, "height": 120, "width": 160}
     facts = {"values": "levels", "licence": "CC0-1.0", "preset": Preset(resize="squash")}
     return module_card(name, load, run, arrays=arrays, **shape, **facts)
 
 
 def blocks():
-    return card("blocks", 4, 120, 160)
+    return card("blocks", 4)
 
 
 def many_blocks():
-    return card("many-blocks", 16, 120, 160)
-
-
-def small_blocks():
-    return card("small-blocks", 4, 60, 80)
+    return card("many-blocks", 16)
 '''
 
 
@@ -98,3 +85,13 @@ def levels_of(number: int) -> npt.NDArray[np.float64]:
 def numbers_of_clip(first: int, length: int, count: int = 4) -> list[int]:
     """Return the numbers of `count` pictures that lie evenly in a clip of `length` pictures."""
     return [first + step * length // count for step in range(count)]
+
+
+def numbers_of_films(films: tuple[str, ...], per_film: int) -> list[list[int]]:
+    """Return the numbers of four pictures of each clip of films."""
+    length = PICTURES // per_film
+    return [
+        numbers_of_clip(first_number(film) + clip * length, length)
+        for film in films
+        for clip in range(per_film)
+    ]

@@ -159,9 +159,6 @@ class Running:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
     def kill(self) -> Answer:
         """Kill the process and every process that it started, as a node that fails does."""
         with contextlib.suppress(ProcessLookupError):

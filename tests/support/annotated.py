@@ -13,13 +13,7 @@ def annotated(
     concepts: Sequence[str] = (),
     name: str = "films",
 ) -> Manifest:
-    """Return the clips of films, without labels of their own, and what each person said.
-
-    Args:
-        said: By person and clip the `level`, `concepts` and own columns; an id is FILM-NUMBER.
-        concepts: The visual concepts of the header.
-        name: The name of the manifest.
-    """
+    """The clips of films without labels; `said` has what each person said, by clip FILM-NUMBER."""
     annotations = []
     clip_ids: dict[str, None] = {}
     for annotator, of_clips in said.items():

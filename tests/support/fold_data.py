@@ -21,15 +21,7 @@ def fold_data_of(
     targets: Ints,
     films: NDArray[Any] | None,
 ) -> FoldData:
-    """Return fold data in which every row trains and is an example of concepts.
-
-    Args:
-        X: The features.
-        y: The class of each row.
-        names: The names of the concepts.
-        targets: Their targets, as from `concepts.concept_columns`.
-        films: The film of each row; None where each stands alone.
-    """
+    """Return fold data in which every row trains and is an example of concepts."""
     every_row = np.arange(len(X))
     teaches = np.ones(len(X), dtype=np.bool_)
     units = every_row

@@ -224,15 +224,14 @@ def _change_files(tree: Tree, name: str, draw: random.Random) -> None:
 
 
 def _changed_file(name: str, data: bytes, draw: random.Random) -> bytes:
-    by_kind: dict[str, Callable[[bytes, random.Random], bytes]] = {
-        ".json": changed_json,
-        ".toml": changed_toml,
-        ".csv": changed_table,
-    }
-    own = by_kind.get(Path(name).suffix)
-    if own is None or draw.random() < 0.2:
-        return changed_bytes(data, draw)
-    return own(data, draw)
+    kind = Path(name).suffix if draw.random() > 0.2 else ""
+    if kind == ".json":
+        return changed_json(data, draw)
+    if kind == ".toml":
+        return changed_cells(data, draw, "=", TOML_ODD)
+    if kind == ".csv":
+        return changed_cells(data, draw, ",", ODD_CELLS)
+    return changed_bytes(data, draw)
 
 
 def changed_bytes(data: bytes, draw: random.Random) -> bytes:
@@ -327,36 +326,20 @@ TOML_ODD += ("{}", "{x = 1}", '{"" = ""}', '[{kind = "ridge"}]')
 TOML_ODD += ('"EN or not (S"', '"clip"', '["ridge"]')
 
 
-def changed_toml(data: bytes, draw: random.Random) -> bytes:
-    """Change a key, a value, a header or the order of the lines of a TOML file."""
-    lines = data.decode("utf-8", "replace").split("\n")
-    at, what = draw.randrange(len(lines)), draw.randrange(6)
-    key, equals, value = lines[at].partition("=")
-    if what < 3 and equals:
-        lines[at] = f"{key}= {draw.choice(TOML_ODD)}"
-    elif what == 3 and equals:
-        lines[at] = f"{draw.choice((key + 'x', 'x', 'a.b', key[1:]))} ={value}"
-    elif what == 3 and lines[at].startswith("["):
-        lines[at] = draw.choice(
-            ("[x]", "[[x]]", lines[at].replace(".", ""), f"[{lines[at]}]")
-        )
-    elif what == 4:
-        lines[at : at + 1] = draw.choice(([], [lines[at]] * 2))
-    else:
-        other = draw.randrange(len(lines))
-        lines[at], lines[other] = lines[other], lines[at]
-    return "\n".join(lines).encode()
+ODD_CELLS = [str(odd).encode("utf-8", "replace").decode() for odd in ODD]
 
 
-def changed_table(data: bytes, draw: random.Random) -> bytes:
-    """Change a cell, a column or a row of a CSV file."""
-    rows = [line.split(",") for line in data.decode("utf-8", "replace").split("\n")]
+def changed_cells(
+    data: bytes, draw: random.Random, sign: str, odd: Sequence[str]
+) -> bytes:
+    """Change a cell, a line or the order of lines of a text with a sign between cells."""
+    rows = [line.split(sign) for line in data.decode("utf-8", "replace").split("\n")]
     row, what = draw.choice(rows), draw.randrange(6)
     at = draw.randrange(len(row))
     if what < 3:
-        odd = str(draw.choice(ODD)).encode("utf-8", "replace").decode()
+        new = draw.choice(odd)
         row[at] = draw.choice(
-            (odd, row[at] + odd, '"', '""', f'"{odd}', row[at][1:], f'"{odd}"')
+            (new, new, row[at] + new, '"', f'"{new}', row[at][1:], f'"{new}"')
         )
     elif what == 3:
         row[at : at + 1] = draw.choice(([], [row[at]] * 2))
@@ -364,7 +347,7 @@ def changed_table(data: bytes, draw: random.Random) -> bytes:
         rows.insert(draw.randrange(len(rows)), row)
     else:
         rows.remove(row)
-    return "\n".join(",".join(row) for row in rows).encode("utf-8", "replace")
+    return "\n".join(map(sign.join, rows)).encode("utf-8", "replace")
 
 
 def main() -> None:

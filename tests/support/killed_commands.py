@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -52,49 +52,39 @@ def push_new(target: Path, start: int = 0) -> None:
     push(_kept(target) / "new", target, no_licence=True)
 
 
-class Command(NamedTuple):
-    """A command: what it does, and whether it makes files of another format."""
-
-    live: Callable[..., None]
-    is_export: bool = False
-
-
 Make = Callable[[Path, Path], object]
 
 
-def making(make: Make, *, is_export: bool = False) -> Command:
+def making(make: Make) -> Callable[..., None]:
     """A command that makes something for a target of what is kept, if it is not there."""
 
     def live(target: Path, start: int = 0) -> None:
         with suppress(AlreadyThere):
             make(target, _kept(target))
 
-    return Command(live, is_export=is_export)
+    return live
 
 
-def exporting(name: str, **options: Any) -> Command:
-    """A command that writes the features of a store into a file or a folder."""
-
-    def make(target: Path, kept: Path) -> None:
-        export_features(kept / "new", target / name, **options)
-
-    return making(make, is_export=True)
+def exporting(name: str, **options: Any) -> Callable[..., None]:
+    return making(lambda to, kept: export_features(kept / "new", to / name, **options))
 
 
 SOME_FILMS = ["film-4", "film-5", "film-6"]
+EXPORTS = {
+    "export-npz": exporting("s.npz"),
+    "export-hdf5": exporting("s.h5"),
+    "export-parquet": exporting("s", format="parquet"),
+}
 COMMANDS = {
     "merge": making(lambda to, kept: merge([kept / "part", kept / "rest"], to)),
     "subset": making(lambda to, kept: subset(kept / "new", to, films=SOME_FILMS)),
     "import": making(
         lambda to, kept: import_features(kept / "f.npz", to, keep_frames=True)
     ),
-    "pull": Command(pull_new),
-    "push": Command(push_new),
-    "export-npz": exporting("s.npz"),
-    "export-hdf5": exporting("s.h5"),
-    "export-parquet": exporting("s", format="parquet"),
+    "pull": pull_new,
+    "push": push_new,
+    **EXPORTS,
 }
-LIVES = {name: command.live for name, command in COMMANDS.items()}
 
 
 class Scene:
@@ -103,7 +93,8 @@ class Scene:
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
         self.name = name
-        self.command = COMMANDS[name]
+        self.live = COMMANDS[name]
+        self.is_export = name in EXPORTS
         self.kept = root / "kept"
         if not self.kept.exists():
             make_kept(root)
@@ -118,15 +109,15 @@ class Scene:
         self.home = self.root / f"{self.name}-{self.number}"
         self.home.mkdir()
         self.target = self.home / "s"
-        if self.command.is_export:
+        if self.is_export:
             self.target.mkdir()
 
     def work(self) -> None:
-        self.command.live(self.target)
+        self.live(self.target)
 
     def bytes(self) -> dict[str, object]:
         """What was made, without times."""
-        if self.command.is_export:
+        if self.is_export:
             # A kill leaves a hidden file or folder.
             files = files_of(self.target).items()
             return {name: data for name, data in files if not name.startswith(".")}
@@ -134,27 +125,27 @@ class Scene:
 
     def is_finished(self) -> bool:
         """Whether something has the final name."""
-        if self.command.is_export:
+        if self.is_export:
             return any(not path.name.startswith(".") for path in self.target.iterdir())
         return bool(read_seal(self.target))
 
     def look(self) -> None:
         """Check that what has the name of a store is one, whole."""
-        if not self.command.is_export and (self.target / STORE_JSON).exists():
+        if not self.is_export and (self.target / STORE_JSON).exists():
             with suppress(FileNotFoundError):
                 assert verify(self.target, hashes=True).problems == []
 
     def check(self) -> None:
         """Check that the command is finished: the same bytes, and nothing else with a name."""
         assert self.bytes() == self.undisturbed
-        if self.command.is_export:
+        if self.is_export:
             return
         check_all(self.target)
         assert holds_planted(self.target) == (self.name == "import")
-        if self.command.live in (pull_new, push_new):
+        if self.live in (pull_new, push_new):
             assert open_store(self.target).seal == open_store(self.kept / "new").seal
         names = {path.name for path in self.home.iterdir()}
         hidden = {name for name in names if name.startswith(".")}
         assert names - hidden == {"s"}
-        if self.command.live in (pull_new, push_new):
+        if self.live in (pull_new, push_new):
             assert hidden == set()

@@ -124,17 +124,7 @@ def write_plain_store(
     replaces: Sequence[str] = (),
     manifest_name: str = "made-up",
 ) -> str:
-    """Write a store and return its seal. Rows that are not ok get the fill value.
-
-    Args:
-        path: The folder of the store.
-        values: For each array, the numbers of all rows.
-        rows: What is known of each row.
-        arrays: Entries of `arrays` in store.json, by default as the page prescribes.
-        recipe: The recipe.
-        replaces: The seals of the stores that it replaced.
-        manifest_name: The name of the manifest.
-    """
+    """Write a store and return its seal. Rows that are not ok get the fill value."""
     entries = [dict(entry) for entry in arrays or ()]
     if not entries:
         entries = [array_of(name, array) for name, array in values.items()]

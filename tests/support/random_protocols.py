@@ -194,19 +194,9 @@ def draw_models(random: Random) -> dict[str, Any]:
     return models
 
 
-def to_toml(value: Mapping[str, Any], place: str = "") -> str:
-    lines, tables = [], []
-    for key, item in value.items():
-        name = f"{place}.{key}" if place else key
-        if (
-            isinstance(item, dict)
-            and place.count(".") < 1
-            and key not in ("classes", "values")
-        ):
-            tables.append(f"[{name}]\n{to_toml(item, name)}")
-        else:
-            lines.append(f"{key} = {to_value(item)}")
-    return "\n".join([*lines, *tables]) + "\n"
+def to_toml(value: Mapping[str, Any]) -> str:
+    """A protocol as TOML, each of its tables on a line."""
+    return "\n".join(f"{key} = {to_value(item)}" for key, item in value.items())
 
 
 def to_value(value: Any) -> str:

@@ -69,17 +69,7 @@ def made_store(
     manifest: ManifestMark = MANIFEST,
     terms: Terms = TERMS,
 ) -> Store:
-    """A store of these rows.
-
-    Args:
-        path: Its folder.
-        rows: Its rows.
-        values: The numbers of each array; those of rows that are not ok do not matter.
-        arrays: How the arrays are stored; by default as the values are.
-        recipe: Its recipe; by default that of `a_recipe`.
-        manifest: The name and the hash of its manifest.
-        terms: Its licence and citation.
-    """
+    """A store of these rows; the numbers of rows that are not ok do not matter."""
     recipe = recipe or a_recipe()
     chosen = tuple(arrays) or tuple(
         Array.of(name, str(array.dtype), array.shape[1:])

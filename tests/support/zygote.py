@@ -73,14 +73,8 @@ def disturb(
 ) -> int:
     """Kill workers, and suspend some, until the work is done; return the number of kills.
 
-    Args:
-        zygote: What starts workers.
-        random: When, and whom.
-        life: What each worker does.
-        targets: The same place, as it is seen through several mounts; the first one is the disk.
-        n_workers: How many work at a time.
-        is_finished: Whether the work is done.
-        look: What must always be right.
+    `targets` are one place as it is seen through several mounts, the disk first; `look` checks what
+    must always be right.
     """
     life_s, n_killed = 0.05, 0
     suspended: list[int] = []
@@ -161,7 +155,7 @@ if __name__ == "__main__":
         import h5py  # noqa: F401
         import pyarrow.parquet  # noqa: F401
 
-    from support.killed_commands import LIVES as COMMANDS
+    from support.killed_commands import COMMANDS
     from support.killed_fillers import LIVES as FILLERS
 
     main({**FILLERS, **COMMANDS})

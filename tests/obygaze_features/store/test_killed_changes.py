@@ -48,12 +48,12 @@ def test_a_command_is_killed_between_any_two_system_calls(
         shutil.rmtree(scene.home)
         scene.reset()
 
-    every = 1 if scene.command.is_export else EVERY
+    every = 1 if scene.is_export else EVERY
     n_kills = kill_everywhere(scene.work, look, every)
     with capsys.disabled():
         print(f"\n{name}: {n_kills} kills between two system calls")
     # What HDF5 writes is not seen here.
-    assert n_kills >= (2 if scene.command.is_export else 30 / EVERY)
+    assert n_kills >= (2 if scene.is_export else 30 / EVERY)
 
 
 @pytest.mark.check("meets at many looks")
@@ -73,7 +73,7 @@ def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -
 
     n_met = meet_everywhere(prepare, scene.work, scene.work, EVERY)
     scene.check()
-    assert n_met > (5 if scene.command.is_export else 50) / EVERY
+    assert n_met > (5 if scene.is_export else 50) / EVERY
 
 
 @pytest.mark.check("kills processes of each command")
