@@ -1,7 +1,5 @@
 """Cards: each shipped one loads, and one that is not valid gets an error with every violation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,9 +102,7 @@ def test_a_card_of_sound_is_as_published(name: str) -> None:
         ),
     ],
 )
-def test_sound_that_a_model_cannot_take_is_refused(
-    like: str, setting: str, message: str, tmp_path: Path
-) -> None:
+def test_sound_that_a_model_cannot_take_is_refused(like, setting, message, tmp_path):
     """CLAP would hear silence in place of a sound that is too long for it."""
     path = tmp_path / "own.toml"
     head = f'schema = "obygaze-backbone/1"\nlike = "{like}"\nname = "own"\n'

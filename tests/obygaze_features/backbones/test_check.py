@@ -1,7 +1,5 @@
 """`backbones check` as a person uses it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -38,7 +36,6 @@ def check(*words: Any, code: int = 0) -> Any:
 
 
 def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check sees what it is there to see: a model that reaches across clips."""
     words = tiny("xclip", tmp_path)
     family = PRETRAINED["xclip"]
 
@@ -82,9 +79,7 @@ def test_a_clip_that_has_no_numbers_alone_is_found(tmp_path: Path) -> None:
     assert failed == ["batch invariance"]
 
 
-def test_a_configuration_that_was_changed_in_the_cache_is_found(
-    tmp_path: Path,
-) -> None:
+def test_a_configuration_that_was_changed_in_the_cache_is_found(tmp_path) -> None:
     """The hub's cache names a small file by the hash that git gives to it."""
     name = "openai/clip-vit-base-patch16"
     card, _, folder = tiny("clip", tmp_path / "files", name)

@@ -1,7 +1,5 @@
 """Descriptors: each number is what it says, by pictures whose statistics are known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -138,9 +136,7 @@ def test_arrays(backbone: Any) -> None:
 
 
 @given(st.integers(8, 300), st.integers(8, 300), st.integers(0, 255))
-def test_any_size_keeps_a_plain_picture_plain(
-    height: int, width: int, level: int
-) -> None:
+def test_any_size_keeps_a_plain_picture_plain(height, width, level) -> None:
     frames = np.full((2, height, width, 3), level, np.uint8)
     pixels = load_backbone("descriptors").preprocess(frames)
     assert pixels.shape == (2, 3, 64, 64)

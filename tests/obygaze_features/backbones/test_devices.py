@@ -1,7 +1,5 @@
 """Which device `auto` is, on a made-up nvidia-smi and a made-up torch."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence
@@ -85,15 +83,11 @@ def test_an_idle_gpu(machine: Machine) -> None:
     assert machine.auto(ONE_BUSY, 2, visible="GPU-aaa,GPU-ccc") == "cuda:1"
 
 
-def test_a_gpu_whose_memory_an_earlier_run_of_this_process_holds(
-    machine: Machine,
-) -> None:
+def test_a_gpu_whose_memory_an_earlier_run_of_this_process_holds(machine) -> None:
     assert machine.auto(ALL_BUSY, 2, own_bytes=[0, 1500 * 2**20]) == "cuda:1"
 
 
-def test_a_gpu_of_which_nothing_is_known(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_of_which_nothing_is_known(machine, monkeypatch) -> None:
     assert machine.auto("", 1) == "cuda:0"
     assert machine.auto(ALL_BUSY, 1, visible="MIG-aaa") == "cuda:0"
     monkeypatch.setenv("PATH", "")
@@ -116,9 +110,7 @@ def test_a_machine_without_a_gpu_computes_on_its_cpu(machine: Machine) -> None:
     assert machine.auto(ALL_BUSY, 0, visible="") == "cpu"
 
 
-def test_torch_is_asked_only_where_it_is_there_and_can_compute(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_is_asked_only_where_it_is_there_and_can_compute(machine, monkeypatch):
     descriptors = find_card("descriptors")
     frames = find_card("frames:clip-b16")
     machine.auto(ONE_BUSY, 3)

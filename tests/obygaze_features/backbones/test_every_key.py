@@ -5,8 +5,6 @@ fingerprint, or it decides nothing; the last is shown by the numbers. A key of a
 that is not refused decides nothing in the library's own processor, too.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import json
@@ -43,17 +41,10 @@ from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.backbone import Backbone, PictureBackbone  # noqa: E402
 from obygaze_features.backbones.card import Card  # noqa: E402
 from obygaze_features.backbones.cards import card_from, find_card  # noqa: E402
-from obygaze_features.backbones.processors import (  # noqa: E402
-    check_pixels_of,
-    check_sound_of,
-)
+from obygaze_features.backbones.processors import check_pixels_of, check_sound_of  # noqa: E402
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone  # noqa: E402
-from obygaze_features.backbones.weight_files import (  # noqa: E402
-    WeightFiles,
-)
-from obygaze_features.backbones.weights import (  # noqa: E402
-    find_weights,
-)
+from obygaze_features.backbones.weight_files import WeightFiles  # noqa: E402
+from obygaze_features.backbones.weights import find_weights  # noqa: E402
 from obygaze_features.core.errors import ObygazeError  # noqa: E402
 from obygaze_features.core.schema_check import Document  # noqa: E402
 from obygaze_features.extraction.recipes import recipe_of  # noqa: E402
@@ -270,7 +261,6 @@ def processed(family: str, kind: Any, settings: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("family", with_marks([*CLASSES, *CARD_OF], "hubert"))
 def test_processors(family: str, tmp_path: Path) -> None:
-    """A key that changes what the library's processor makes is refused."""
     is_new_form = family in ("clip", "hubert", "vjepa2")
     name = FORMS[1] if is_new_form else FORMS[0]
     card, folder = model_of(family, tmp_path)

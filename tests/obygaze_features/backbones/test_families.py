@@ -1,7 +1,5 @@
 """Every family against the transformers classes themselves, from checkpoints on disk."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from functools import cache
@@ -16,12 +14,8 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from support.checkpoints import TINY, save_tiny, tiny_card  # noqa: E402
 
-from obygaze_features.backbones.actions import (  # noqa: E402
-    load_backbone,
-)
-from obygaze_features.backbones.backbone import (  # noqa: E402
-    TorchBackbone,
-)
+from obygaze_features.backbones.actions import load_backbone  # noqa: E402
+from obygaze_features.backbones.backbone import TorchBackbone  # noqa: E402
 from obygaze_features.backbones.card import Card  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
@@ -42,8 +36,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def backbones(folders: Any) -> Any:
-    @cache
+def backbones(folders) -> Any:
     def load(family: str, attention: str = "eager") -> TorchBackbone:
         card = with_attention(tiny_card(family), attention)
         loaded = load_backbone(card, folders(family))
@@ -207,9 +200,7 @@ _REFERENCES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_arrays_are_the_classes_own_outputs(
-    family: str, folders: Any, backbones: Any
-) -> None:
+def test_arrays_are_the_classes_own_outputs(family, folders, backbones) -> None:
     x = clips(family, 3)
     ours = backbones(family).forward(x)
     theirs = reference(family, folders(family), x)
@@ -238,9 +229,7 @@ def test_sdpa_is_eager_within_float_noise(family: str, backbones: Any) -> None:
     assert supports_sdpa("clip")
 
 
-def test_the_wrong_number_of_frames_size_channels_or_rank_is_refused(
-    backbones: Any,
-) -> None:
+def test_the_wrong_number_of_frames_size_channels_or_rank_is_refused(backbones) -> None:
     x = clips("vivit", 2)
     longer = torch.cat([x, x[:, :1]], dim=1)
     for wrong in (longer, x[:, :-1], x[..., :-1], x[:, :, :2], x[0], x[:0]):

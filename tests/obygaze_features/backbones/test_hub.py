@@ -1,7 +1,5 @@
 """Checkpoints from the hub: its cache, what is downloaded, and no network at all."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -32,9 +30,7 @@ def net():
 """
 
 
-def test_fetch_does_not_ask_the_hub_for_what_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fetch_does_not_ask_the_hub_for_what_is_there(tmp_path, monkeypatch) -> None:
     """The hub may be out of reach, or have another revision of `main` meanwhile."""
 
     import huggingface_hub

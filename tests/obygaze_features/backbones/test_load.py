@@ -1,7 +1,5 @@
 """What bites when a checkpoint is loaded: each of it ends in a clear error, none in numbers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -46,7 +44,6 @@ def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> N
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch ended with an error of its own where the machine has other GPUs."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     card = tiny_card("dinov2")
     check_device(card, "cuda")
@@ -92,9 +89,7 @@ def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
         load_backbone(tiny_card(family), tmp_path)
 
 
-def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(
-    tmp_path: Path,
-) -> None:
+def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(tmp_path) -> None:
     save_lsmdc(tmp_path / "lsmdc")
     with pytest.raises(NotFound, match=r"no config\.json"):
         load_backbone(tiny_card("xclip"), tmp_path / "lsmdc")
@@ -138,7 +133,6 @@ def test_a_named_file_is_the_one_that_is_read(tmp_path: Path) -> None:
 
 
 def test_weights_may_be_named_as_those_of_several_backbones_are(tmp_path: Path) -> None:
-    """`backbones check X --weights X=DIR` was refused, which `extract run` takes."""
     save_tiny("clip", tmp_path / "weights")
     card = tiny_card("clip")
     for name in (card.name, tmp_path / f"{card.name}.toml"):
@@ -183,9 +177,7 @@ def test_folders_without_weights(tmp_path: Path) -> None:
         ("siglip", {}),
     ],
 )
-def test_configurations_that_do_not_fit(
-    family: str, edit: dict[str, Any], tmp_path: Path
-) -> None:
+def test_configurations_that_do_not_fit(family, edit, tmp_path) -> None:
     save_tiny(family, tmp_path)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())

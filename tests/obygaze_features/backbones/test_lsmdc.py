@@ -1,7 +1,5 @@
 """LSMDC checkpoints of any size: against the original's numbers and against plain torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +46,7 @@ def inputs(n_clips: int, frames: int, size: int) -> tuple[Any, Any]:
     ],
     ids=["mixed-over-time", "mean", "two-heads"],
 )
-def test_any_size_is_what_its_authors_describe(
-    tmp_path: Path, sizes: dict[str, Any]
-) -> None:
+def test_any_size_is_what_its_authors_describe(tmp_path, sizes) -> None:
     tensors = lsmdc_tensors(**sizes)
     as_released = tmp_path / "pytorch_model.bin.0"
     torch.save(tensors, as_released)

@@ -1,7 +1,5 @@
 """User code as a backbone, `-b FILE.py:NAME`: what is in the recipe, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
@@ -167,9 +165,7 @@ def test_an_array_in_an_object_is_refused(held: str, tmp_path: Path) -> None:
         "Slots(self.weight)",
     ],
 )
-def test_an_object_without_arrays_of_its_own_is_not_refused(
-    held: str, tmp_path: Path
-) -> None:
+def test_an_object_without_arrays_of_its_own_is_not_refused(held, tmp_path) -> None:
     """A handler of all loggers, such as a notebook has, may lead to any array."""
     (tmp_path / "value.json").write_text("2.0")
     held = f"self.box = {held}; self.factor = value"
@@ -194,7 +190,6 @@ class Filter(logging.Filter):
 
 
 def test_two_functions_of_a_file_are_two_backbones(tmp_path: Path) -> None:
-    """`mine.py:net` and `mine.py:other` filled one store."""
     name = write(tmp_path)
     text = (tmp_path / "mine.py").read_text("utf-8")
     other = text.partition("def run")[2].replace("net()", "other()")
@@ -207,9 +202,7 @@ def test_two_functions_of_a_file_are_two_backbones(tmp_path: Path) -> None:
     assert recipes[0] != recipes[1]
 
 
-def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(
-    tmp_path: Path,
-) -> None:
+def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(tmp_path) -> None:
     changes = [
         ("return Net()", "return torch.nn.Identity()"),
         ("pixels.flatten(1)[:, :1]", "pixels.new_full((len(pixels), 1), value)"),
@@ -262,9 +255,7 @@ def test_arrays_of_equal_lengths_have_dimensions_of_their_own(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "statement", ["import kit.near", "from kit import V", "from . import kit"]
 )
-def test_an_import_of_another_own_file_is_refused(
-    statement: str, tmp_path: Path
-) -> None:
+def test_an_import_of_another_own_file_is_refused(statement, tmp_path) -> None:
     (tmp_path / "kit.py").write_text("V = 1.0\n")
     for place in ("class Net", "    return {"):
         indent = " " * (len(place) - len(place.lstrip()))
@@ -279,9 +270,7 @@ def test_an_import_of_another_own_file_is_refused(
 
 
 @pytest.mark.parametrize("place", ["HERE", "def net():", "def run(module, pixels):"])
-def test_a_file_that_no_statement_imports_is_refused(
-    place: str, tmp_path: Path
-) -> None:
+def test_a_file_that_no_statement_imports_is_refused(place, tmp_path) -> None:
     (tmp_path / "helper.py").write_text("K = 2\n")
     statement = "__import__('importlib').import_module('helper')"
     if place == "HERE":
@@ -324,9 +313,7 @@ STATE = "\n\n    def get_extra_state(self):\n        return {'power': 2}"
         ("pixels.flatten(1)", "pixels.flatten(9)", "failed in run..: "),
     ],
 )
-def test_what_cannot_be_computed_or_hashed_is_named(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_what_cannot_be_computed_or_hashed_is_named(tmp_path, old, new, message):
     name = write(tmp_path, (old, new))
     with pytest.raises(ObygazeError, match=message):
         recipe_and_number(name)

@@ -1,7 +1,5 @@
 """Preprocessor: the numbers of the checkpoints' own processors, to the bit."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +13,7 @@ from support.checkpoints import save_tiny, tiny_card
 torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
-from obygaze_features.backbones.backbone import (  # noqa: E402
-    Preprocessor,
-)
+from obygaze_features.backbones.backbone import Preprocessor  # noqa: E402
 from obygaze_features.backbones.card import Preset  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.geometry import Geometry  # noqa: E402
@@ -169,7 +165,6 @@ def test_the_checkpoints_own_edge_has_the_say() -> None:
 
 
 def test_pixels_never_change_under_our_feet() -> None:
-    """The behaviour that released stores were made with: these hashes must stay."""
     known = {
         "xclip-b16-k600-zs": "6bb2dd6667891d38",
         "xclip-b16-k600-zs@paper-2024": "e0cc5644f4f158f6",

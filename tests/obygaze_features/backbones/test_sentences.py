@@ -1,7 +1,5 @@
 """Priors and similarities of captions, against arithmetic by hand and published values."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,18 +13,12 @@ from obygaze_features.core.errors import FixInput, NotFound
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from support.words import (  # noqa: E402
-    real_encoder,
-    save_encoder,
-    save_language_model,
-)
+from support.words import real_encoder, save_encoder, save_language_model  # noqa: E402
 
 from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder  # noqa: E402
 
 
-def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(
-    tmp_path: Path,
-) -> None:
+def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(tmp_path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = save_language_model(tmp_path / "lm")
@@ -47,9 +39,7 @@ def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(
     )
 
 
-def test_a_language_without_a_token_for_the_start_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_language_without_a_token_for_the_start_is_refused(tmp_path) -> None:
     folder = save_language_model(tmp_path / "lm")
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         if (folder / name).exists():
@@ -154,9 +144,7 @@ def test_a_text_longer_than_the_positions_is_cut_or_refused(tmp_path: Path) -> N
     assert 0 < model.prior("a man " * 15) < 1  # 32 tokens
 
 
-def test_files_of_half_precision_are_computed_in_single_precision(
-    tmp_path: Path,
-) -> None:
+def test_files_of_half_precision_are_computed_in_single_precision(tmp_path) -> None:
     pytest.importorskip("sentence_transformers")
     from transformers import AutoModel, AutoModelForCausalLM
 
@@ -174,9 +162,7 @@ def test_files_of_half_precision_are_computed_in_single_precision(
     np.testing.assert_array_equal(vectors, encoder.embed(TEXTS))
 
 
-def test_code_that_a_model_names_is_never_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_that_a_model_names_is_never_run(tmp_path, monkeypatch) -> None:
     pytest.importorskip("sentence_transformers")
     monkeypatch.chdir(tmp_path)
     folder = as_sentence_transformer(

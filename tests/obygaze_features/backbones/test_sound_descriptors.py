@@ -1,7 +1,5 @@
 """Statistics of sound, on sounds whose numbers follow from their formula."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -89,9 +87,7 @@ def test_a_clip_is_the_mean_and_deviation_and_maximum_of_its_steps() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(400, 60_000), st.integers(1, 40), st.randoms())
-def test_parts_are_means_over_time_of_the_nearest_step(
-    n_samples: int, n_steps: int, random: Any
-) -> None:
+def test_parts_are_means_over_time_of_the_nearest_step(n_samples, n_steps, random):
     """Against sums over samples, each of which takes the step that is nearest to its middle."""
     moments = np.sort([random.uniform(0, n_samples) for _ in range(n_steps)])
     assume((np.diff(moments) > 1).all())

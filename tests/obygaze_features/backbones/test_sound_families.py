@@ -1,8 +1,5 @@
 """Every family of sound against the transformers classes with their own processors."""
 
-from __future__ import annotations
-
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,11 +20,7 @@ from support.sound_checkpoints import (  # noqa: E402
 from support.words import save_tokenizer  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
-from obygaze_features.backbones.sound import (  # noqa: E402
-    ClipSound,
-    SoundBackbone,
-    TorchSound,
-)
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone, TorchSound  # noqa: E402
 from obygaze_features.backbones.text import load_text_tower  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 from obygaze_features.store.recipe import hash_of_space  # noqa: E402
@@ -42,8 +35,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def backbones(root: Path) -> Any:
-    @cache
+def backbones(root) -> Any:
     def load(family: str, seconds: float = 10.0) -> SoundBackbone:
         folder = root / family
         if not folder.is_dir():
@@ -90,9 +82,7 @@ def reference(family: str, folder: Path, samples: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seconds", [0.67, 4.0])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_arrays_are_those_of_the_librarys_classes(
-    family: str, seconds: float, backbones: Any, root: Path
-) -> None:
+def test_arrays_are_those_of_the_librarys_classes(family, seconds, backbones, root):
     backbone = backbones(family)
     heard = noise(family, seconds)
     expected = reference(family, root / family, heard.samples)
@@ -146,9 +136,7 @@ def test_a_long_clip_goes_through_in_equal_pieces(family: str, backbones: Any) -
 
 
 @pytest.mark.parametrize("family", ["whisper", "clap"])
-def test_what_changes_in_a_part_changes_the_vector_of_that_part_most(
-    family: str, backbones: Any
-) -> None:
+def test_what_changes_in_a_part_changes_the_vector_of_that_part_most(family, backbones):
     backbone = backbones(family)
     heard = noise(family, 10.0)
     frames = backbone.forward([heard], only=["frames"])["frames"][0]
@@ -171,9 +159,7 @@ def test_sound_before_the_clip_is_no_part_of_it(backbones: Any) -> None:
         assert torch.equal(values, plain[name])
 
 
-def test_names_of_weights_of_older_releases_are_read(
-    backbones: Any, root: Path, tmp_path: Path
-) -> None:
+def test_names_of_weights_of_older_releases_are_read(backbones, root, tmp_path) -> None:
     """The hub has checkpoints whose weight norm is called `weight_g` and `weight_v`."""
     from safetensors.torch import load_file, save_file
 

@@ -1,7 +1,5 @@
 """The detector of speech, on speech that a program speaks, and on what is no speech."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -34,9 +32,7 @@ def chord() -> Any:
 
 
 @pytest.mark.parametrize("what", ["silence", "noise", "chord"])
-def test_what_is_no_speech_is_not_taken_for_it(
-    detector: SoundBackbone, what: str
-) -> None:
+def test_what_is_no_speech_is_not_taken_for_it(detector, what) -> None:
     samples = np.zeros(4 * RATE, np.float32)
     if what == "noise":
         random = np.random.default_rng(0)
@@ -59,9 +55,7 @@ def test_speech_is_where_it_is(detector: SoundBackbone) -> None:
     np.testing.assert_allclose(parts, expected, atol=1e-6)
 
 
-def test_the_second_before_a_short_clip_makes_it_like_the_whole(
-    detector: SoundBackbone,
-) -> None:
+def test_the_second_before_a_short_clip_makes_it_like_the_whole(detector) -> None:
     """The detector remembers what it heard: a clip that begins in speech needs that."""
     spoken = speech()
     shares: dict[int, list[float]] = {0: [], RATE: []}

@@ -1,7 +1,5 @@
 """Text towers against the library's own whole models, on tiny checkpoints with real tokenizers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,7 @@ from support.words import PROMPTS  # noqa: E402
 from support.words import save_text_model as checkpoint  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
-from obygaze_features.backbones.text import (  # noqa: E402
-    load_text_tower,
-    read_prompts,
-)
+from obygaze_features.backbones.text import load_text_tower, read_prompts  # noqa: E402
 from obygaze_features.core.console import Quiet  # noqa: E402
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.extraction.compute import clip_threads  # noqa: E402
@@ -46,9 +41,7 @@ def whole_model(folder: Path) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("family", ["clip", "xclip"])
-def test_vectors_are_the_whole_models_own_raw_and_one_by_one(
-    family: str, folders: dict[str, Path]
-) -> None:
+def test_vectors_are_the_whole_models_own_raw_and_one_by_one(family, folders) -> None:
     model, tokenizer = whole_model(folders[family])
     # One at a time, so that no padding is in it.
     with torch.inference_mode():
@@ -63,9 +56,7 @@ def test_vectors_are_the_whole_models_own_raw_and_one_by_one(
     assert np.ptp(lengths) > 0.01
 
 
-def test_siglip_reads_lower_case_padded_to_its_full_length(
-    folders: dict[str, Path],
-) -> None:
+def test_siglip_reads_lower_case_padded_to_its_full_length(folders) -> None:
     model, tokenizer = whole_model(folders["siglip"])
     tokens = tokenizer(
         [text.lower() for text in TEXTS],
@@ -81,9 +72,7 @@ def test_siglip_reads_lower_case_padded_to_its_full_length(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_texts_and_clips_of_one_checkpoint_share_a_space(
-    family: str, folders: dict[str, Path]
-) -> None:
+def test_texts_and_clips_of_one_checkpoint_share_a_space(family, folders) -> None:
     backbone = load_backbone(tiny_card(family), folders[family])
     made = {"sampling": {}, "decoder": {}, "storage": {}}
     recipe = Recipe.of(**backbone.recipe(), **made)  # type: ignore[arg-type]

@@ -1,7 +1,5 @@
 """Weights must be those of their card, and are its checkpoint if known to be; compiling."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,7 @@ def backbone_of(card: Card, weights: Path | None = None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("family", ["clip", "vjepa2"])
-def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(
-    family: str, tmp_path: Path
-) -> None:
+def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(family, tmp_path) -> None:
     folder = save_tiny(family, tmp_path / "toy")
     assert load_backbone(tiny_card(family), folder)
     with pytest.raises(

@@ -1,7 +1,5 @@
 """The ids of clips in files: what other programs wrote, and files without any."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -44,9 +42,7 @@ def test_a_list_may_have_one_line_of_any_length(tmp_path: Path) -> None:
         ("clips.csv", "clip_id\n\n", "this file has no clip ids"),
     ],
 )
-def test_files_without_ids_are_refused(
-    tmp_path: Path, name: str, text: str, problem: str
-) -> None:
+def test_files_without_ids_are_refused(tmp_path, name, text, problem) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     for named in (path, str(path)):
@@ -56,9 +52,7 @@ def test_files_without_ids_are_refused(
         assert re.search(problem, told)
 
 
-def test_an_empty_list_of_clips_is_not_all_clips(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_list_of_clips_is_not_all_clips(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("x.npz", clip_id=["a-1", "a-2"], clip=np.ones((2, 3), np.float32))
     import_features("x.npz", "films")

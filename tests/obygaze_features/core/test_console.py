@@ -1,16 +1,10 @@
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
 
 from obygaze_features.core import console as module
-from obygaze_features.core.console import (
-    Console,
-    json_text,
-    printable,
-)
+from obygaze_features.core.console import Console, json_text, printable
 
 
 def test_json_on_stdout_has_null_for_what_json_cannot_say(capsys):

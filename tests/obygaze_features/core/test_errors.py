@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pickle
 import traceback
 
@@ -40,12 +38,8 @@ def test_no_error_is_without_a_documented_code():
 
 def test_an_error_of_another_process_is_the_same_error():
     from obygaze_features.backbones.cards import find_card
-    from obygaze_features.backbones.weight_files import (
-        NO_WEIGHTS,
-    )
-    from obygaze_features.backbones.weights import (
-        WrongWeights,
-    )
+    from obygaze_features.backbones.weight_files import NO_WEIGHTS
+    from obygaze_features.backbones.weights import WrongWeights
     from obygaze_features.video.container import BadVideo
 
     first = BadVideo("cut off", path="a.mkv", reason="truncated")
@@ -60,7 +54,6 @@ def test_an_error_of_another_process_is_the_same_error():
 
 
 def test_a_traceback_has_the_lines_that_a_command_prints_before_the_error():
-    """In a notebook an error said "correct what is listed above", and nothing was listed."""
     error = errors.FixInput("the task is not valid", details=["task: no class"])
     lines = traceback.format_exception(error)
     assert "the task is not valid" in lines[0]

@@ -1,7 +1,5 @@
 """Dots in one row of a figure, none of which hides another, and a figure in each format."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from xml.etree import ElementTree
@@ -24,9 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @given(st.lists(st.floats(0, 100), max_size=12), st.floats(0.01, 20))
-def test_any_two_dots_are_a_dot_or_a_step_apart(
-    values: list[float], least: float
-) -> None:
+def test_any_two_dots_are_a_dot_or_a_step_apart(values, least) -> None:
     moved = spread_dots(values, least)
     assert sum(moved) == pytest.approx(0)
     for i in range(len(values)):

@@ -1,18 +1,12 @@
 """Names of files made from names that others chose."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.file_names import (
-    FileNames,
-    check_new_name,
-    file_name,
-)
+from obygaze_features.core.file_names import FileNames, check_new_name, file_name
 
 PLAIN = ["joy", "EN_S", "EN-S", "v1.2", "лицо", "脸部", "tt0108160-001", "a+b"]
 STRANGE = [
@@ -50,9 +44,7 @@ def test_plain_names_stay_and_blanks_become_hyphens() -> None:
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_a_name_is_one_part_of_a_path_on_every_system(
-    text: str, tmp_path: Path
-) -> None:
+def test_a_name_is_one_part_of_a_path_on_every_system(text, tmp_path) -> None:
     name = file_name(text)
     assert re.fullmatch(r"[\w+][\w.+-]*", name)
     assert name.split(".")[0].upper() not in {"CON", "NUL", "COM1"}

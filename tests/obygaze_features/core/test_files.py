@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing
@@ -155,7 +153,6 @@ def test_new_files_can_be_made_on_disks_without_hard_links(tmp_path, monkeypatch
 
 
 def test_a_full_disk_replaces_none_of_several_results(tmp_path, monkeypatch):
-    """The rows of a manifest were new, and its header was that of before."""
     results = {tmp_path / "rows": b"1", tmp_path / "header": b"2"}
     files.write_all_new(results)
     write_synced = files.write_synced

@@ -1,7 +1,5 @@
 """Commands made from functions: what a person types, and what the function gets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -157,9 +155,7 @@ def test_values_outside_the_type_are_refused(words: tuple[str, ...]) -> None:
         (("--offsets", "a=b"), "--offsets must be FILM=SECONDS: could not convert"),
     ],
 )
-def test_wrong_words_of_a_mapping_are_a_usage_error(
-    words: tuple[str, ...], told: str
-) -> None:
+def test_wrong_words_of_a_mapping_are_a_usage_error(words, told) -> None:
     error = typed("a", "npz", "-o", "t", *words).exception
     assert isinstance(error, FixUsage)
     assert error.message.startswith(told)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from obygaze_features.core.errors import FixInput, InstallExtra

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -94,9 +92,7 @@ def test_which_errors_mean_too_little_memory(error: Exception, expected: bool) -
         ("HF_HUB_OFFLINE", "0", False),
     ],
 )
-def test_either_variable_forbids_the_network(
-    name: str, value: str, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_either_variable_forbids_the_network(name, value, expected, monkeypatch):
     for other in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv(name, value)

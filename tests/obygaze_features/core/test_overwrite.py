@@ -1,7 +1,5 @@
 """Only results of obygaze are replaced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -22,9 +20,7 @@ THING = OwnFolder("thing", lambda folder: "no thing.json")
         (b"", "it does not contain the words"),
     ],
 )
-def test_a_mark_may_be_at_either_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, refusal: str
-) -> None:
+def test_a_mark_may_be_at_either_end(tmp_path, monkeypatch, data, refusal) -> None:
     monkeypatch.setattr(overwrite, "_MARK_BYTES", 4)
     (tmp_path / "file").write_bytes(data)
     kind = OwnFolder.marked("thing", "the words", b"mark")
@@ -39,9 +35,7 @@ def test_what_is_not_a_document_of_ours(tmp_path: Path, text: str) -> None:
         check_folder(tmp_path, THING, force=True)
 
 
-def test_the_folder_one_is_in_is_no_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_one_is_in_is_no_result(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in (".", "..", str(tmp_path)):
         with pytest.raises(FixUsage, match="cannot be the name of a result"):

@@ -1,7 +1,5 @@
 """What is wrong is counted and shown, and what an error says to type can be typed."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 

@@ -1,7 +1,5 @@
 """Files are read into records: what is wrong in one is named, with its line and key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -91,11 +89,7 @@ def test_a_whole_file_is_read() -> None:
     ("before", "after", "told"),
     [
         ('title = "Alien"\n', "", "f.toml: title: required key is missing"),
-        (
-            "year =",
-            "yaer =",
-            "f.toml: yaer: unknown key 'yaer' (did you mean 'year'?)",
-        ),
+        ("year =", "yaer =", "f.toml: yaer: unknown key 'yaer' (did you mean 'year'?)"),
         (
             'file = "a.csv"',
             'file = "a.csv"\nsha256 = "ab"',
@@ -107,9 +101,7 @@ def test_a_whole_file_is_read() -> None:
         ("fps = 24", f"fps = {10**400}", "f.toml: rate.fps: Number out of range"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line_and_key(
-    before: str, after: str, told: str
-) -> None:
+def test_what_is_wrong_is_named_with_its_line_and_key(before, after, told) -> None:
     toml = WHOLE.replace(before, after, 1)
     assert toml != WHOLE
     (line,) = lines(toml)

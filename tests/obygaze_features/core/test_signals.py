@@ -1,7 +1,5 @@
 """Signals that stop a command."""
 
-from __future__ import annotations
-
 import signal
 import threading
 

@@ -1,7 +1,5 @@
 """What differs between systems, each on this one: macOS by its sync, Windows by a stand-in."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -146,9 +144,7 @@ def test_a_folder_is_locked_though_windows_cannot_open_one(on_windows: Printed) 
     assert on_windows["locks"] == ["True False", "False", "True []"]
 
 
-def test_a_file_that_is_open_elsewhere_is_tried_again_then_named(
-    on_windows: Printed, root: Path
-) -> None:
+def test_a_file_that_is_open_elsewhere_is_tried_again_then_named(on_windows, root):
     assert on_windows["open files"] == [
         "another program has this file open, so it cannot be changed",
         f"  in: {root / 'open files' / 'old'}",
@@ -158,9 +154,7 @@ def test_a_file_that_is_open_elsewhere_is_tried_again_then_named(
     ]
 
 
-def test_a_folder_takes_the_name_of_an_empty_one_and_of_no_other(
-    on_windows: Printed,
-) -> None:
+def test_a_folder_takes_the_name_of_an_empty_one_and_of_no_other(on_windows) -> None:
     assert on_windows["folders"] == ["True", "['empty', 'full', 'second']"]
 
 

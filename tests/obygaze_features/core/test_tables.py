@@ -1,7 +1,5 @@
 """Strict tables: each thing that can be wrong with a file is named with its line and column."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path
@@ -28,9 +26,7 @@ def write(folder: Path, data: bytes | str) -> Path:
     return path
 
 
-def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(
-    tmp_path: Path,
-) -> None:
+def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(tmp_path):
     path = write(tmp_path, 'a,b,note\n1,2,"two\nlines"\n3,"4,5",\n')
     table = read_table(path, required=("a", "b"))
     assert table.columns == ("a", "b", "note")
@@ -72,11 +68,7 @@ def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
 @pytest.mark.parametrize(
     ("data", "line", "problem"),
     [
-        (
-            "a,b\n1,2\n".encode("utf-16-le"),
-            1,
-            "line 1 has a NUL character",
-        ),
+        ("a,b\n1,2\n".encode("utf-16-le"), 1, "line 1 has a NUL character"),
         (b"a,b\n1,2\n1,\0\n", 3, "line 3 has a NUL character"),
         (
             b"caf\x8e,b\n1,2\n",
@@ -90,9 +82,7 @@ def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
         ),
     ],
 )
-def test_what_is_no_text_is_refused_with_its_line(
-    tmp_path: Path, data: bytes, line: int, problem: str
-) -> None:
+def test_what_is_no_text_is_refused_with_its_line(tmp_path, data, line, problem):
     path = write(tmp_path, data)
     with pytest.raises(Corrupt, match=problem) as caught:
         read_table(path, required=("a", "b"))
@@ -100,7 +90,6 @@ def test_what_is_no_text_is_refused_with_its_line(
 
 
 def test_names_of_columns_that_stand_twice_are_no_title(tmp_path: Path) -> None:
-    """The first row of data was taken for the header, and nobody was told."""
     path = write(tmp_path, "a,b,b,b,b\nx,y,z,u,v\nc,d,e,f,g\n")
     with pytest.raises(FixInput) as caught:
         read_table(path, required=())
@@ -140,9 +129,7 @@ CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), max_s
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=6))
-def test_what_the_csv_module_writes_is_read_back(
-    tmp_path: Path, rows: list[tuple[str, str]]
-) -> None:
+def test_what_the_csv_module_writes_is_read_back(tmp_path, rows) -> None:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([("a", "b"), *rows])
     path = write(tmp_path, text.getvalue())
@@ -157,9 +144,7 @@ AWKWARD = st.sampled_from(
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELLS | AWKWARD, CELLS | AWKWARD), max_size=6))
-def test_a_table_that_was_written_here_is_read_back(
-    tmp_path: Path, rows: list[tuple[str, str]]
-) -> None:
+def test_a_table_that_was_written_here_is_read_back(tmp_path, rows) -> None:
     data = csv_bytes(("a", "b"), rows)
     table = read_table(write(tmp_path, data), required=("a", "b"), is_strict=True)
     assert [(row["a"], row["b"]) for row in table.rows] == rows
@@ -168,9 +153,7 @@ def test_a_table_that_was_written_here_is_read_back(
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=60))
 @pytest.mark.filterwarnings("ignore:.*read as Windows-1252")
-def test_no_bytes_end_in_anything_but_a_table_or_an_error_for_people(
-    tmp_path: Path, data: bytes
-) -> None:
+def test_no_bytes_end_in_anything_but_a_table_or_an_error_for_people(tmp_path, data):
     path = write(tmp_path, b"a,b\n" + data)
     try:
         table = read_table(path, required=("a", "b"))

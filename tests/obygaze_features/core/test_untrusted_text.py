@@ -1,18 +1,12 @@
 """Text from outside is only text: on a terminal, in Markdown, in HTML, and in what uses them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.stores import (
-    made_store,
-    some_rows,
-    some_values,
-)
+from support.stores import made_store, some_rows, some_values
 
 from obygaze_features.core.console import printable, table
 from obygaze_features.core.errors import FixInput
@@ -118,9 +112,7 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store_of(tmp_path_factory.mktemp("hostile") / "s", HOSTILE)
 
 
-def test_store_info_has_the_lines_of_a_harmless_store(
-    received: Path, tmp_path: Path
-) -> None:
+def test_store_info_has_the_lines_of_a_harmless_store(received, tmp_path) -> None:
     harmless = store_of(tmp_path / "s", "x")
     words = [
         [line.split()[0] for line in describe(open_store(path)).splitlines() if line]
@@ -133,9 +125,7 @@ def test_store_info_has_the_lines_of_a_harmless_store(
     assert text.count("\nlicence: ") == 1
 
 
-def test_a_card_has_the_headings_and_links_of_a_harmless_store(
-    received: Path, tmp_path: Path
-) -> None:
+def test_a_card_has_the_headings_and_links_of_a_harmless_store(received, tmp_path):
     yaml = pytest.importorskip("yaml")
 
     def shape(card: str) -> list[tuple[str, str]]:

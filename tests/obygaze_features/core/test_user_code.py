@@ -1,7 +1,5 @@
 """User code by its name: FILE.py:NAME and package.module:NAME, imported as Python does."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from pathlib import Path
@@ -115,9 +113,7 @@ def test_a_file_with_the_name_of_an_imported_module_is_refused(here: Path) -> No
         ("read = 3", "mine.py:read", r"must be a function, got 3 \(int\)"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(
-    here: Path, text: str, name: str, told: str
-) -> None:
+def test_what_is_wrong_is_said_in_one_sentence(here, text, name, told) -> None:
     write(here / "mine.py", text)
     trust([name])
     with pytest.raises((FixInput, NotFound), match=told):
@@ -189,9 +185,7 @@ class Mine(ClassifierMixin, BaseEstimator):
         ),
     ],
 )
-def test_what_a_model_returns_is_checked(
-    here: Path, changes: dict[str, str], told: str
-) -> None:
+def test_what_a_model_returns_is_checked(here, changes, told) -> None:
     good = {"fitted": "self", "predicted": "np.zeros(len(X), int)", "scores": "X[:, 0]"}
     write(here / "model.py", MODEL.format(parameters="", **{**good, **changes}))
     trust(["model.py:Mine"])
@@ -213,9 +207,7 @@ def test_what_a_model_returns_is_checked(
         ),
     ],
 )
-def test_a_model_that_is_no_classifier_is_refused(
-    here: Path, text: str, told: str
-) -> None:
+def test_a_model_that_is_no_classifier_is_refused(here, text, told) -> None:
     write(here / "model.py", text)
     trust(["model.py:Mine"])
     with pytest.raises(ObygazeError) as caught:

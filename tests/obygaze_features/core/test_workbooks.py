@@ -1,7 +1,5 @@
 """Spreadsheets: each cell has the text that it would have in a CSV file, or a cure is named."""
 
-from __future__ import annotations
-
 import zipfile
 from datetime import date, timedelta
 from pathlib import Path
@@ -77,9 +75,7 @@ def test_errors_of_formulas_are_no_empty_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("is_text", "read"), [(True, "1,2"), (False, "1.2")])
-def test_a_column_formatted_as_text_has_no_decimal_commas(
-    tmp_path: Path, is_text: bool, read: str
-) -> None:
+def test_a_column_formatted_as_text_has_no_decimal_commas(tmp_path, is_text, read):
     path = tmp_path / "t.xlsx"
     book = xlsxwriter.Workbook(str(path))
     sheet = book.add_worksheet("A")
@@ -154,9 +150,7 @@ def test_a_date_of_1900_is_a_date(tmp_path: Path) -> None:
         ([(1.5, "[Red]h:mm"), (1, "[White][>1]h:mm;h:mm")], ["36:00", "24:00"]),
     ],
 )
-def test_a_time_of_two_numbers_is_what_its_sheet_shows(
-    tmp_path: Path, cells: list[tuple[float, str | int]], texts: list[str]
-) -> None:
+def test_a_time_of_two_numbers_is_what_its_sheet_shows(tmp_path, cells, texts) -> None:
     assert times_of(tmp_path, cells) == texts
 
 
@@ -193,9 +187,7 @@ TITLED = [
 ]
 
 
-def test_the_row_with_names_is_below_the_title_or_the_one_that_is_named(
-    tmp_path: Path,
-) -> None:
+def test_the_row_with_names_is_below_the_title_or_the_one_that_is_named(tmp_path):
     path = write_workbook(tmp_path / "t.xlsx", {"Clips": TITLED})
     with pytest.raises(FixInput) as refused:
         read_table(path, required=("film",), header_row=1)
@@ -213,15 +205,9 @@ def test_the_row_with_names_is_below_the_title_or_the_one_that_is_named(
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"<html><table><tr><td>a</td></tr></table></html>",
-    ],
+    "data", [b"", b"<html><table><tr><td>a</td></tr></table></html>"]
 )
-def test_what_only_has_the_name_of_a_spreadsheet_is_refused(
-    tmp_path: Path, data: bytes
-) -> None:
+def test_what_only_has_the_name_of_a_spreadsheet_is_refused(tmp_path, data) -> None:
     path = tmp_path / "t.xlsx"
     path.write_bytes(data)
     with pytest.raises(Corrupt, match="spreadsheet cannot be read, or has a password"):
@@ -256,9 +242,7 @@ CAPITALS = (("worksheets/sheet1.xml", "worksheets/Sheet1.xml"),)
 
 
 @pytest.mark.parametrize("changes", [STRICT, NO_NAMES, CAPITALS])
-def test_a_cell_far_away_is_found_in_files_of_each_program(
-    tmp_path: Path, changes: tuple[tuple[str, str], ...]
-) -> None:
+def test_a_cell_far_away_is_found_in_files_of_each_program(tmp_path, changes) -> None:
     """Excel saves strict files, some programs name no cells."""
     path = write_workbook(tmp_path / "t.xlsx", {"A": [["a", "b"], ["x", "y"], ["z"]]})
     changed_sheet(path, *changes, ('r="A3"', 'r="XFD1048576"'))
@@ -277,7 +261,6 @@ def test_a_cell_far_away_is_found_in_files_of_each_program(
 def test_a_sheet_that_is_too_long_is_refused_before_its_end(
     limit: str, row: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """12 million rows were all read, for minutes, before they were refused."""
     path = tmp_path / "long.xlsx"
     write_workbook(path, {"A": [["clip_id"], ["a"]]})
     members = {}

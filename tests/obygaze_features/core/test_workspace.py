@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -86,9 +84,7 @@ def test_names_that_windows_cannot_have_are_refused_for_all_that_is_shared(
             new(name)
 
 
-def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(
-    workspace: Path,
-) -> None:
+def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(workspace) -> None:
     here = Workspace(workspace)
     (workspace / "manifests" / "films.toml").touch()
     for kind in ("stores", "runs", "models"):

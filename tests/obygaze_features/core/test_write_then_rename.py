@@ -1,7 +1,5 @@
 """A result is written beside its place and takes the place in one step."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -44,10 +42,7 @@ def test_what_appears_while_a_new_folder_is_written_stays(tmp_path: Path) -> Non
         if (tmp_path / "x").exists():
             raise AlreadyThere("taken")
 
-    with (
-        pytest.raises(AlreadyThere),
-        write_then_rename(tmp_path / "x", check) as new,
-    ):
+    with pytest.raises(AlreadyThere), write_then_rename(tmp_path / "x", check) as new:
         new.mkdir()
         (tmp_path / "x").mkdir()
         (tmp_path / "x" / "thesis").write_text("mine")
@@ -56,9 +51,7 @@ def test_what_appears_while_a_new_folder_is_written_stays(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
-def test_of_two_writers_of_a_name_the_last_one_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
-) -> None:
+def test_of_two_writers_of_a_name_the_last_one_counts(tmp_path, monkeypatch, exchanges):
     if not exchanges:
         monkeypatch.setattr(system, "exchange_names", lambda first, second: False)
     folder = tmp_path / "x"
@@ -115,9 +108,7 @@ def test_a_kill_at_any_instant_leaves_the_old_folder_or_the_new_one(
     assert ("aside" in seen) != exchanges
 
 
-def test_a_kill_at_any_instant_leaves_the_old_file_or_the_new_one(
-    tmp_path: Path,
-) -> None:
+def test_a_kill_at_any_instant_leaves_the_old_file_or_the_new_one(tmp_path) -> None:
     path = tmp_path / "x.mp4"
     seen = set[str]()
 

@@ -1,7 +1,5 @@
 """Tables in each format: what other libraries read is what was written."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from datetime import datetime
@@ -20,11 +18,7 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.file_names import single_line
 from obygaze_features.core.files import refuse_spreadsheet_name
 from obygaze_features.core.tables import read_table
-from obygaze_features.core.written_tables import (
-    MAX_CELL_LETTERS,
-    SUFFIXES,
-    write_table,
-)
+from obygaze_features.core.written_tables import MAX_CELL_LETTERS, SUFFIXES, write_table
 
 COLUMNS: dict[str, Any] = {
     "clip_id": ["=1+2", "-3kZ", "0012", "http://x"],
@@ -63,10 +57,7 @@ def test_a_spreadsheet_has_text_as_text_and_numbers_as_numbers(tmp_path: Path) -
 )
 @settings(max_examples=30, deadline=None)
 @example([0.5280661875704343, 2])
-def test_a_column_of_numbers_as_text_has_numbers_and_comes_back_as_it_was(
-    numbers: list[float],
-) -> None:
-    """Scores that were joined to a manifest could not be sorted in Excel."""
+def test_a_column_of_numbers_as_text_has_numbers_and_comes_back_as_it_was(numbers):
     texts = [*map(str, numbers), ""]
     with tempfile.TemporaryDirectory() as folder:
         ids = [f"c{number}" for number, _ in enumerate(texts)]
@@ -143,9 +134,7 @@ def test_a_spreadsheet_does_not_have_the_time_of_the_clock(tmp_path: Path) -> No
     assert str(datetime.now().year) not in properties
 
 
-def test_another_extension_is_refused_with_those_that_are_written(
-    tmp_path: Path,
-) -> None:
+def test_another_extension_is_refused_with_those_that_are_written(tmp_path) -> None:
     for name, got in (("t.txt", ".txt"), ("t", "no extension")):
         with pytest.raises(FixUsage, match=rf"expected \.csv or \.xlsx, got '{got}'"):
             write_table(tmp_path / name, COLUMNS)
@@ -154,9 +143,7 @@ def test_another_extension_is_refused_with_those_that_are_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_spreadsheet_cannot_hold_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_spreadsheet_cannot_hold_is_refused(tmp_path, monkeypatch) -> None:
     many = {f"c{n}": [n] for n in range(16_385)}
     with pytest.raises(FixUsage, match="at most 16,384 columns, got 16,385"):
         write_table(tmp_path / "t.xlsx", many)

@@ -1,7 +1,5 @@
 """What is to compute: one test for each case, and drawn histories against a plain model."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from fractions import Fraction
@@ -79,9 +77,7 @@ def found(done: Work) -> dict[Case, int]:
         ([CLIP_A, CLIP_B, CLIP_A._replace(clip_id="c")], "c: not in the plan"),
     ],
 )
-def test_a_manifest_that_changed_since_the_plan_is_refused(
-    clips: list[PlannedClip], line: str
-) -> None:
+def test_a_manifest_that_changed_since_the_plan_is_refused(clips, line) -> None:
     done = work(clips, [ROW_A, NOT_THERE], filling=True)
     assert done.found[cases.ANOTHER_PLAN] == [line]
     with pytest.raises(Mismatch, match=f"or with other clips: {line}") as error:
@@ -129,9 +125,7 @@ def test_another_array_is_another_store() -> None:
         ),
     ],
 )
-def test_another_version_or_device(
-    kind: ComputeSetup, sealed: str, filling: str
-) -> None:
+def test_another_version_or_device(kind, sealed, filling) -> None:
     """A finished store grows by a later version; while it is filled, it has one maker."""
     for is_filling, sentence in ((False, sealed), (True, filling)):
         done = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling)
@@ -213,14 +207,8 @@ def by_id(values):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    rows=by_id(ROWS),
-    clips=by_id(CLIPS),
-    retry=st.booleans(),
-)
-def test_drawn_stores_against_a_plain_model(
-    rows: list[Row], clips: list[PlannedClip], retry: bool
-) -> None:
+@given(rows=by_id(ROWS), clips=by_id(CLIPS), retry=st.booleans())
+def test_drawn_stores_against_a_plain_model(rows, clips, retry) -> None:
     """Which ids are computed, which are refused, and that every row and clip is one case."""
     clip_of = {clip.clip_id: clip for clip in clips}
     row_of = {row.clip_id: row for row in rows}

@@ -1,7 +1,5 @@
 """Bytes do not depend on threads or batches on a CPU; on a GPU the host waits for events only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,17 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.checkpoints import (
-    TINY,
-    lsmdc_card,
-    save_lsmdc,
-    save_tiny,
-    tiny_card,
-)
-from support.gpu_runs import (
-    a_clip,
-    arrays_of_features,
-)
+from support.checkpoints import TINY, lsmdc_card, save_lsmdc, save_tiny, tiny_card
+from support.gpu_runs import a_clip, arrays_of_features
 from support.simulated_gpu import SimulatedGpu
 from support.sound_checkpoints import save_tiny_sound, tiny_sound_card
 
@@ -97,10 +86,7 @@ def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_batch_of_a_gpu_has_the_features_of_its_clips(
-    family: str, tmp_path: Path
-) -> None:
-    """The same numbers as on the CPU, and no wait but for the events after each batch."""
+def test_a_batch_of_a_gpu_has_the_features_of_its_clips(family, tmp_path) -> None:
     backbone = tiny(family, tmp_path)
     clips = some_clips(backbone, 6)
     with clip_threads(1) as pool:
@@ -132,7 +118,6 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(
 def test_sound_on_a_gpu_has_the_same_features_and_the_host_waits_for_events_only(
     family: str, tmp_path: Path
 ) -> None:
-    """Clips of one piece and of several, with sound before them that the model does not take."""
     folder = tmp_path / "weights"
     save_tiny_sound(family, folder)
     backbone = load_backbone(tiny_sound_card(family, tmp_path, 1.0), folder)
@@ -158,7 +143,6 @@ def test_sound_on_a_gpu_has_the_same_features_and_the_host_waits_for_events_only
 
 
 def test_backbones_share_the_pictures_on_a_gpu(tmp_path: Path) -> None:
-    """Views that resize alike are copied once, whatever their frames and their padding are."""
     backbone = tiny("clip", tmp_path)
     specs = arrays_of_features(backbone)
     clips = some_clips(backbone, 5)
@@ -226,9 +210,7 @@ def test_numbers_are_rounded_as_numpy_rounds_them() -> None:
 
 
 @pytest.mark.parametrize(("code", "most"), [({}, 3), ({"files": {}}, 1)])
-def test_code_of_the_user_computes_one_clip_at_a_time(
-    code: dict[str, Any], most: int
-) -> None:
+def test_code_of_the_user_computes_one_clip_at_a_time(code, most) -> None:
     """It may not work in several threads."""
     backbone: Any = Values(np.zeros((1, 1), np.float32), "cpu")
     backbone.card.code = code

@@ -1,7 +1,5 @@
 """What is decoded ahead of the rows, and which file a row says that it is of."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -34,9 +32,7 @@ class RecordingPool:
 
 
 @pytest.mark.parametrize(("most_clips", "most_bytes"), [(3, 10**9), (100, 1)])
-def test_no_more_is_decoded_ahead_than_may_wait(
-    most_clips: int, most_bytes: int
-) -> None:
+def test_no_more_is_decoded_ahead_than_may_wait(most_clips, most_bytes) -> None:
     """Three clips, or one whatever its size is."""
     pool: Any = RecordingPool()
     most = 1 if most_bytes == 1 else most_clips
@@ -51,7 +47,6 @@ def test_no_more_is_decoded_ahead_than_may_wait(
 def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
     tmp_path: Path, window: int | None
 ) -> None:
-    """Features of the old film were recorded as those of the new one, so nobody saw the change."""
     film = tmp_path / "film.mp4"
     new_film = tmp_path / "new.mp4"
     write_video(film, numbers=range(18), size=(64, 48))

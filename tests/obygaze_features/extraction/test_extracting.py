@@ -1,7 +1,5 @@
 """Runs on made-up films: the same bytes whatever happens, and what their commands print."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -12,11 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
-from support.extracted_stores import (
-    bytes_of,
-    films_with_failures,
-    run,
-)
+from support.extracted_stores import bytes_of, films_with_failures, run
 from support.extraction import keep_manifest
 from support.videos import write_video
 
@@ -81,10 +75,7 @@ def some_clips(manifest: Manifest, numbers: Sequence[int]) -> Manifest:
 
 
 def test_a_store_that_is_sealed_while_it_is_looked_at(
-    films: Manifest,
-    world: Path,
-    undisturbed: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process finishes and removes the blocks that are about to be read."""
     run(films, world, watch=at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT)))
@@ -143,9 +134,7 @@ def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
     assert run(films, world)[0].clips == len(films)
 
 
-def test_a_device_that_fails_is_named(
-    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_fails_is_named(films, world, monkeypatch) -> None:
     def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
         raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
 
@@ -167,17 +156,13 @@ def extract(folder: Path, verb: str, *words: str) -> Result:
         (("-b", "descriptors", "--seal-now"), 1, "blocks are missing"),
     ],
 )
-def test_invalid_options_leave_no_store(
-    world: Path, words: tuple[str, ...], code: int, message: str
-) -> None:
+def test_invalid_options_leave_no_store(world, words, code, message) -> None:
     done = extract(world, "run", "films", *words)
     assert (done.code, message in done.stderr) == (code, True), done.stderr
     assert not list(world.glob("stores/*"))
 
 
-def test_the_status_counts_blocks_while_a_store_is_filled(
-    world: Path, films: Manifest
-) -> None:
+def test_the_status_counts_blocks_while_a_store_is_filled(world, films) -> None:
     """Also of a store that is changed: its rows count, and those that are still to compute."""
     run(some_clips(films, range(4)), world)
 
@@ -265,9 +250,7 @@ def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
     assert not (tmp_path / "stores" / STORE).exists()
 
 
-def test_no_store_is_extracted_into_another_one(
-    films: Manifest, world: Path, undisturbed: Path
-) -> None:
+def test_no_store_is_extracted_into_another_one(films, world, undisturbed) -> None:
     before = bytes_of(undisturbed)
     with pytest.raises(AlreadyThere, match="inside another store"):
         run(films, world, stores={"descriptors": str(undisturbed / "inside")})

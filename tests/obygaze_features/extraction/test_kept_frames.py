@@ -1,7 +1,5 @@
 """Frames that are kept in a store: other backbones get the bytes of the films from them."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -74,9 +72,7 @@ def kept_of(
     return find_kept(stores, clips, facts, views, None)
 
 
-def test_damaged_frames_are_decoded_again(
-    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_frames_are_decoded_again(films, tmp_path, monkeypatch) -> None:
     """Whether damage is accepted is asked of each extraction, and not of the kept frames."""
     whole = write_video(tmp_path / "whole.mp4", numbers=range(18), size=(64, 48))
     flip_bits_visibly(whole, video_of(films, 3), {9, 10})
@@ -98,9 +94,7 @@ def test_damaged_frames_are_decoded_again(
     assert reasons[3].sentence.startswith("damaged: ")
 
 
-def test_pictures_that_are_damaged_name_the_store_to_remove(
-    films: Manifest, tmp_path: Path
-) -> None:
+def test_pictures_that_are_damaged_name_the_store_to_remove(films, tmp_path) -> None:
     run(films, tmp_path, "frames:descriptors")
     store = tmp_path / "stores" / KEPT
     path = next((store / "data.zarr" / PICTURES).glob("c.*"))
@@ -113,9 +107,7 @@ def test_pictures_that_are_damaged_name_the_store_to_remove(
     assert str(error.value.hint).endswith(f"rm -r {store}")
 
 
-def test_frames_at_a_rate_are_kept_with_those_that_do_not_exist(
-    tmp_path: Path,
-) -> None:
+def test_frames_at_a_rate_are_kept_with_those_that_do_not_exist(tmp_path) -> None:
     """One frame a second of clips of four seconds and of less than one."""
     films = film_folder(tmp_path, 2)
     write_video(video_of(films, 1), numbers=range(100), size=(64, 48))
@@ -197,9 +189,7 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
     assert not (stores / "other.descriptors").exists()
 
 
-def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(
-    films: Manifest, tmp_path: Path
-) -> None:
+def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(films, tmp_path):
     run(films, tmp_path, "frames:descriptors")
     path = tmp_path / "stores" / KEPT / f"data.zarr/{CLEAN}/c.0"
     path.chmod(0o644)
@@ -225,9 +215,7 @@ def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
         assert clip.total == decoded.total
 
 
-def test_sound_names_no_video_where_pictures_alone_are_kept(
-    films: Manifest, tmp_path: Path
-) -> None:
+def test_sound_names_no_video_where_pictures_alone_are_kept(films, tmp_path) -> None:
     run(films, tmp_path, "frames:descriptors")
     clips = tuple(replace(clip, video="") for clip in films.clips)
     run(replace(films, clips=clips), tmp_path, ["descriptors", "sound-descriptors"])

@@ -1,7 +1,5 @@
 """The loop on made-up clips: batches end with their block, and are halved if memory runs out."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack

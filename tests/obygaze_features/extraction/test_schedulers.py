@@ -1,7 +1,5 @@
 """The example of the guide on a real Dask, with keys."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -16,10 +14,7 @@ from support.extracted_stores import bytes_of, run
 from support.extraction import film_folder, keep_manifest
 from support.servers import free_port, need_program, wait_for_port
 
-pytestmark = [
-    pytest.mark.check("starts Dask"),
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.check("starts Dask"), pytest.mark.timeout(600)]
 
 N_CLIPS = 32
 PAGE = ROOT / "docs" / "guide" / "cluster.md"

@@ -1,7 +1,5 @@
 """Search: exact cosines, against NumPy over whole arrays; texts of a tiny CLIP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,9 +37,7 @@ def cosines(values: Any, query: Any) -> Any:
     )
 
 
-def test_the_clips_most_like_a_clip_are_those_of_the_whole_matrix(
-    tmp_path: Path,
-) -> None:
+def test_the_clips_most_like_a_clip_are_those_of_the_whole_matrix(tmp_path) -> None:
     array = "frames"
     values = sealed_store(tmp_path / "s", 23)
     ids, films = some_ids(23)
@@ -114,7 +110,6 @@ def tower_in(space_id: str) -> Callable[[str], Any]:
 
 
 def test_only_vectors_of_features_are_compared(tmp_path: Path) -> None:
-    """Times and colours had cosines, and numbers ended in an error of NumPy."""
     others = [
         Array.of("time_s", "float64", (4,), ("frame",)),
         Array.of("level", "float32", ()),
@@ -136,9 +131,7 @@ def test_only_vectors_of_features_are_compared(tmp_path: Path) -> None:
         og.search(tmp_path / "s", like=clip_id, top=0)
 
 
-def test_texts_are_compared_in_their_own_space_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_are_compared_in_their_own_space_only(tmp_path, monkeypatch) -> None:
     values = some_values(9, CLIP)
     made_store(tmp_path / "s", some_rows(9), values, recipe=clip_recipe())
     here = tower_in(f"local@main#{SPACE}")
@@ -158,9 +151,7 @@ def test_texts_are_compared_in_their_own_space_only(
         og.search(tmp_path / "t", text="a dog")
 
 
-def test_code_named_by_a_store_is_never_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_named_by_a_store_is_never_run(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trap.py").write_text("open('sprung', 'w')\n", "utf-8")
     for name in ("trap.py:net", "frames:trap:net"):

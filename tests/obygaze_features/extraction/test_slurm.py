@@ -1,7 +1,5 @@
 """`extract slurm`: the text of the script. `stories/03_many_workers.py` runs it on a real Slurm."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from pathlib import Path
@@ -102,15 +100,11 @@ def test_names_that_no_script_can_have(here: Path) -> None:
         (["--seal-now"], "leaves nothing to the tasks of a script"),
     ],
 )
-def test_what_tasks_would_refuse_is_refused_at_once(
-    here: Path, words: list[str], expected: str
-) -> None:
+def test_what_tasks_would_refuse_is_refused_at_once(here, words, expected) -> None:
     assert expected in refused("--tasks", "2", *words)
 
 
-def test_a_plan_downloads_no_weights(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_downloads_no_weights(here, monkeypatch) -> None:
     asked: list[str] = []
     monkeypatch.setenv("HF_HUB_CACHE", str(here / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")

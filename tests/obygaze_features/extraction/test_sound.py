@@ -1,7 +1,5 @@
 """Sound beside pictures: one pass, each into its own store, and neither fails the other."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -68,9 +66,7 @@ def extract(folder: Path, manifest: Any, *backbones: str, **options: Any) -> Any
     return og.extract(manifest, backbones, workspace=folder, workers=1, **options)
 
 
-def test_a_row_that_has_nothing_is_the_same_beside_another_sense(
-    tmp_path: Path,
-) -> None:
+def test_a_row_that_has_nothing_is_the_same_beside_another_sense(tmp_path) -> None:
     """The film `loud` has no pictures any more, and `mute` no sound."""
     manifest = make_films(tmp_path, ("loud", "mute"))
     videos = tmp_path / "videos"
@@ -105,9 +101,7 @@ def test_the_features_are_those_of_the_samples_of_the_clip(world: Path) -> None:
             np.testing.assert_allclose(times, centres, rtol=0, atol=1e-12)
 
 
-def test_the_sound_of_a_sweep_is_decoded_in_pieces(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sound_of_a_sweep_is_decoded_in_pieces(world, tmp_path, monkeypatch):
     """Windows of a second, every half second; a piece has at most a second and a half."""
     views = (SoundView(RATE, 0.3), PictureView(2))
     wanted = [WantedWindow(number, views) for number in range(7)]

@@ -1,7 +1,5 @@
 """`extract text` and `extract captions`: on tiny checkpoints, and with stand-ins by hand."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +67,6 @@ def fill(folder: Path, text: str) -> list[dict[str, str]]:
 
 
 def test_a_spreadsheet_is_refused_before_any_caption_is_scored(tmp_path: Path) -> None:
-    """It was refused after all of them, which may take hours."""
     table = tmp_path / "t.csv"
     table.write_text("caption,visual\na dog,x\n", encoding="utf-8")
     unused: Any = None
@@ -96,7 +93,6 @@ def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> 
 
 
 def test_an_empty_cell_is_refused(tmp_path: Path) -> None:
-    """It was compared with a text without words."""
     with pytest.raises(FixInput, match="2 problems") as caught:
         fill(tmp_path, "caption,visual\na dog,\na cat,cat\n ,dog\n")
     first, second = caught.value.details

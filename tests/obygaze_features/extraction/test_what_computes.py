@@ -1,7 +1,5 @@
 """What computes a run: the first line says it, and `auto` chooses it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -70,9 +68,7 @@ def test_the_first_line_says_what_computes(films: Manifest, tmp_path: Path) -> N
     assert "computes on" not in again.stderr
 
 
-def test_no_idle_gpu_stops_what_would_use_one(
-    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_idle_gpu_stops_what_would_use_one(films, tmp_path, monkeypatch) -> None:
     use_no_gpu(monkeypatch)
     network = ("-b", CARD, "--weights", str(tmp_path / "weights"))
     for verb in ("run", "plan"):
@@ -94,9 +90,7 @@ def test_no_idle_gpu_stops_what_would_use_one(
     extract(tmp_path, "run", "-b", "descriptors").ok()
 
 
-def test_a_store_that_the_cpu_fills_names_the_way_on(
-    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatch):
     options = {"weights": {CARD: str(tmp_path / "weights")}}
     on_gpu: list[str] = []
     run(films, tmp_path, CARD, stores={CARD: "undisturbed"}, **options)

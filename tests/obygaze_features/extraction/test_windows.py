@@ -1,7 +1,5 @@
 """Windows of whole films: each holds exactly its pictures, and a store of them is as any other."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,20 +22,12 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
 from obygaze_features.extraction.clips import planned_clips
 from obygaze_features.extraction.cut_films import make_windows
-from obygaze_features.extraction.windows import (
-    WantedWindow,
-    decode_windows,
-)
+from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.store import open_store
-from obygaze_features.video import (
-    DecodeJob,
-    DecodePool,
-    PictureView,
-    decode_clip,
-)
+from obygaze_features.video import DecodeJob, DecodePool, PictureView, decode_clip
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.worker import DecodeResult
 
@@ -144,7 +134,6 @@ def windows(workspace: Path, films: Path, *grid: str) -> None:
 
 
 def test_windows_of_a_part_of_a_film_are_refused(films: Path, tmp_path: Path) -> None:
-    """Their times were those in the file: segments got the windows of other seconds."""
     times = {"film_start_s": "3", "film_end_s": "5"}
     clips = (Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0, extra=times),)
     header = Header("Films", video_root=str(films))
@@ -193,9 +182,7 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("mkv_variable_rate", 0)])
-def test_windows_of_a_damaged_film_fail_as_its_clips(
-    kind: str, seed: int, tmp_path: Path, pool: DecodePool
-) -> None:
+def test_windows_of_a_damaged_film_fail_as_its_clips(kind, seed, tmp_path, pool):
     """The end of a window may be where pictures are missing."""
     rng = np.random.default_rng(seed)
     made = film_of(kind, tmp_path)
@@ -249,9 +236,7 @@ def run(workspace: Path, *words: str) -> Result:
     return call_obygaze("-C", workspace, *extract, *words)
 
 
-def test_a_window_has_the_vector_of_the_clip_cut_by_hand(
-    films: Path, tmp_path: Path
-) -> None:
+def test_a_window_has_the_vector_of_the_clip_cut_by_hand(films, tmp_path) -> None:
     windows(tmp_path, films, "--window", "16", "--stride", "16")
     run(tmp_path).ok()
     cut = [
@@ -276,10 +261,7 @@ def test_a_window_has_the_vector_of_the_clip_cut_by_hand(
     assert of_windows.recipe.grid == {"window": 16, "stride": 16}
 
 
-def test_a_film_that_was_replaced_or_cannot_be_read(
-    films: Path, tmp_path: Path
-) -> None:
-    """Of another film, the windows up to its end had features."""
+def test_a_film_that_was_replaced_or_cannot_be_read(films, tmp_path) -> None:
     folder = tmp_path / "films"
     shutil.copytree(films, folder)
     write_video(folder / "tt3.mkv", numbers=range(100), size=(64, 48))

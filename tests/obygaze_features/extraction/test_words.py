@@ -1,7 +1,5 @@
 """`extract words`: vectors of what is said, against sentence-transformers; no word is kept."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -77,17 +75,14 @@ def embed_long(tower: TextTower, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("kind", ["folder", "cues", "texts", "embedded"])
-def test_no_word_of_the_input_is_in_any_file_of_the_store(
-    workspace: Path, encoder: Path, kind: str
-) -> None:
+def test_no_word_of_the_input_is_in_any_file_of_the_store(workspace, encoder, kind):
     words = ["zanzibar", "quixotic", "wolframite"]
     text = " ".join(words)
     subtitles = say(workspace, lake=text, pier=text)
     if kind == "cues":
         subtitles = str(workspace / "cues.csv")
         Path(subtitles).write_text(
-            f"movie_id,start_s,end_s,text\nlake,1,2,{text}\npier,1,2,{text}\n",
-            "utf-8",
+            f"movie_id,start_s,end_s,text\nlake,1,2,{text}\npier,1,2,{text}\n", "utf-8"
         )
     elif kind == "texts":
         subtitles = str(workspace / "texts.csv")
@@ -115,7 +110,6 @@ def test_no_word_of_the_input_is_in_any_file_of_the_store(
 def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
     workspace: Path, encoder: Path
 ) -> None:
-    """Other words of a clip are other numbers; which of them count, nobody knows."""
     stores = []
     for name, text in (("first", "a happy man"), ("changed", "a happy dog")):
         said = say(workspace, lake=text)
@@ -134,9 +128,7 @@ def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
         merge(stores, "mixed", workspace=workspace)
 
 
-def test_a_clip_behind_the_end_of_its_film_has_no_words(
-    workspace: Path, encoder: Path
-) -> None:
+def test_a_clip_behind_the_end_of_its_film_has_no_words(workspace, encoder) -> None:
     """As its pictures and its sound; one that ends a little after the film has those before."""
     spans = {
         "in": (10, 15.5),
@@ -164,9 +156,7 @@ def test_a_clip_behind_the_end_of_its_film_has_no_words(
     assert sorted(made.failed) == ["across", "behind", "near"]
 
 
-def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(
-    workspace: Path, encoder: Path
-) -> None:
+def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(workspace, encoder):
     tower = load_text_tower(
         find_card("tiny", Workspace.of(workspace)), encoder, workspace=workspace
     )
@@ -235,9 +225,7 @@ def test_the_real_vectors_are_those_of_sentence_transformers(minilm: TextTower) 
     assert minilm.max_length == model.max_seq_length
 
 
-def test_bad_input_is_one_error_and_nothing_is_made(
-    workspace: Path, encoder: Path
-) -> None:
+def test_bad_input_is_one_error_and_nothing_is_made(workspace, encoder) -> None:
     said = workspace / "said"
     # This ending is no language: the file may be half of a film.
     (said / "lake.cd2.srt").write_text(SRT.format("dog"))
@@ -338,9 +326,7 @@ def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
         search(store, text="a happy man", weights=str(weights), workspace=workspace)
 
 
-def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(
-    workspace: Path,
-) -> None:
+def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(workspace):
     import torch
     from transformers import RobertaModel
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,9 +96,7 @@ def test_by_hand(text: str, rows: list[int]) -> None:
         ("level == 'S\\x41'", "a backslash is not allowed"),
     ],
 )
-def test_an_error_says_what_is_wrong_and_in_which_expression(
-    text: str, what: str
-) -> None:
+def test_an_error_says_what_is_wrong_and_in_which_expression(text, what) -> None:
     with pytest.raises(BadExpression) as error:
         parse(text)
     assert what in error.value.message

@@ -1,7 +1,5 @@
 """A folder of videos becomes a manifest with a clip for each file."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +9,7 @@ from support.generated_videos import CONTAINERS
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cut_films import make_windows
-from obygaze_features.manifest.adapters.folder import (
-    read,
-)
+from obygaze_features.manifest.adapters.folder import read
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.times import film_times
 from obygaze_features.manifest.windows import Grid
@@ -70,9 +66,7 @@ def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
         (("Alba.mp4", "alba.mkv"), "'Alba' and 'alba' both become"),
     ],
 )
-def test_two_films_do_not_become_one(
-    tmp_path: Path, names: tuple[str, ...], both: str
-) -> None:
+def test_two_films_do_not_become_one(tmp_path, names, both) -> None:
     with pytest.raises(FixInput, match=both):
         read(videos(tmp_path / "films", *names))
 
@@ -84,7 +78,6 @@ def test_a_film_named_in_japanese_is_a_clip(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_film_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """part10 was shown between part1 and part2."""
     names = [f"lake/part{n}.mp4" for n in (1, 2, 9, 10, 11)]
     made = read(videos(tmp_path, *reversed(names), "alba/cd1.avi", "alba/CD2.avi"))
     of_lake = [clip for clip in made.manifest if clip.movie_id == "lake"]
@@ -94,7 +87,6 @@ def test_parts_of_a_film_are_in_the_order_of_their_numbers(tmp_path: Path) -> No
 
 
 def test_files_of_a_folder_are_read_or_named(tmp_path: Path) -> None:
-    """Files of .mts, .mxf, .asf and .gif were left out without a word, though they can be read."""
     endings = {ending for kinds in CONTAINERS.values() for ending in kinds}
     names = [f"{ending}.{ending}" for ending in endings | {"mts", "gif", "wmv"}]
     folder = videos(tmp_path / "films", *names, "a.xyz", "b.XYZ", "c", "d.png", "e.srt")

@@ -1,7 +1,5 @@
 """Folds: even where they can be, whole films where they must be."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 
@@ -31,9 +29,7 @@ def spread(counts: np.ndarray) -> int:
     st.integers(2, 10),
     st.integers(0),
 )
-def test_stratified_folds_are_equal_in_all_and_in_each(
-    strata: list[str], k: int, seed: int
-) -> None:
+def test_stratified_folds_are_equal_in_all_and_in_each(strata, k, seed) -> None:
     folds = stratified_folds(strata, k, seed=seed)
     assert spread(np.bincount(folds, minlength=k)) <= 1
     for stratum in set(strata):
@@ -65,9 +61,7 @@ def test_grouped_folds_are_the_best_of_all_deals_of_small_films() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_film_that_moves_and_no_two_that_swap_make_folds_more_even(
-    seed: int,
-) -> None:
+def test_no_film_that_moves_and_no_two_that_swap_make_folds_more_even(seed) -> None:
     rng = np.random.default_rng(seed)
     n_films, n_folds = 14, 5
     groups = np.repeat(np.arange(n_films), rng.integers(1, 40, n_films))

@@ -20,9 +20,7 @@ RATES = {**NTSC, **{text: Fraction(text) for text in EXACT}}
 
 
 @pytest.mark.parametrize("text", RATES)
-def test_a_rounded_ntsc_rate_is_the_exact_one_and_others_are_as_written(
-    text: str,
-) -> None:
+def test_a_rounded_ntsc_rate_is_the_exact_one_and_others_are_as_written(text) -> None:
     rate = RATES[text]
     assert parse_frame_rate(text) == rate
     assert "/" in text or parse_frame_rate(float(text)) == rate

@@ -1,18 +1,12 @@
 """The three levels of the vocabulary, and manifests whose concepts are groups."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.annotators import apply_rule
-from obygaze_features.manifest.grouping import (
-    group,
-    grouped_concepts,
-)
+from obygaze_features.manifest.grouping import group, grouped_concepts
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
@@ -50,12 +44,7 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
     assert (
         levels
         == [clip.level for clip in toy().view("visual")]
-        == [
-            "S",
-            "HN",
-            "EN",
-            "EN",
-        ]
+        == ["S", "HN", "EN", "EN"]
     )
 
 
@@ -64,10 +53,7 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
     [
         ({"seen": ["Loook"]}, "unknown concept 'Loook'"),
         ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
-        (
-            {"voice": ["Look"]},
-            "with names that differ only in spelling: voice",
-        ),
+        ({"voice": ["Look"]}, "with names that differ only in spelling: voice"),
         (
             {"A B": ["Look"], "A\tb": ["Body"]},
             "differ only in spelling: 'A B', 'A\\tb'",
@@ -85,9 +71,7 @@ def test_groups_that_cannot_be(groups: dict[str, list[str]], message: str) -> No
         grouped_concepts(toy(), groups)
 
 
-def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
-    tmp_path: Path,
-) -> None:
+def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(tmp_path) -> None:
     made = group(toy(), name="sub", workspace=tmp_path)
     grouped = made.manifest
     assert grouped["a-1"].concepts == (
@@ -104,9 +88,7 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
 
 
 @pytest.mark.parametrize("person", ["ben", "Ada of Essex", "rule mean of 2", "a: b, c"])
-def test_groups_are_made_of_what_each_person_said_by_the_same_rule(
-    tmp_path: Path, person: str
-) -> None:
+def test_groups_are_made_of_what_each_person_said_by_the_same_rule(tmp_path, person):
     """One says Look, one Body, one Voice: two of three say that somebody is looked at."""
     said = [
         Annotation("lake-1", name, "S", (concept,), {})

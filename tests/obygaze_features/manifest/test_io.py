@@ -1,7 +1,5 @@
 """Manifests on disk: what is written is what is read, and everything wrong is named at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -106,9 +104,7 @@ def test_all_violations_of_all_rows_at_once(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_header_of_another_form(
-    tmp_path: Path, change: tuple[str, str], expected: list[str]
-) -> None:
+def test_a_header_of_another_form(tmp_path, change, expected) -> None:
     found = violations(pair(tmp_path, toml=TOML.replace(*change, 1)))
     assert len(found) == len(expected)
     for text in expected:
@@ -129,9 +125,7 @@ def test_nothing_is_replaced_silently(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.toml"])
-def test_a_file_of_somebody_is_not_replaced_also_with_force(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_file_of_somebody_is_not_replaced_also_with_force(tmp_path, name) -> None:
     manifest = read_manifest(pair(tmp_path))
     (tmp_path / name).write_text("[columns]", encoding="utf-8")
     with pytest.raises(AlreadyThere):
@@ -192,9 +186,7 @@ def test_equal_manifests_have_one_hash() -> None:
     assert manifest_sha256(whole) == manifest_sha256(decimal)
 
 
-def test_a_text_is_a_name_or_a_path_and_a_path_is_never_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_is_a_name_or_a_path_and_a_path_is_never_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder, clip_id in ((tmp_path / "manifests", "a-1"), (tmp_path, "b-1")):
         folder.mkdir(exist_ok=True)
@@ -209,7 +201,6 @@ def test_a_text_is_a_name_or_a_path_and_a_path_is_never_a_name(
 
 
 def test_a_column_that_would_not_be_written_is_refused(tmp_path: Path) -> None:
-    """The values of clips were lost without a word."""
     clip = Clip("a-1", "a", extra={"mood": "joy"})
     with pytest.raises(FixInput, match="clip 'a-1' has 'joy' in the column 'mood'"):
         write_manifest(Manifest("m", Header("m"), (clip,)), tmp_path / "m.toml")

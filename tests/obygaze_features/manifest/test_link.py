@@ -1,7 +1,5 @@
 """Linking: each clip gets the one file that fits it, and a clip that several fit gets none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,17 +11,12 @@ from support.videos import write_video
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import check_manifest, write_manifest
-from obygaze_features.manifest.link import (
-    LinkReport,
-    find_videos,
-    link,
-)
+from obygaze_features.manifest.link import LinkReport, find_videos, link
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.spans import FILM_TIMES, span_in_film
 
 
 def test_the_only_clip_of_a_film_may_have_its_id(tmp_path: Path) -> None:
-    """The clip became the whole film, and its times were moved away."""
     clips = (
         Clip("lake", "lake", start_s=10.0, end_s=20.0),
         Clip("dune.ada", "dune", start_s=1.0, end_s=2.0, extra={"annotator": "ada"}),
@@ -95,7 +88,6 @@ def test_a_clips_own_file_by_any_of_its_names(tmp_path: Path, file: str) -> None
 
 @given(st.data())
 def test_a_clip_gets_the_file_that_its_table_names(data: st.DataObject) -> None:
-    """A name without its ending was that of the film: `lake.1` became all of lake.mp4."""
     sign = data.draw(st.sampled_from([".", "-", "_", " "]), "before the number")
     numbers = st.sets(st.integers(1, 30), min_size=1, max_size=3)
     files = ["lake.mp4", "dune.mp4"]
@@ -158,9 +150,7 @@ def test_a_part_of_the_films_file_by_its_times(tmp_path: Path) -> None:
     assert (first.video, first.start_s, first.end_s) == (file, 0.0, 12.5)
 
 
-def test_a_film_with_the_id_of_another_films_clip_is_asked_about(
-    tmp_path: Path,
-) -> None:
+def test_a_film_with_the_id_of_another_films_clip_is_asked_about(tmp_path) -> None:
     parts = [
         Clip(f"rocky-{number}", "rocky", start_s=2.0 * number, end_s=2.0 * number + 2)
         for number in (1, 2)
@@ -188,9 +178,7 @@ def test_an_invalid_time_in_the_film_is_an_error_that_names_clip_and_column(
     assert caught.value.message == f"a-1: {what}"
 
 
-def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(
-    tmp_path: Path,
-) -> None:
+def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(tmp_path) -> None:
     touch(tmp_path, "Les Yeux.mov", "L'Été.mkv", "Les Yeux-007.mp4")
     parts = {"start_s": 0.0, "end_s": 4.0}
     clips = manifest_of(
@@ -210,7 +198,6 @@ def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(
 
 
 def test_capitals_do_not_count_where_one_film_may_be_meant(tmp_path: Path) -> None:
-    """The clips of Gilda were without a video beside GILDA.mkv."""
     clips = [
         Clip(f"{film}-1", film, start_s=0.0, end_s=4.0)
         for film in ("Gilda", "Les_Yeux", "alba", "ALBA", "Brug")
@@ -277,9 +264,7 @@ FOLDERS = st.lists(st.sampled_from(FILES), min_size=1, max_size=7, unique=True)
 
 
 @given(placed_clips(), FOLDERS, FOLDERS)
-def test_a_link_to_another_folder_and_back_changes_nothing(
-    manifest: Manifest, here: list[str], there: list[str]
-) -> None:
+def test_a_link_to_another_folder_and_back_changes_nothing(manifest, here, there):
     with TemporaryDirectory() as place:
         folders = (Path(place, "here"), Path(place, "there"))
         for folder, names in zip(folders, (here, there), strict=True):
@@ -301,7 +286,6 @@ def test_a_link_to_another_folder_and_back_changes_nothing(
 
 
 def test_a_clip_that_ends_after_its_video_is_named(tmp_path: Path) -> None:
-    """A clip up to 5.0 s of a film of 4.0 s was said by nobody."""
     folder = tmp_path / "videos"
     folder.mkdir()
     for film in ("lake", "pier"):
@@ -321,10 +305,7 @@ def test_a_clip_that_ends_after_its_video_is_named(tmp_path: Path) -> None:
     assert done.json()["past_end"] == {"lake-3": [5.0, 4.0], "pier-1": [44.5, 4.0]}
 
 
-def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(
-    tmp_path: Path,
-) -> None:
-    """Two clips of one scene got its whole file, and so the same features."""
+def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(tmp_path):
     first = Clip("tt01-a", "tt01", 1, start_s=0.0, end_s=5.0)
     second = Clip("tt01-b", "tt01", 1, start_s=5.0, end_s=9.0)
     touch(tmp_path, "tt01_scene_1.mp4")

@@ -1,7 +1,5 @@
 """The columns of tables that list clips."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A manifest as an object: what len, in, [], repr and a data frame of it give."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -36,10 +36,7 @@ SAID: dict[str, dict[str, tuple[str, str, str, str]]] = {
         "ben": ("S", "Look", "calm", "4.0"),
         "cleo": ("S", "Look", "tense", "1"),
     },
-    "c2": {
-        "ada": ("EN", "", "calm", "1"),
-        "ben": ("HN", "Body", "tense", "3"),
-    },
+    "c2": {"ada": ("EN", "", "calm", "1"), "ben": ("HN", "Body", "tense", "3")},
     "c3": {
         "ada": ("S", "Look", "calm", "1"),
         "ben": ("HN", "Body", "calm", "2"),
@@ -184,9 +181,7 @@ def label_of(clip: Clip) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("rule", LABELS)
-def test_each_rule_makes_the_labels_that_were_written_by_hand(
-    tmp_path: Path, rule: str
-) -> None:
+def test_each_rule_makes_the_labels_that_were_written_by_hand(tmp_path, rule) -> None:
     made = by_rows(tmp_path, rule)
     assert made.clip_ids == tuple(SAID)
     assert [label_of(clip) for clip in made] == LABELS[rule]
@@ -372,7 +367,6 @@ def test_a_table_of_annotators_is_of_the_manifest_beside_it(tmp_path: Path) -> N
 
 
 def test_what_changes_a_manifest_keeps_what_people_said(tmp_path: Path) -> None:
-    """Of the clips that stay; each change is of another part of the program."""
     made = replace(by_rows(tmp_path, "majority"), name="t")
     moods = write_rows(tmp_path / "joined.csv", [{"clip_id": "c1", "light": "day"}])
     (tmp_path / "alba.mp4").touch()
@@ -392,10 +386,7 @@ def test_what_changes_a_manifest_keeps_what_people_said(tmp_path: Path) -> None:
     assert of_c1 == [("Gaze",)] * 3
 
 
-def test_a_new_value_of_a_column_takes_the_place_of_those_that_differ(
-    tmp_path: Path,
-) -> None:
-    """Two people met, and wrote down what they agreed on."""
+def test_a_new_value_of_a_column_takes_the_place_of_those_that_differ(tmp_path) -> None:
     made = by_rows(tmp_path, "agreed")
     table = write_rows(tmp_path / "met.csv", [{"clip_id": "c1", "mood": "tense"}])
     met = join(made, table, force=True).manifest
@@ -404,7 +395,6 @@ def test_a_new_value_of_a_column_takes_the_place_of_those_that_differ(
 
 
 def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> None:
-    """What is typed is written into a mapping, which reads the table as it was read."""
     expected = by_columns(tmp_path, "highest")
     mapping = tmp_path / "used.toml"
     columns = {}
@@ -425,7 +415,6 @@ def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> 
 
 
 def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> None:
-    """Its words were those of each person, who agreed on them without a fault."""
     rows = []
     for clip, ada, ben in (("c1", "S", "EN"), ("c2", "S", ""), ("c3", "", "")):
         of_all = {**facts_of(clip), "light": f"light of {clip}", "comment": "dark"}

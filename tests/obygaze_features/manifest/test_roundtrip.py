@@ -1,7 +1,5 @@
 """What was written is what is read, for manifests drawn at random."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -112,9 +110,7 @@ def test_random_manifests(tmp_path: Path, manifest: Manifest) -> None:
 @pytest.mark.parametrize(
     ("column", "cell"), [("x", "\0"), ("x", "\udcff"), ("\0", "x"), ("level", "S")]
 )
-def test_what_could_not_be_read_back_is_never_written(
-    tmp_path: Path, column: str, cell: str
-) -> None:
+def test_what_could_not_be_read_back_is_never_written(tmp_path, column, cell) -> None:
     clip = Clip("a", "m", extra={column: cell})
     path = tmp_path / "m.toml"
     with pytest.raises((FixInput, Corrupt)):

@@ -1,7 +1,5 @@
 """A word, a number and a name of a person have one spelling, however they were typed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,7 +60,6 @@ def test_a_table_has_each_word_once(tmp_path: Path) -> None:
 
 
 def test_an_annotator_is_one_person_however_the_name_is_typed(tmp_path: Path) -> None:
-    """Of `Ada` and `ada`, agreement was that of two people."""
     rows = ["c1,lake,ada,S", "c1,lake,ben,S", "c2,lake, Ada ,S", "c2,lake,BEN,EN"]
     path = table_of(tmp_path, "clip_id,movie_id,annotator,level", *rows)
     manifest = csv_table.read(path, name="m", rule="agreed").manifest
@@ -147,9 +144,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_one_function_makes_a_word_of_a_cell_at_every_door(
-    tmp_path: Path, door: str
-) -> None:
+def test_one_function_makes_a_word_of_a_cell_at_every_door(tmp_path, door) -> None:
     read: Callable[[Path], set[str]] = DOORS[door]
     assert read(tmp_path) == {"1"}
 
@@ -171,7 +166,6 @@ MARKS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
 
 
 def test_marks_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) -> None:
-    """Of `Ada` and `ada`, alpha was -.061, where one person had marked."""
     path = tmp_path / "marks.csv"
     rows = ("lake,Ada,0,24,S,Gun", "lake,ada,50,74,HN,gun|look", "lake,Ada,80,90,S,Gun")
     path.write_text(MARKS + "".join(f"{row},25\n" for row in rows), "utf-8")

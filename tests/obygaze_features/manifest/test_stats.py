@@ -1,7 +1,5 @@
 """Views and counts, on a manifest small enough to count by hand."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -11,10 +9,7 @@ from support.data import real_data
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import FoldStats, compute_stats, draw_stats
-from obygaze_features.manifest.vocabulary import (
-    concepts,
-    film_facts,
-)
+from obygaze_features.manifest.vocabulary import concepts, film_facts
 
 ROWS = [
     ("a-1", "EN", "", "a/1.avi", "0"),
@@ -55,7 +50,6 @@ def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -
 
 
 def test_a_selection_says_of_how_many_clips_it_is(manifest: Manifest) -> None:
-    """Its shares are those of the selection, and the number of all clips was not there."""
     sure = compute_stats(manifest, where="level == S")
     assert sure.size == "3 of 8 clips of 1 film"
     for all_clips in (None, "level in {EN, HN, NS, S} or not level"):

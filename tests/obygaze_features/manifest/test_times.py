@@ -1,11 +1,7 @@
 """Where clips are in their films: each case was worked out by hand."""
 
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.spans import (
-    NAME_COLUMN,
-    span_in_file,
-    span_in_film,
-)
+from obygaze_features.manifest.spans import NAME_COLUMN, span_in_file, span_in_film
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     IN_FILM,
@@ -43,7 +39,6 @@ def test_times_in_a_file_are_not_times_in_the_film() -> None:
 
 
 def test_one_piece_that_is_there_is_not_the_film() -> None:
-    """Its times were taken as times in the film, because no other file was found."""
     clips = [
         Clip("lake-1", "lake", 1, "1.mp4", 0.0, 5.0, extra={NAME_COLUMN: "1.mp4"}),
         Clip("lake-2", "lake", 2, "", 0.0, 5.0, extra={NAME_COLUMN: "2.mp4"}),
@@ -59,7 +54,6 @@ def test_one_piece_that_is_there_is_not_the_film() -> None:
 
 
 def test_the_file_of_a_film_is_all_of_it() -> None:
-    """The file of a first clip, of those the only one there, was taken for that of the film."""
     first = own_file(1, "0", "4")
     second = Clip("lake-2", "lake", 2, extra={"film_start_s": "9", "film_end_s": "11"})
     assert film_times([first]).file == "1.mp4"
@@ -71,10 +65,7 @@ def test_the_file_of_a_film_is_all_of_it() -> None:
 
 
 def test_without_times_in_the_film_clips_follow_each_other() -> None:
-    clips = [
-        Clip("b", "lake", 2, "b.mp4"),
-        Clip("a", "lake", 1, "a.mp4", 3.0, 5.0),
-    ]
+    clips = [Clip("b", "lake", 2, "b.mp4"), Clip("a", "lake", 1, "a.mp4", 3.0, 5.0)]
     times = film_times(clips, length_of={"a.mp4": 9.0, "b.mp4": 4.0}.__getitem__)
     assert times.axis == IN_A_ROW
     assert times.spans == {"a": (0, 2), "b": (2, 6)}

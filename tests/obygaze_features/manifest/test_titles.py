@@ -1,7 +1,5 @@
 """Films are named by their ids, and have titles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -41,10 +39,7 @@ NAMES = ("Le Nouveau Film (à voir)", "Été 36", "Große Liebe", "lake", "7 Sam
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_a_film_that_is_called_as_its_file_has_this_title(
-    tmp_path: Path, is_cut: bool
-) -> None:
-    """Windows, and the clips of a folder, had ids alone: subtitles were called otherwise."""
+def test_a_film_that_is_called_as_its_file_has_this_title(tmp_path, is_cut) -> None:
     (tmp_path / "films").mkdir()
     for name in NAMES:
         (tmp_path / "films" / f"{name}.mp4").touch()

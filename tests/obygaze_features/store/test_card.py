@@ -1,7 +1,5 @@
 """The card of a store, and its terms."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,7 @@ from hypothesis import strategies as st
 from support.stores import made_store
 from support.written_stores import MANIFEST, a_recipe, some_values
 
-from obygaze_features.store.card import (
-    Terms,
-    card_of_store,
-    read_terms,
-    with_terms,
-)
+from obygaze_features.store.card import Terms, card_of_store, read_terms, with_terms
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import Counts, Maker, StoreRecord
 from obygaze_features.store.rows import FAILED, NO_VIDEO, Row, RowColumns
@@ -142,9 +135,7 @@ def test_other_terms_change_nothing_else() -> None:
 
 
 @pytest.mark.check("imports zarr and xarray")
-def test_the_code_in_the_card_reads_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_in_the_card_reads_the_store(tmp_path, monkeypatch) -> None:
     rows = [Row(f"clip {number}", "lake", 1.0, 2.5) for number in range(12)]
     values = {array.name: some_values(array, len(rows)) for array in ARRAYS}
     store = made_store(tmp_path / "toy", rows, values, arrays=ARRAYS)

@@ -1,7 +1,5 @@
 """Stores of rows of other stores: subsets and mergers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -19,12 +17,7 @@ from support.planted_stores import (
 )
 from support.store_servers import web_server
 from support.stores import made_store
-from support.written_stores import (
-    a_recipe,
-    check_all,
-    check_store,
-    files_of,
-)
+from support.written_stores import a_recipe, check_all, check_store, files_of
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -56,9 +49,7 @@ def store(workspace: Workspace) -> Path:
 # Subsets.
 
 
-def test_a_name_of_a_film_and_of_a_clip_is_refused(
-    store: Path, workspace: Workspace
-) -> None:
+def test_a_name_of_a_film_and_of_a_clip_is_refused(store, workspace) -> None:
     rows = rows_of()
     rows[9] = rows[9]._replace(clip_id=FILM)
     both = write(workspace.root / "stores" / "both", rows)
@@ -73,9 +64,7 @@ def test_a_name_of_a_film_and_of_a_clip_is_refused(
     assert rest == [row.clip_id for row in rows if row.clip_id != FILM]
 
 
-def test_a_subset_of_a_remote_store_keeps_no_secret_of_its_address(
-    store: Path, tmp_path: Path
-) -> None:
+def test_a_subset_of_a_remote_store_keeps_no_secret_of_its_address(store, tmp_path):
     pytest.importorskip("obstore")
     with web_server(store.parent) as server:
         url = f"{server.url}/films?signature=secret"
@@ -104,7 +93,6 @@ def test_what_a_subset_refuses(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_store_without_a_film_has_nothing_of_it(store: Path, tmp_path: Path) -> None:
-    """Neither its numbers, nor its name, nor the ids of its clips."""
     made = subset(store, tmp_path / "rest", without=[FILM])
     kept = [number for number in range(N_ROWS) if number not in PLANTED_ROWS]
     rows = [rows_of()[number] for number in kept]
@@ -151,7 +139,6 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
 
 
 def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
-    """Then nothing by film could be claimed, and all rows looked as if they had one."""
     values = {"clip": np.ones((2, 4), "float32")}
     stores = [tmp_path / "stated", tmp_path / "not"]
     for store, film in zip(stores, ("lake", ""), strict=True):
@@ -162,9 +149,7 @@ def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
     assert not (tmp_path / "all").exists()
 
 
-def test_a_store_without_features_says_nothing_of_what_made_others(
-    store: Path, tmp_path: Path
-) -> None:
+def test_a_store_without_features_says_nothing_of_what_made_others(store, tmp_path):
     values = {name: array[:1] for name, array in values_of().items()}
     row = Row("new", "film-x", status=NO_VIDEO, reason="no file")
     write(tmp_path / "none", [row], values, makers=[])
@@ -210,9 +195,7 @@ def test_two_halves_are_one_store_again(store: Path, tmp_path: Path) -> None:
     check_all(tmp_path / "both")
 
 
-def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
-    store: Path, workspace: Workspace
-) -> None:
+def test_a_new_store_never_gets_the_name_of_one_that_is_filled(store, workspace):
     folder = workspace.root / "stores"
     filling = plan(folder / "night")
     for make in (

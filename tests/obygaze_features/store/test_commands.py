@@ -1,7 +1,5 @@
 """What the commands of the store take, print and end with; the stories have what they do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +28,6 @@ def typed(tmp_path: Path) -> Typed:
 
 
 def test_one_text_where_names_are_expected_is_one_name(tmp_path: Path) -> None:
-    """`without="10"` left out the clips 1 and 0."""
     rows = [Row(str(number), "film") for number in range(12)]
     made_store(tmp_path / "stores" / "films", rows, some_values(12))
     rest = tmp_path / "rest"

@@ -1,7 +1,5 @@
 """Whole copies of stores: pull and push between folders, web servers, buckets and the hub."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +7,7 @@ from typing import Any
 
 import pytest
 from support.fake_hub import FakeHub, hub_here
-from support.planted_stores import (
-    FILM,
-    rows_of,
-    values_of,
-    write,
-)
+from support.planted_stores import FILM, rows_of, values_of, write
 from support.store_servers import web_server
 from support.written_stores import check_store, files_of
 
@@ -32,10 +25,7 @@ from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import FileMark
-from obygaze_features.store.targets import (
-    OWN_PLACE,
-    FolderTarget,
-)
+from obygaze_features.store.targets import OWN_PLACE, FolderTarget
 
 pytest.importorskip("obstore")
 
@@ -159,9 +149,7 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     assert not (home / "new").exists()
 
 
-def test_a_place_inside_or_above_another_store_is_refused(
-    store: Path, home: Path
-) -> None:
+def test_a_place_inside_or_above_another_store_is_refused(store, home) -> None:
     inside = "is inside another store"
     push(store, home / "lab" / "films", no_licence=True)
     before = files_of(home)
@@ -185,9 +173,7 @@ def test_a_place_inside_or_above_another_store_is_refused(
         push(other, home / "begun", no_licence=True)
 
 
-def test_a_pull_while_the_source_is_replaced_says_so(
-    store: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pull_while_the_source_is_replaced_says_so(store, home, monkeypatch) -> None:
     later = write(home / "later", values=values_of(seed=1))
     *_, last = open_store(store).record.files
     real = copying.write_pieces
@@ -240,9 +226,7 @@ def test_the_same_terms_are_stated_twice(store: Path, home: Path) -> None:
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_a_store_that_changes_while_it_is_pushed(
-    store: Path, home: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool
-) -> None:
+def test_a_store_that_changes_while_it_is_pushed(store, home, monkeypatch, is_kept):
     """The store before is sent; where nobody kept it, no store is there: it might be of two."""
     real = FolderTarget.put
     seal = open_store(store).seal

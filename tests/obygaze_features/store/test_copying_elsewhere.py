@@ -1,7 +1,5 @@
 """Stores in buckets of moto's server and on the hub as huggingface_hub sees it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,9 +51,7 @@ def content(bucket: Any) -> dict[str, bytes]:
     return {key.removeprefix("features/toy/"): data for key, data in objects.items()}
 
 
-def test_a_push_to_a_bucket_that_was_interrupted_goes_on(
-    store: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_push_to_a_bucket_that_was_interrupted_goes_on(store, bucket, monkeypatch):
     n_puts = 7
     put = BucketTarget.put
     names: list[str] = []
@@ -77,9 +73,7 @@ def test_a_push_to_a_bucket_that_was_interrupted_goes_on(
     assert content(bucket) == tree(store)
 
 
-def test_a_place_inside_another_store_of_a_bucket_is_refused(
-    tmp_path: Path, store: Path, bucket: Any
-) -> None:
+def test_a_place_inside_another_store_of_a_bucket_is_refused(tmp_path, store, bucket):
     push(store, URL)
     sealed_store(tmp_path / "other", 12)
     for place in (f"{URL}/new", f"{URL}/a/b/new"):
@@ -90,9 +84,7 @@ def test_a_place_inside_another_store_of_a_bucket_is_refused(
     assert content(bucket) == tree(store)
 
 
-def test_a_byte_changed_in_the_bucket_is_found(
-    tmp_path: Path, store: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_byte_changed_in_the_bucket_is_found(tmp_path, store, bucket, monkeypatch):
     push(store, URL)
     changed = bucket.Object("features/toy/data.zarr/frames/c.0.0.0")
     was = changed.get()
@@ -117,9 +109,7 @@ def test_a_byte_changed_in_the_bucket_is_found(
 # The hub.
 
 
-def test_a_push_that_another_one_overtakes_is_stopped(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_push_that_another_one_overtakes_is_stopped(store, monkeypatch) -> None:
     with hub_here(monkeypatch) as hub:
         info = hub._info
 

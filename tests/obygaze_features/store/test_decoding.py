@@ -1,7 +1,5 @@
 """What a chunk with a right checksum must not have; texts of one length and of several."""
 
-from __future__ import annotations
-
 import struct
 
 import google_crc32c

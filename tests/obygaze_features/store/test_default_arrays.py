@@ -1,7 +1,5 @@
 """The array that is read where none is named: the card says it, and the store keeps it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

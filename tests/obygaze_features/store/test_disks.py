@@ -1,7 +1,5 @@
 """Disks that are full, read-only, or lose what was not synced: a clear error, and nothing lost."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -82,9 +80,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_full_disk_is_said_and_the_same_again_goes_on(
-    small_disk: Path, lab: Path, way: str
-) -> None:
+def test_a_full_disk_is_said_and_the_same_again_goes_on(small_disk, lab, way) -> None:
     if way == "parquet":
         pytest.importorskip("pyarrow")
     words = [word.format(lab=lab, to=small_disk / "result") for word in WAYS[way]]
@@ -107,9 +103,7 @@ def test_a_full_disk_is_said_and_the_same_again_goes_on(
         assert verify(result, hashes=True).problems == []
 
 
-def test_an_export_to_hdf5_asks_for_the_space_first(
-    small_disk: Path, lab: Path
-) -> None:
+def test_an_export_to_hdf5_asks_for_the_space_first(small_disk, lab) -> None:
     """The HDF5 library ends the process where the disk becomes full."""
     words = ("store", "export", lab / "s", small_disk / "f.h5")
     full = call_obygaze(*words)

@@ -1,7 +1,5 @@
 """What zarr and plain arithmetic read in the bytes of a store."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -67,10 +65,7 @@ def write_group(folder: Path, rows: list[Row], values: dict[Array, np.ndarray]) 
 
 
 def small(
-    name: str,
-    dtype: str,
-    shape: tuple[int, ...],
-    sizes: tuple[int, int],
+    name: str, dtype: str, shape: tuple[int, ...], sizes: tuple[int, int]
 ) -> Array:
     """An array with small chunks and files."""
     dims = tuple(f"{name}_{number}" for number in range(len(shape)))
@@ -88,9 +83,7 @@ ARRAYS = st.builds(
 
 @settings(max_examples=20, deadline=None)
 @given(array=ARRAYS, n_rows=st.integers(1, 40), seed=st.integers(0, 99))
-def test_zarr_reads_what_was_written(
-    tmp_path_factory: pytest.TempPathFactory, array: Array, n_rows: int, seed: int
-) -> None:
+def test_zarr_reads_what_was_written(tmp_path_factory, array, n_rows, seed) -> None:
     values = some_values(array, n_rows, seed)
     folder = tmp_path_factory.mktemp("group") / "data.zarr"
     write_group(folder, some_rows(n_rows), {array: values})

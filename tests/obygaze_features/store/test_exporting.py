@@ -1,7 +1,5 @@
 """Features in the files of other programs, and back again: equal numbers, and whose they are."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +20,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import Terms
-from obygaze_features.store.exporting import (
-    export_features,
-)
+from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import FORMATS_OF_FILES
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
@@ -90,9 +86,7 @@ def folder_of(format: str) -> Any:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_export_says_of_which_store_it_is(
-    tmp_path: Path, store: Store, format: Any
-) -> None:
+def test_an_export_says_of_which_store_it_is(tmp_path, store, format) -> None:
     target = exported(store, tmp_path, format, arrays=["clip"])
     if format == "parquet":
         card = (target / "README.md").read_text()
@@ -126,9 +120,7 @@ def a_manifest(licence: str = "CC0-1.0") -> Manifest:
     return Manifest("films", Header("made up", {}, licence=licence), clips)
 
 
-def test_the_columns_of_a_table_have_the_types_of_the_arrays(
-    tmp_path: Path, store: Store
-) -> None:
+def test_the_columns_of_a_table_have_the_types_of_the_arrays(tmp_path, store) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     names = [array.name for array in ARRAYS]

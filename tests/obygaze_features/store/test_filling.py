@@ -1,7 +1,5 @@
 """Filling by blocks, sealing, changing: the bytes, and what happens where processes meet."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -40,11 +38,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
-from obygaze_features.store.filling import (
-    Filling,
-    choose_block,
-    plan_filling,
-)
+from obygaze_features.store.filling import Filling, choose_block, plan_filling
 from obygaze_features.store.layout import ROWS_JSON, Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.records import BlockRecord, Maker, Origin, decode
@@ -151,9 +145,7 @@ def test_a_row_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         writer.add(filling.rows[0], good)
 
 
-def test_another_kind_is_refused_and_another_machine_of_it_is_not(
-    tmp_path: Path,
-) -> None:
+def test_another_kind_is_refused_and_another_machine_of_it_is_not(tmp_path) -> None:
     filling = plan(tmp_path / "s")
     cuda = Maker("obygaze 1", "cuda", "H100", "float32")
     with pytest.raises(
@@ -254,9 +246,7 @@ def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:
 # --- Changes ---
 
 
-def test_failed_rows_that_are_not_computed_again_keep_their_reason(
-    tmp_path: Path,
-) -> None:
+def test_failed_rows_that_are_not_computed_again_keep_their_reason(tmp_path) -> None:
     sealed = filled_store(tmp_path / "s")
     computed = [fails_at_first(number) for number in range(N_ROWS)]
     filling = plan(tmp_path / "s", replaces=sealed, computed=computed)

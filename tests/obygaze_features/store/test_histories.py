@@ -1,7 +1,5 @@
 """Random histories of stores, compared after each step with a plain model in memory."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from dataclasses import dataclass, field, replace
@@ -34,15 +32,7 @@ ARRAYS = (
     Array("frames", "float32", (2, 4), ("t2", "d4"), 1, 16),
     Array("tokens", "float32", (3, 4), ("p3", "d4"), 16, 16),
 )
-STEPS = (
-    "add clips",
-    "retry",
-    "leave out",
-    "merge",
-    "subset",
-    "push",
-    "pull",
-)
+STEPS = ("add clips", "retry", "leave out", "merge", "subset", "push", "pull")
 
 
 @dataclass(frozen=True)

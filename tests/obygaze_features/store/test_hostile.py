@@ -4,8 +4,6 @@ Each gets an error of a few lines, or does no harm; none takes much memory or wr
 another name.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -84,9 +82,7 @@ def test_a_hostile_store_is_refused(name: str, whole: Path, tmp_path: Path) -> N
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s"]
 
 
-def test_rows_that_need_more_memory_than_there_is(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_need_more_memory_than_there_is(whole, tmp_path, monkeypatch) -> None:
     """The checksums are as long as they should be, and take no place on the disk."""
     n_rows = 2**26
     shutil.copytree(whole, tmp_path / "s")
@@ -110,9 +106,7 @@ def test_the_store_of_these_tests_is_otherwise_right(whole: Path) -> None:
 
 
 @pytest.mark.check("a long document, in a process of its own")
-def test_a_quarter_of_the_longest_document_takes_less_than_125_mb(
-    tmp_path, whole
-) -> None:
+def test_a_quarter_of_the_longest_document_takes_less_than_125_mb(tmp_path, whole):
     """store.json has many bytes, in as many records as possible."""
     entry = '{"program":""}'
     shutil.copytree(whole, tmp_path / "s")

@@ -1,7 +1,5 @@
 """Small files of features that would take much memory or hours are refused."""
 
-from __future__ import annotations
-
 import io
 import random
 import subprocess
@@ -17,12 +15,7 @@ from support.cli import environment
 from support.stores import made_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
-from obygaze_features.store import (
-    Array,
-    Row,
-    export_features,
-    import_features,
-)
+from obygaze_features.store import Array, Row, export_features, import_features
 from obygaze_features.store.importing import files, open_features
 from obygaze_features.store.importing import parquet as parquet_files
 
@@ -44,9 +37,7 @@ def test_ids_of_nothing_take_no_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_a_long_id_that_is_repeated_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_id_that_is_repeated_is_refused(tmp_path, monkeypatch) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(files, "MOST_LETTERS", 10_000)
@@ -81,9 +72,7 @@ def test_a_compressed_tensor_is_not_unpacked(tmp_path: Path) -> None:
         import_features(tmp_path, tmp_path / "store")
 
 
-def test_zeros_that_take_no_place_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zeros_that_take_no_place_are_not_read(tmp_path, monkeypatch) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(parquet_files, "MOST_REPEATED", 2_000_000)
@@ -96,9 +85,7 @@ def test_zeros_that_take_no_place_are_not_read(
         import_features(tmp_path / "f.parquet", tmp_path / "store")
 
 
-def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
-    tmp_path: Path,
-) -> None:
+def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(tmp_path) -> None:
     """Pages have checksums, the footer of Parquet has none."""
     pytest.importorskip("pyarrow")
     path = tmp_path / "f.parquet"

@@ -1,7 +1,5 @@
 """Stores made of npz files, and what holds for features of every format."""
 
-from __future__ import annotations
-
 import errno
 import io
 import tempfile
@@ -17,11 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stores import imported, values_of
 
-from obygaze_features.core.errors import (
-    Corrupt,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import export_features, importing
 from obygaze_features.store.importing import (
@@ -93,9 +87,7 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("order", "layout"), [("<f4", "F"), (">f4", "C")])
-def test_bytes_in_any_order_are_the_same_numbers(
-    tmp_path: Path, order: str, layout: Any
-) -> None:
+def test_bytes_in_any_order_are_the_same_numbers(tmp_path, order, layout) -> None:
     values = np.asarray(X.astype(order), order=layout)
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=values)
     np.testing.assert_array_equal(
@@ -104,7 +96,6 @@ def test_bytes_in_any_order_are_the_same_numbers(
 
 
 def test_tokens_are_pooled_unless_it_is_said_how(tmp_path: Path) -> None:
-    """`tests/rules` draws masks and ways of pooling."""
     tokens = np.random.default_rng(0).standard_normal((3, 2, 5, 4)).astype(np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, tokens=tokens)
     store = imported(file, tmp_path / "a")
@@ -157,9 +148,7 @@ def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> 
         ({"clip_id": np.array([], str), "X": X[:0]}, "clip: no clip has usable values"),
     ],
 )
-def test_bad_files_are_refused_in_words(
-    tmp_path: Path, arrays: dict[str, Any], words: str
-) -> None:
+def test_bad_files_are_refused_in_words(tmp_path, arrays, words) -> None:
     file = saved(tmp_path / "f.npz", **arrays)
     chosen = {"clip": "X"} if "X" in arrays else {}
     with pytest.raises((FixInput, Corrupt), match=words):
@@ -186,17 +175,13 @@ def with_array(path: Path, array: bytes, method: int = zipfile.ZIP_STORED) -> Pa
 
 
 @pytest.mark.parametrize("shape", [(3, 10**12), (3, 40)])
-def test_an_array_that_lies_about_its_size_takes_no_memory(
-    tmp_path: Path, shape: tuple[int, int]
-) -> None:
+def test_an_array_that_lies_about_its_size_takes_no_memory(tmp_path, shape) -> None:
     file = with_array(tmp_path / "f.npz", npy(shape, bytes(100)))
     with pytest.raises(Corrupt, match=r"'X\.npy' cannot be read: the array is longer"):
         open_features(file)
 
 
-def test_a_full_disk_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch) -> None:
     file = with_array(tmp_path / "f.npz", npy((3, 10**6), bytes(12 * 10**6)))
 
     class Full(io.BytesIO):
@@ -227,9 +212,7 @@ def test_a_flipped_bit_of_an_archive_is_found(tmp_path: Path, method: int) -> No
         import_features(file, tmp_path / "t")
 
 
-def test_files_that_change_after_they_were_read_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_change_after_they_were_read_change_nothing(tmp_path, monkeypatch):
     values = np.ones((3, 2), np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=values)
 
@@ -248,9 +231,7 @@ def test_files_that_change_after_they_were_read_change_nothing(
 
 @settings(max_examples=12)
 @given(data=st.data())
-def test_rows_in_any_order_are_found(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_rows_in_any_order_are_found(tmp_path_factory, data) -> None:
     """Against a dictionary, with limits that are so small that rows come in many pieces."""
     folder = tmp_path_factory.mktemp("order")
     n_clips = data.draw(st.integers(1, 30))
@@ -285,12 +266,8 @@ def test_rows_in_any_order_are_found(
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "clip"),
-    [("eb-1", "EB-1"), ("EB-01", "EB-1")],
-)
+@pytest.mark.parametrize(("name", "clip"), [("eb-1", "EB-1"), ("EB-01", "EB-1")])
 def test_an_id_is_compared_as_it_is(tmp_path: Path, name: str, clip: str) -> None:
-    """Capitals and zeros make no two ids one."""
     manifest = a_manifest([Clip(clip, "lake", video="film.mp4")])
     file = saved(tmp_path / "f.npz", clip_id=[name], X=X[:1])
     with pytest.raises(FixInput, match="have none of the clips") as error:
@@ -344,9 +321,7 @@ def test_the_mask_that_was_named_is_the_mask(tmp_path: Path) -> None:
     assert values_of(pooled, "frames", IDS).max(axis=1).tolist() == [1, 9, 1]
 
 
-def test_what_does_not_fit_on_the_disk_is_not_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_on_the_disk_is_not_unpacked(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(arrays, "free_bytes", lambda folder: 100)
     file = tmp_path / "f.npz"
     np.savez_compressed(file, clip_id=IDS, clip=X)

@@ -1,7 +1,5 @@
 """Stores made of HDF5 files, folders of .npy and .pth files, and Parquet."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Mapping
@@ -83,9 +81,7 @@ def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> Non
     assert not (tmp_path / "s").exists()
 
 
-def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
-    tmp_path: Path,
-) -> None:
+def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(tmp_path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file.create_dataset("a", (10**9, 10**6), "f4", chunks=(1, 1000))
     with pytest.raises(Corrupt, match=r"'a' has 4000\.0 TB, more than the file can"):
@@ -99,9 +95,7 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
 
 
 @pytest.mark.parametrize("size", [0, 5000])
-def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
-    tmp_path: Path, size: int
-) -> None:
+def test_texts_in_which_hdf5_would_read_for_ever_are_refused(tmp_path, size) -> None:
     """An entry of no bytes in the heap of texts, in which the library hangs."""
     with h5py.File(tmp_path / "f.h5", "w") as file:
         text = h5py.string_dtype()
@@ -451,7 +445,6 @@ def test_times_of_an_export_are_one_number_a_clip(tmp_path: Path) -> None:
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    """Nobody knows which of them would be read."""
     pyarrow = pytest.importorskip("pyarrow")
     writer = pytest.importorskip("pyarrow.parquet")
     vectors = pyarrow.array([[1.0, 2.0]])

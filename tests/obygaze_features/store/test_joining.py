@@ -1,7 +1,5 @@
 """Stores that are read side by side; `tests/rules` draws random ones."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands that make stores of stores, copies and files, killed anywhere, go on."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,9 +33,7 @@ def scene_of(tmp_path: Path, name: str) -> Scene:
 
 @pytest.mark.check("kills before many changes of the disk")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_killed_between_any_two_system_calls(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_is_killed_between_any_two_system_calls(tmp_path, name, capsys):
     scene = scene_of(tmp_path, name)
 
     def look() -> None:
@@ -60,7 +56,6 @@ def test_a_command_is_killed_between_any_two_system_calls(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TOGETHER)
 def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -> None:
-    """At many uses of the disk, another process runs the whole command."""
     scene = scene_of(tmp_path, name)
     last: list[Path] = []
 
@@ -79,9 +74,7 @@ def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -
 @pytest.mark.check("kills processes of each command")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TOGETHER)
-def test_several_processes_are_killed_and_suspended(
-    tmp_path: Path, zygote: Zygote, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_processes_are_killed_and_suspended(tmp_path, zygote, name, capsys):
     scene = scene_of(tmp_path, name)
     random = np.random.default_rng(20240817 + SEED)
     n_kills = 0

@@ -1,7 +1,5 @@
 """Processes that fill and seal, killed or suspended anywhere: same bytes, nothing lost."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator
@@ -44,9 +42,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, sealed: Path
-) -> dict[str, dict[str, object]]:
+def undisturbed(tmp_path_factory, sealed) -> dict[str, dict[str, object]]:
     """The bytes after each life that nobody has disturbed."""
     target = tmp_path_factory.mktemp("changed") / "s"
     shutil.copytree(sealed, target)
@@ -188,10 +184,7 @@ def test_a_kill_between_any_two_system_calls(
 @pytest.mark.check("another process lives at many uses of the disk")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("life", amount(["change"], ["first", "change"]))
-def test_another_process_does_it_all_meanwhile(
-    tmp_path, sealed, undisturbed, life
-) -> None:
-    """At many uses of the disk, another process lives its whole life."""
+def test_another_process_does_it_all_meanwhile(tmp_path, sealed, undisturbed, life):
     rounds = Rounds(tmp_path, life, sealed)
     last: list[Path] = []
 

@@ -1,7 +1,5 @@
 """Stores that are written at once: their bytes, what is refused, who comes second."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -19,12 +17,7 @@ from support.written_stores import (
     some_values,
 )
 
-from obygaze_features.core.errors import (
-    AlreadyThere,
-    Corrupt,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage
 from obygaze_features.store.atomic_files import replace_store
 from obygaze_features.store.card import Terms
 from obygaze_features.store.layout import Array
@@ -108,10 +101,7 @@ def test_a_clip_whose_features_are_not_numbers_is_named(tmp_path: Path) -> None:
             {"clip": VALUES["clip"][:, :8]},
             r"float32 \(\d+, 8\), expected float32 \(\d+, 16\)",
         ),
-        (
-            {"clip": VALUES["clip"].astype("f8")},
-            r"are float64 .* expected float32",
-        ),
+        ({"clip": VALUES["clip"].astype("f8")}, r"are float64 .* expected float32"),
     ],
 )
 def test_rows_of_another_kind_are_refused(tmp_path: Path, values, sentence) -> None:
@@ -144,9 +134,7 @@ def write_linked(tmp_path: Path, name: str) -> Path:
     return target / CLIP.file_name(0)
 
 
-def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_read(
-    tmp_path: Path,
-) -> None:
+def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_read(tmp_path) -> None:
     """Words and names of files of another encoding, as Python has them: a byte is a surrogate."""
     texts = {
         "origins": [Origin("films/caf\udce9", "0" * 64)],
@@ -158,9 +146,7 @@ def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_read(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_finished_file_is_copied_where_links_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_file_is_copied_where_links_are_refused(tmp_path, monkeypatch):
     def refuse(*paths: Path) -> None:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 

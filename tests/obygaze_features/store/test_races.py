@@ -1,7 +1,5 @@
 """Two pushes to one place, of which one is stopped in the middle: the place is never of both."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -136,9 +134,7 @@ def save_toy(folder: Path, seed: int) -> Path:
 
 @in_each_place
 @each_race
-def test_no_place_is_of_two_stores(
-    kind: str, number: int, bucket: str, tmp_path: Path
-) -> None:
+def test_no_place_is_of_two_stores(kind, number, bucket, tmp_path) -> None:
     sources = [tmp_path / "one", tmp_path / "other"]
     for n_clips, source in zip((20, 12), sources, strict=True):
         sealed_store(source, n_clips)
@@ -155,9 +151,7 @@ def test_no_place_is_of_two_stores(
 
 @in_each_place
 @each_race
-def test_no_place_is_of_two_models(
-    kind: str, number: int, bucket: str, tmp_path: Path
-) -> None:
+def test_no_place_is_of_two_models(kind, number, bucket, tmp_path) -> None:
     sources = [save_toy(tmp_path / f"toy{seed}", seed) for seed in (0, 1)]
     target, both = drawn_race(kind, bucket, sources, number)
     codes = [pushed.code for pushed in both]
@@ -168,9 +162,7 @@ def test_no_place_is_of_two_models(
 
 @in_each_place
 @each_race
-def test_the_same_store_is_pushed_twice_at_once(
-    kind: str, number: int, bucket: str, tmp_path: Path
-) -> None:
+def test_the_same_store_is_pushed_twice_at_once(kind, number, bucket, tmp_path) -> None:
     sealed_store(tmp_path / "one", 20)
     target, both = drawn_race(kind, bucket, [tmp_path / "one"], number)
     assert [pushed.code for pushed in both] == [0, 0], both

@@ -1,7 +1,5 @@
 """Rows of a store that another program wrote: by clip, film and mask, as zarr-python reads them."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.plain_store import array_of, rows_of, write_plain_store
 
-from obygaze_features.core.errors import (
-    FixInput,
-    FixUsage,
-    Mismatch,
-    NotFound,
-)
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -70,10 +63,7 @@ def test_any_rows_are_those_that_zarr_reads(
     values = {"x": some(n_rows, *shape, dtype=dtype)}
     chunk_rows = 2 ** sizes[0]
     entry = array_of(
-        "x",
-        values["x"],
-        chunk_rows=chunk_rows,
-        file_rows=chunk_rows * 2 ** sizes[1],
+        "x", values["x"], chunk_rows=chunk_rows, file_rows=chunk_rows * 2 ** sizes[1]
     )
     clips = [f"clip {n}" for n in range(n_rows)]
     write_plain_store(path, values, rows_of(clips, clips), arrays=[entry])
@@ -216,10 +206,7 @@ def test_the_manifest_is_found_by_its_name_only(tmp_path: Path) -> None:
     assert store.find_manifest(Workspace(tmp_path)) is None
 
 
-@pytest.mark.parametrize(
-    ("ids", "is_of_store"),
-    [(["a", "x"], True), (["x"], False)],
-)
+@pytest.mark.parametrize(("ids", "is_of_store"), [(["a", "x"], True), (["x"], False)])
 def test_the_manifest_of_another_laboratory_has_no_clip_of_the_store(
     tmp_path: Path, ids: list[str], is_of_store: bool
 ) -> None:
@@ -234,9 +221,7 @@ def test_the_manifest_of_another_laboratory_has_no_clip_of_the_store(
     assert (store.find_manifest(Workspace(tmp_path)) is not None) is is_of_store
 
 
-def test_row_numbers_are_whole_numbers(
-    path: Path, values: dict[str, np.ndarray]
-) -> None:
+def test_row_numbers_are_whole_numbers(path, values) -> None:
     store = open_store(path)
     for rows in ([2, 11], np.array([2, 11], np.uint8)):
         np.testing.assert_array_equal(store.read("clip", rows), values["clip"][[2, 11]])

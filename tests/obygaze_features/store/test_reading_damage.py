@@ -1,7 +1,5 @@
 """Stores that were damaged, mixed or cut: read right or refused, and found by a verification."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stores on web servers, in buckets and on the hub: the same rows, few requests, few bytes."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,9 +59,7 @@ def test_all_pooled_vectors_take_six_requests(server: WebServer) -> None:
     assert len(matrix.reasons) == 11
 
 
-def test_one_film_of_many_takes_six_requests_and_its_columns(
-    server: WebServer,
-) -> None:
+def test_one_film_of_many_takes_six_requests_and_its_columns(server) -> None:
     store = open_store(f"{server.url}/many")
     matrix = store.matrix("pooled", films=["film-7"])
     assert matrix.clip_ids[1] == "film-7:1"

@@ -1,7 +1,5 @@
 """Segments as slices of windows: the rules by plain loops, and the anchor's own arithmetic."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -75,9 +73,7 @@ def by_loop(
 
 @pytest.mark.parametrize("rule", ["touch", "centre", "within"])
 @pytest.mark.parametrize(("window", "stride"), [(16, 4), (8, 12)])
-def test_a_rule_is_its_definition(
-    rule: str, window: int, stride: int, tmp_path: Path
-) -> None:
+def test_a_rule_is_its_definition(rule, window, stride, tmp_path) -> None:
     store, values = windows_store(tmp_path / "s", {"a": 40, "b": 25}, window, stride)
     random = np.random.default_rng(2)
     segments, expected = [], {}
@@ -111,9 +107,7 @@ def test_a_rule_is_its_definition(
         assert reduced.offsets.tolist() == found.offsets.tolist()
 
 
-def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(
-    tmp_path: Path,
-) -> None:
+def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(tmp_path) -> None:
     """The authors slice start_frame // 16 to end_frame // 16, with both, at a rate of 23.976."""
     n = 8000
     store, values = windows_store(tmp_path / "s", {"tt1": n}, chunk_rows=512)
@@ -215,9 +209,7 @@ def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
         )
 
 
-def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(
-    tmp_path: Path,
-) -> None:
+def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(tmp_path):
     store, values = windows_store(tmp_path / "s", {"a": 4})
     border = 16 / FPS
     instant = Clip("i", "a", None, "", border + 0.001, border + 0.002)

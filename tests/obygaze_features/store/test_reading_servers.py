@@ -1,7 +1,5 @@
 """Stores on nginx, and on servers that are not as they should be: wrong answers, early ends."""
 
-from __future__ import annotations
-
 import gzip
 import http.server
 from collections.abc import Callable, Mapping
@@ -62,9 +60,7 @@ def test_nginx_gives_what_the_folder_gives(root: Path, tmp_path: Path) -> None:
     assert tree(tmp_path / "copy") == tree(root / "films")
 
 
-def test_a_server_that_sends_files_whole_only(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_sends_files_whole_only(root, tmp_path, monkeypatch) -> None:
     """As python -m http.server does: of each file all is fetched, and kept for the next part."""
     monkeypatch.setattr(ObjectFiles, "piece_bytes", 1000)
     with web_server(root) as server:
@@ -103,10 +99,7 @@ FAULTS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_server_that_answers_wrongly_now_and_then(
-    root: Path, tmp_path: Path, fault: str
-) -> None:
-    """What is pulled is the store, or an error; the next pull ends the work."""
+def test_a_server_that_answers_wrongly_now_and_then(root, tmp_path, fault) -> None:
     n_refused = 0
     for number in range(amount(2, 6)):
         random = np.random.default_rng([number, SEED])
@@ -204,9 +197,7 @@ ZIPPED = gzip.compress(b"{}", mtime=0)
         ({"n_bytes": 4_000_000_000}, Corrupt, r"store\.json has 4(\.0)? GB"),
     ],
 )
-def test_an_answer_that_is_not_the_file_is_said_in_words(
-    facts: dict[str, Any], error: type[Exception], told: str
-) -> None:
+def test_an_answer_that_is_not_the_file_is_said_in_words(facts, error, told) -> None:
     handler = type("Handler", (Answering,), facts)
     with served(handler) as url, pytest.raises(error, match=told):
         open_store(f"{url}/s")

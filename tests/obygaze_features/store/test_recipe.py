@@ -1,9 +1,6 @@
 """Recipes: one spelling, one fingerprint, differences by key."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,9 +57,7 @@ def test_what_is_not_a_recipe_is_refused(value) -> None:
         a_recipe(backbone={})
 
 
-def test_a_recipe_that_no_reader_takes_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_that_no_reader_takes_is_not_written(tmp_path, monkeypatch) -> None:
     """Small lists take five times the bytes with their line feeds and indents."""
     monkeypatch.setattr(records, "MOST_RECIPE_BYTES", 10_000)
     recipe = a_recipe(compute={"lists": [[[1]]] * 300})

@@ -1,7 +1,5 @@
 """What became of a clip is its status, which one table describes: in the code and on the page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

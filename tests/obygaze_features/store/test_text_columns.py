@@ -1,7 +1,5 @@
 """Columns of texts: tables of texts of one length give the bytes that single texts give."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np
@@ -33,9 +31,7 @@ def columns_of(ids: list[str], films: list[str]) -> RowColumns:
 
 @settings(max_examples=50, deadline=None)
 @given(ids=IDS, films=FILMS)
-def test_tables_of_ids_are_those_of_single_texts(
-    ids: list[str], films: list[str]
-) -> None:
+def test_tables_of_ids_are_those_of_single_texts(ids, films) -> None:
     columns = columns_of(ids, films)
     pairs = [[clip, film] for clip, film in zip(ids, columns.movie_ids, strict=True)]
     expected = hashlib.sha256(canonical_json(pairs)).hexdigest()

@@ -1,9 +1,6 @@
 """Texts with their embeddings in an npz file: NumPy reads it, and other files are refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +42,7 @@ def test_vectors_of_another_program_need_their_attributes_only(tmp_path: Path) -
         ({"embeddings": VECTORS * np.nan, "attribute": ["x"] * 2}, "row 0 contains"),
     ],
 )
-def test_what_is_no_table_of_texts(
-    arrays: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_what_is_no_table_of_texts(arrays, message, tmp_path) -> None:
     path = tmp_path / "t.npz"
     np.savez(path, allow_pickle=True, **arrays)
     with pytest.raises((FixInput, Corrupt), match=message):

@@ -1,7 +1,5 @@
 """A store in a DataLoader of PyTorch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +23,7 @@ def store(tmp_path: Path, values: np.ndarray) -> Store:
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
-def test_a_loader_gives_each_clip_once_with_its_vector(
-    store: Store, values: np.ndarray, n_workers: int
-) -> None:
+def test_a_loader_gives_each_clip_once_with_its_vector(store, values, n_workers):
     dataset = store.torch("clip")
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=16, shuffle=True, num_workers=n_workers
@@ -40,9 +36,7 @@ def test_a_loader_gives_each_clip_once_with_its_vector(
         np.testing.assert_array_equal(found[clip_id], values[number])
 
 
-def test_clips_without_features_are_left_out(
-    tmp_path: Path, values: np.ndarray
-) -> None:
+def test_clips_without_features_are_left_out(tmp_path, values) -> None:
     rows = [Row(f"film-{n:03d}", "film") for n in range(50)]
     rows[7] = Row("film-007", "film", status="failed", reason="a broken file")
     dataset = made_store(tmp_path / "s", rows, {"clip": values}).torch()

@@ -1,7 +1,5 @@
 """What a verification compares, and what it says of a store."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -9,12 +7,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 import pytest
-from support.plain_store import (
-    array_of,
-    reseal,
-    rows_of,
-    write_plain_store,
-)
+from support.plain_store import array_of, reseal, rows_of, write_plain_store
 
 from obygaze_features.core.errors import Corrupt, Mismatch, Stopped
 from obygaze_features.store.reading import open_store
@@ -112,9 +105,7 @@ def test_other_readers_learn_what_a_status_means(tmp_path: Path) -> None:
     assert problems_of(tmp_path / "s") == ["data.zarr/status/zarr.json"]
 
 
-def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(
-    tmp_path: Path,
-) -> None:
+def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(tmp_path) -> None:
     write(tmp_path / "s")
     write(tmp_path / "later", manifest_name="later")
     checks = tmp_path / "later/checks"

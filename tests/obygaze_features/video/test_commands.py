@@ -1,7 +1,5 @@
 """`obygaze video`: its words and files as scripts outside the project use them."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

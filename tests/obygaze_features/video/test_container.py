@@ -1,7 +1,5 @@
 """Opening files and reading their packets: errors of PyAV are skipped, its settings kept."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Damaged and broken files: what is wrong is found, counted, named, and touches nothing else."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -38,9 +36,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_a_picture_that_cannot_be_decoded_is_black_and_marked(
-    clean: Path, tmp_path: Path
-) -> None:
+def test_a_picture_that_cannot_be_decoded_is_black_and_marked(clean, tmp_path) -> None:
     import av
 
     def empty(number: int, packet: av.Packet) -> av.Packet:
@@ -87,9 +83,7 @@ CUT = {
 }
 
 
-def test_a_film_cut_short_is_named_also_where_its_pictures_begin_late(
-    tmp_path: Path,
-) -> None:
+def test_a_film_cut_short_is_named_also_where_its_pictures_begin_late(tmp_path) -> None:
     """Its sound begins with the file, and the header counts pictures from the first one."""
     late = 50
     path = write_video(
@@ -110,10 +104,7 @@ def test_a_film_cut_short_is_named_also_where_its_pictures_begin_late(
 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".avi"])
-def test_what_is_behind_the_end_of_a_cut_file_is_truncated(
-    suffix: str, tmp_path: Path
-) -> None:
-    """Pictures were `outside`, as if a person had asked for too much, and sound `silent`."""
+def test_what_is_behind_the_end_of_a_cut_file_is_truncated(suffix, tmp_path) -> None:
     codec, options = CUT.get(suffix, ("libx264", EVEN_GROUPS))
     front = {"movflags": "faststart"} if suffix == ".mp4" else {}
     whole = write_video(
@@ -172,9 +163,7 @@ def test_a_part_that_begins_where_pictures_are_missing_is_named(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("size", [188, 192])
-def test_a_transport_stream_cut_inside_a_packet_spoils_its_last_picture(
-    tmp_path: Path, size: int
-) -> None:
+def test_a_transport_stream_cut_inside_a_packet_spoils_its_last_picture(tmp_path, size):
     path = write_video(
         tmp_path / "a.ts",
         format="mpegts",
@@ -231,9 +220,7 @@ def test_a_file_without_pictures_is_refused(clean: Path, tmp_path: Path) -> None
     assert caught.value.reason in {"no-frames", "no-video"}
 
 
-def test_a_part_outside_its_film_is_refused_and_a_little_of_it_is_cut(
-    clean: Path,
-) -> None:
+def test_a_part_outside_its_film_is_refused_and_a_little_of_it_is_cut(clean) -> None:
     """The film has 100 pictures at 25 a second."""
     for start_s, end_s, reason, message in (
         (4.5, None, "outside", "after the last picture"),

@@ -1,7 +1,5 @@
 """Every kind of file: the numbers read from the pixels are those of the rule, and none is wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import av
@@ -20,9 +18,7 @@ from obygaze_features.video.resize import Resize
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
-def made(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Made:
+def made(request, tmp_path_factory) -> Made:
     return KINDS[request.param](tmp_path_factory.mktemp(request.param))
 
 
@@ -105,9 +101,7 @@ def test_several_views_share_one_decode(tmp_path: Path) -> None:
         assert read_numbers(real) == [made.numbers[i] for i in clip.index[clip.mask]]
 
 
-def test_one_level_of_one_pixel_is_another_hash(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_level_of_one_pixel_is_another_hash(monkeypatch) -> None:
     before = picture.conversion_sha256()
     convert = PictureConverter.convert
 

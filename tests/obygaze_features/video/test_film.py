@@ -1,7 +1,5 @@
 """Clips of a film with a kept index are those without it; the film is read and decoded once."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

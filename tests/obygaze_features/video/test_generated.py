@@ -1,7 +1,5 @@
 """Files of every codec, group, container, rate, cut and edit: the exact picture, or a reason."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -44,9 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("number", "name"), [*enumerate(FAILED)])
-def test_kinds_that_were_wrong(
-    number: int, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kinds_that_were_wrong(number, name, folder, monkeypatch) -> None:
     """Every second film is read again from the disk, by a kept index."""
     is_read_again = number % 2 == 1
     if is_read_again:
@@ -63,9 +59,7 @@ def test_kinds_that_were_wrong(
 
 @pytest.mark.check("many files")
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_exact_picture_or_a_reason(
-    codec: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_exact_picture_or_a_reason(codec, folder, monkeypatch) -> None:
     tally = Tally()
     cases = [case for case in draw(200, seed=38) if case.codec == codec]
     cases = cases[: amount(2, 200)]

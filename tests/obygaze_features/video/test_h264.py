@@ -1,7 +1,5 @@
 """The readers of H.264 and HEVC against streams that are written here bit by bit."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -240,9 +238,7 @@ def numbered_pictures(draw: st.DrawFn) -> list[CodedPicture]:
 
 
 @given(pictures=numbered_pictures(), data=st.data())
-def test_a_gap_is_found_before_the_first_picture_after_a_lost_one(
-    pictures: list[CodedPicture], data: st.DataObject
-) -> None:
+def test_a_gap_is_found_before_the_first_picture_after_a_lost_one(pictures, data):
     finder = GapFinder()
     assert not any(finder.is_after_gap(picture) for picture in pictures)
     lost = data.draw(st.integers(1, len(pictures)), label="lost")

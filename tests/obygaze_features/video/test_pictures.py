@@ -1,7 +1,5 @@
 """Still pictures are clips of one frame: exact pixels, upright, and no other file is opened."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable
@@ -120,9 +118,7 @@ UPRIGHT: dict[int, Callable[[Any], Any]] = {
     ("orientation", "suffix"),
     [*((number, ".png") for number in UPRIGHT), (6, ".jpg"), (8, ".webp")],
 )
-def test_photographs_are_turned_upright(
-    orientation: int, suffix: str, tmp_path: Path
-) -> None:
+def test_photographs_are_turned_upright(orientation, suffix, tmp_path) -> None:
     """By the table of the EXIF standard, and as OpenCV does."""
     picture, path, tiff = scene(), tmp_path / f"a{suffix}", exif(orientation)
     if suffix == ".png":

@@ -1,7 +1,5 @@
 """Worker processes: the same pictures, and a crash, a hang or the end of the run cost no more."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -25,17 +23,10 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
-from obygaze_features.video.pool import (
-    DecodePool,
-    _Worker,
-    in_order,
-)
+from obygaze_features.video.pool import DecodePool, _Worker, in_order
 from obygaze_features.video.resize import Resize
 from obygaze_features.video.sound import SoundView
-from obygaze_features.video.worker import (
-    DecodeJob,
-    DecodeResult,
-)
+from obygaze_features.video.worker import DecodeJob, DecodeResult
 
 VIEWS = (PictureView(8), PictureView(4, resize=Resize(48)))
 
@@ -151,7 +142,6 @@ def test_an_error_of_a_worker_is_not_called_a_crash(
 
 
 def test_a_machine_that_gives_no_memory_is_no_crash_of_a_file(tmp_path: Path) -> None:
-    """It was recorded as the failure of each clip, so that another run did not try them again."""
     film = write_film(tmp_path / "film.mkv", 2, tone(2))
     job = DecodeJob(film, (SoundView(8000),))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -181,9 +171,7 @@ def test_too_many_open_files_are_no_crash_of_a_file(films: list[Path]) -> None:
 
 
 @pytest.mark.check("kills a worker")
-def test_a_crash_costs_one_clip(
-    films: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_costs_one_clip(films, monkeypatch) -> None:
     send, is_sent = socket.send_fds, threading.Event()
 
     def send_and_say_so(*words: Any) -> int:
@@ -216,9 +204,7 @@ def test_a_crash_costs_one_clip(
 @pytest.mark.parametrize(
     ("method", "told"), [("decode", "crashed"), ("await_ready", "not start")]
 )
-def test_who_is_killed_twice_is_given_up(
-    films: list[Path], monkeypatch: pytest.MonkeyPatch, method: str, told: str
-) -> None:
+def test_who_is_killed_twice_is_given_up(films, monkeypatch, method, told) -> None:
     as_it_was = getattr(_Worker, method)
     killed: list[int] = []
 
@@ -257,9 +243,7 @@ pool.close()
 
 
 @pytest.mark.check("waits for a suspended process")
-def test_time_in_which_the_run_was_suspended_is_not_the_clips(
-    films: list[Path],
-) -> None:
+def test_time_in_which_the_run_was_suspended_is_not_the_clips(films) -> None:
     """The clip is not begun before the suspension: nearly all of its limit is left after it."""
     limit_s = 3.0
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -284,12 +268,7 @@ def test_time_in_which_the_run_was_suspended_is_not_the_clips(
         assert run.stdout.read().strip() == "None"
 
 
-def test_a_clip_that_is_too_slow(
-    films: list[Path],
-    slow_film: Path,
-    pool: DecodePool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_clip_that_is_too_slow(films, slow_film, pool, monkeypatch) -> None:
     assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
     (pid,) = worker_ids(pool)
     # No time at all: a machine that is slow to wait must not let the worker finish first.
@@ -301,9 +280,7 @@ def test_a_clip_that_is_too_slow(
     assert is_gone(pid)
 
 
-def test_workers_outlive_signals_meant_for_the_run(
-    films: list[Path], pool: DecodePool
-) -> None:
+def test_workers_outlive_signals_meant_for_the_run(films, pool) -> None:
     assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
     (pid,) = worker_ids(pool)
     for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"):

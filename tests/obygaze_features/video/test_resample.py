@@ -1,7 +1,5 @@
 """Channels become one by their places; another rate keeps what it can carry, and nothing else."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Resize: Pillow's and OpenCV's pixels, to the bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -11,18 +9,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from obygaze_features.video import resize
-from obygaze_features.video.resize import (
-    Resize,
-    resize_crop,
-    squash_like_opencv,
-)
+from obygaze_features.video.resize import Resize, resize_crop, squash_like_opencv
 
-SHAPES = [
-    (544, 1280),
-    (301, 200),
-    (448, 448),
-    (1, 3),
-]
+SHAPES = [(544, 1280), (301, 200), (448, 448), (1, 3)]
 PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
@@ -59,9 +48,7 @@ def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     kernel=st.sampled_from(["bilinear", "bicubic"]),
     seed=st.integers(0, 9),
 )
-def test_any_size_to_any_size_is_pillows(
-    height: int, width: int, size: tuple[int, int], kernel: str, seed: int
-) -> None:
+def test_any_size_to_any_size_is_pillows(height, width, size, kernel, seed) -> None:
     x = frames(height, width, 1, seed)
     assert np.array_equal(
         resize_crop(x, size, (0, 0, *size), kernel), by_pillow(x, size, kernel)

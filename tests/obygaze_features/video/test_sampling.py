@@ -1,7 +1,5 @@
 """The rules that choose pictures, against their definitions worked out another way."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 
@@ -14,12 +12,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.damage import lost_in_time
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
-from obygaze_features.video.index import (
-    FrameIndex,
-    sample,
-    sample_indices,
-    span_of,
-)
+from obygaze_features.video.index import FrameIndex, sample, sample_indices, span_of
 
 
 def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:
@@ -61,9 +54,7 @@ def test_nothing_to_take(total: int, count: int) -> None:
     start=st.integers(0, 20_000),
     length=st.integers(1, 20_000),
 )
-def test_a_part_holds_what_begins_in_it(
-    steps: list[int], start: int, length: int
-) -> None:
+def test_a_part_holds_what_begins_in_it(steps, start, length) -> None:
     times = np.cumsum([0, *steps[1:]]) / 1000
     first, stop = span_of(times, start / 1000, (start + length) / 1000)
     inside = [
@@ -148,9 +139,7 @@ def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
     positions=st.lists(st.integers(0, 59), min_size=1, max_size=20),
     late=st.integers(0, 4),
 )
-def test_runs_hold_every_position_once(
-    keys: set[int], positions: list[int], late: int
-) -> None:
+def test_runs_hold_every_position_once(keys, positions, late) -> None:
     index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
     runs = index.runs(positions, late)
     assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))

@@ -1,7 +1,5 @@
 """The sound of a clip: at its time, the same from every span, and a reason where there is none."""
 
-from __future__ import annotations
-
 import math
 import os
 import random
@@ -25,12 +23,7 @@ from support.sounds import (
 )
 from support.videos import write_video
 
-from benchmarks.sound.films import (
-    SoundFilm,
-    SoundTrack,
-    click_errors,
-    copy,
-)
+from benchmarks.sound.films import SoundFilm, SoundTrack, click_errors, copy
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
 from obygaze_features.video.container import BadVideo
@@ -107,9 +100,7 @@ def lag_s(sound: DecodedSound, whole: DecodedSound) -> float:
 
 @pytest.mark.parametrize("seed", amount(range(1), range(20)))
 @pytest.mark.parametrize("name", ["avi-mp3", "avi-pcm", "mkv-aac", "ts-aac"])
-def test_sound_behind_damage_is_at_its_time_or_damaged(
-    name: str, seed: int, tmp_path: Path
-) -> None:
+def test_sound_behind_damage_is_at_its_time_or_damaged(name, seed, tmp_path) -> None:
     """AVI counts samples, so that all behind those that are lost would be at other times."""
     path = write_film(name, tmp_path)
     whole = decode_sound(path, VIEW)
@@ -132,9 +123,7 @@ def test_sound_behind_damage_is_at_its_time_or_damaged(
 
 @pytest.mark.check("a second for each film")
 @pytest.mark.parametrize("name", amount(SOME, sorted(FILM_OF)))
-def test_clicks_are_at_their_flashes_in_any_span_of_any_film(
-    name: str, tmp_path: Path
-) -> None:
+def test_clicks_are_at_their_flashes_in_any_span_of_any_film(name, tmp_path) -> None:
     check_errors(name, tmp_path)
     begin_s = 4.0 if FILM_OF[name].cut_s else 8.5
     check_spans(tmp_path / f"{name}{FILM_OF[name].suffix}", tmp_path, begin_s)
@@ -270,9 +259,7 @@ def test_a_film_with_very_few_samples_a_second_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("wrong", "rate"), [(math.nan, 48000), (3e38, 16000)])
-def test_samples_that_are_no_numbers_are_damaged(
-    wrong: float, rate: int, tmp_path: Path
-) -> None:
+def test_samples_that_are_no_numbers_are_damaged(wrong, rate, tmp_path) -> None:
     def change(stream: Any, at: int, packet: Any) -> Any:
         if stream.type != "audio" or at != 100:
             return packet
@@ -453,9 +440,7 @@ def test_times_that_jitter_are_no_gaps() -> None:
 
 
 @pytest.mark.parametrize(("rate", "of_packet"), [(8000, 576), (44100, 1152)])
-def test_times_that_are_rounded_begin_with_the_first_packet(
-    of_packet: int, rate: int
-) -> None:
+def test_times_that_are_rounded_begin_with_the_first_packet(of_packet, rate) -> None:
     """Rounded times are no jitter: a sound is where its first packet is, to the sample."""
     samples = np.full(1000, of_packet)
     clock = np.cumsum(samples) - samples

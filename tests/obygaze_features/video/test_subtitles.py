@@ -1,7 +1,5 @@
 """Subtitles inside videos: their cues on the clock of clips, from text alone."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -33,25 +31,16 @@ def heard(path: Path) -> list[tuple[float, float, str]]:
 
 @pytest.mark.parametrize(
     "name, codec",
-    [
-        ("a.mkv", "subrip"),
-        ("a.mkv", "ass"),
-        ("a.mkv", "webvtt"),
-        ("a.mp4", "mov_text"),
-    ],
+    [("a.mkv", "subrip"), ("a.mkv", "ass"), ("a.mkv", "webvtt"), ("a.mp4", "mov_text")],
 )
-def test_cues_have_the_words_and_times_that_were_written(
-    name: str, codec: str, tmp_path: Path
-) -> None:
+def test_cues_have_the_words_and_times_that_were_written(name, codec, tmp_path) -> None:
     path = write_subtitled(tmp_path / name, [codec], SAID)
     assert heard(path) == HEARD
     assert length_of(path) == pytest.approx(15, abs=0.01)
 
 
 @pytest.mark.parametrize("seed", amount(range(1), range(80)))
-def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(
-    seed: int, tmp_path: Path
-) -> None:
+def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(seed, tmp_path):
     """An edit list leaves out what is before 0; files of other formats begin at any time."""
     draw = random.Random(seed)
     suffix = draw.choice([".mp4", ".mov", ".mkv", ".webm", ".ts"])
@@ -73,10 +62,7 @@ def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(
 
 @pytest.mark.parametrize("seed", amount(range(1), range(60)))
 @pytest.mark.parametrize("codec", ["subrip", "mov_text"])
-def test_what_may_be_missing_is_no_silence(
-    codec: str, seed: int, tmp_path: Path
-) -> None:
-    """Of a video that is cut, or has zeros for some of its bytes: everything, or an error."""
+def test_what_may_be_missing_is_no_silence(codec, seed, tmp_path) -> None:
     draw = random.Random(f"{codec} {seed}")
     said = [(second + 0.2, second + 0.8, f"word {second}") for second in range(40)]
     # In MP4, zeros may be a cue without words.
@@ -147,7 +133,6 @@ FULL = ["", "Full (non-forced)", "English without SDHC"]
 
 @pytest.mark.parametrize("title", FORCED + FOR_SOME)
 def test_a_title_says_of_a_track_what_a_flag_says(title: str, tmp_path: Path) -> None:
-    """A track called "English (Forced)" was read although a full one stood beside it."""
     for number, full in enumerate(FULL):
         path = tmp_path / f"{number}.mkv"
         kinds = ["default", ""]

@@ -1,7 +1,5 @@
 """A table is asked about once: the line of the refusal, typed as it is, makes a manifest."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence
@@ -120,10 +118,7 @@ def test_rows_of_two_people_whose_numbers_restart(tmp_path: Path) -> None:
     ]
 
 
-def test_people_in_a_column_of_any_name_below_titles_with_commas(
-    tmp_path: Path,
-) -> None:
-    """Each row was a clip of its own, and the title was the header."""
+def test_people_in_a_column_of_any_name_below_titles_with_commas(tmp_path) -> None:
     text = (
         "Coding sheet, group 2, spring\n\n"
         "Titel,scene,Wer sah es,Konzepte,Wort\n"
@@ -191,9 +186,7 @@ def test_two_people_with_a_file_each(tmp_path: Path) -> None:
         ("clip_id,movie_id\na,lake\n", ""),
     ],
 )
-def test_files_of_people_are_about_the_same_clips(
-    tmp_path: Path, second: str, problem: str
-) -> None:
+def test_files_of_people_are_about_the_same_clips(tmp_path, second, problem) -> None:
     paths = [tmp_path / "ada.csv", tmp_path / "ben.csv"]
     paths[0].write_text("clip_id,movie_id,start_s,end_s,level\na,lake,1,2,S\n")
     paths[1].write_text(second.replace("\na,", ",level\na,").replace("2\n", "2,S\n"))
@@ -226,9 +219,7 @@ WORDS = st.sampled_from(
     ),
     cells=st.lists(st.lists(WORDS, min_size=9, max_size=9), min_size=2, max_size=6),
 )
-def test_no_question_comes_after_the_likely_answers(
-    tmp_path: Path, columns: list[str], cells: list[list[str]]
-) -> None:
+def test_no_question_comes_after_the_likely_answers(tmp_path, columns, cells) -> None:
     """Whatever a table has: what is refused again is a cell that is wrong."""
     path = tmp_path / "t.csv"
     lines = [";".join(columns)]

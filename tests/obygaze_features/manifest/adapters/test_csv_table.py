@@ -1,7 +1,5 @@
 """Any table: columns where the mapping says, words that mean what the mapping says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -9,19 +7,10 @@ from typing import Any
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import (
-    AlreadyThere,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read
-from obygaze_features.manifest.adapters.table_mapping import (
-    read_mapping,
-)
-from obygaze_features.manifest.io import (
-    read_manifest,
-    rows_to_csv,
-)
+from obygaze_features.manifest.adapters.table_mapping import read_mapping
+from obygaze_features.manifest.io import read_manifest, rows_to_csv
 
 MAPPING = """
 dataset = "film-club"
@@ -125,10 +114,7 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("annotators", [("",), ("ada", "Bén")])
-def test_an_exported_table_is_read_as_the_same_manifest(
-    tmp_path: Path, annotators: tuple[str, ...]
-) -> None:
-    """The ids were changed again, and times as clock times became columns."""
+def test_an_exported_table_is_read_as_the_same_manifest(tmp_path, annotators) -> None:
     lines = ["shot,film,annotator,start_s,end_s,level,mood,scene"]
     for film in ("Taxi noir", "lake", "tt0467406"):
         for n in (1, 2):
@@ -158,7 +144,6 @@ PLACES = "clip_id,movie_id,start_s,end_s,film_start_s,film_end_s,video\n"
 
 
 def test_times_in_a_file_are_not_taken_without_the_file(tmp_path: Path) -> None:
-    """A link to a file of the clip's own would have dropped them."""
     path = tmp_path / "t.csv"
     path.write_text(f"{PLACES}a-1,a,2,5,102,105,\n")
     with pytest.raises(FixInput) as caught:
@@ -289,9 +274,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("cells", "options", "problem"), REFUSED)
-def test_a_table_that_must_not_be_read_is_refused(
-    tmp_path: Path, cells: str, options: dict[str, Any], problem: str
-) -> None:
+def test_a_table_that_must_not_be_read_is_refused(tmp_path, cells, options, problem):
     header, _, row = cells.partition("\n")
     table = tmp_path / "t.csv"
     table.write_text(f"clip_id,movie_id,{header}\na-1,lake,{row}\n", encoding="utf-8")
@@ -308,9 +291,7 @@ def test_a_table_that_must_not_be_read_is_refused(
         ("Amélie 1,a,S\nAmelie 1,a,S\n", "both become 'Amelie_1'; rename one"),
     ],
 )
-def test_ids_that_a_person_may_confuse_are_refused(
-    tmp_path: Path, rows: str, problem: str
-) -> None:
+def test_ids_that_a_person_may_confuse_are_refused(tmp_path, rows, problem) -> None:
     """One film was two films, of which one trained and the other tested."""
     (tmp_path / "t.csv").write_text(f"clip_id,movie_id,level\n{rows}", "utf-8")
     with pytest.raises(FixInput) as caught:
@@ -337,7 +318,6 @@ def test_a_column_whose_name_the_mapping_takes_is_said_to_be_left_out(
 
 
 def test_two_tables_of_one_name_are_refused(tmp_path: Path) -> None:
-    """The names of files are those of the people, so that two people would be one."""
     paths = []
     for folder, level in (("ada", "S"), ("ben", "EN")):
         paths.append(tmp_path / folder / "clips.csv")

@@ -1,7 +1,5 @@
 """Columns of a table, joined to the clips of a manifest by id."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -56,7 +54,6 @@ def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> No
 def test_titles_and_times_of_a_table_of_this_program_are_no_columns_of_ones_own(
     tmp_path: Path,
 ) -> None:
-    """Scores of clips were refused for the title of the film, and `start` became a label."""
     clip = Clip("a", "Ete", start_s=0, end_s=5, extra={"movie_title": "Été"})
     manifest = Manifest("films", Header("films"), (clip,), ("movie_title",))
     scores = "clip_id,movie_title,start_s,end_s,start,end,score\na,Été,0,5,0:00:00,0:00:05,.5\n"
@@ -83,10 +80,7 @@ def test_titles_and_times_of_a_table_of_this_program_are_no_columns_of_ones_own(
     assert renamed.extra["movie_title"] == "Été 85"
 
 
-def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
-    tmp_path: Path,
-) -> None:
-    """The hint was --map clip_id=COLUMN, and with it no clip had an id of the table."""
+def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(tmp_path):
     path = tmp_path / "decades.csv"
     path.write_text("movie_id,decade\ntt1,1990s\ntt9,2000s\n", encoding="utf-8")
     joining = join(MANIFEST, path)
@@ -112,7 +106,6 @@ def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
 
 @pytest.mark.parametrize("blank", ["", " "])
 def test_a_row_without_an_id_is_a_row_of_no_clip(tmp_path: Path, blank: str) -> None:
-    """All clips without a row had its values: a line of totals was joined to every clip."""
     rows = f"clip_id,mood\ntt1-001,joy\n{blank},TOTAL\n"
     joining = join(MANIFEST, table(tmp_path, rows))
     joined, warnings = joining.manifest, joining.warnings
@@ -128,16 +121,12 @@ def test_a_row_without_an_id_is_a_row_of_no_clip(tmp_path: Path, blank: str) -> 
 
 
 def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
-    """Each annotator's clip got the values of all, and with --force all annotators."""
     path = table(tmp_path, "clip_id,annotator,mood\ntt1-001,A1,calm\ntt1-001,A2,wild\n")
     with pytest.raises(FixInput, match="several annotators for one clip: A1, A2"):
         join(MANIFEST, path, force=True)
 
 
-def test_a_sheet_of_a_workbook_is_joined_and_the_likely_one_is_said(
-    tmp_path: Path,
-) -> None:
-    """The hint was an option that the command did not have."""
+def test_a_sheet_of_a_workbook_is_joined_and_the_likely_one_is_said(tmp_path) -> None:
     moods = [["clip_id", "mood"], ["tt1-001", "joy"], ["tt1-002", "fear"]]
     sheets = {"Notes": [["about"], ["moods"]], "Moods": moods}
     path = write_workbook(tmp_path / "book.xlsx", sheets)
@@ -164,9 +153,7 @@ def test_two_names_of_a_table_do_not_become_one_id(tmp_path: Path, key: str) -> 
         join(manifest, table)
 
 
-def test_a_clip_that_both_count_in_frames_is_the_same_by_its_frames(
-    tmp_path: Path,
-) -> None:
+def test_a_clip_that_both_count_in_frames_is_the_same_by_its_frames(tmp_path) -> None:
     """Its times are those of the copy of the film that the manifest is linked to."""
     frames = {"start_frame": "25", "end_frame": "49", "framerate": "25"}
     clip = Clip("a-1", "late", start_s=2.52, end_s=3.52, extra=frames)

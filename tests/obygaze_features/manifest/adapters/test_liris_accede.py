@@ -1,7 +1,5 @@
 """LIRIS-ACCEDE: files joined by name and checked by id, never by the order of their rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables as people have them: imported, or refused with line and column."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -22,9 +20,7 @@ def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
 
 @pytest.mark.parametrize("encoding", ["mac-roman", "cp850"])
 @pytest.mark.parametrize("word", ["Élise", "«mot»"])
-def test_a_word_that_may_be_of_another_encoding_is_not_read(
-    tmp_path: Path, encoding: str, word: str
-) -> None:
+def test_a_word_that_may_be_of_another_encoding_is_not_read(tmp_path, encoding, word):
     data = f"clip_id;film\na;{word}\n".encode(encoding, errors="replace")
     options = ("--map", "movie_id=film", "--write-mapping", "m.toml")
     assert imported(tmp_path, data, *options)[-1] == f"  Try: {SAVE_AS}"
@@ -86,7 +82,6 @@ def test_a_row_of_totals_is_left_out_or_refused_by_its_line(tmp_path: Path) -> N
 def test_a_last_row_that_is_called_total_is_refused_also_with_times_and_a_level(
     tmp_path: Path,
 ) -> None:
-    """It became a clip of the film ALL."""
     rows = b"clip_id,movie_id,start_s,end_s,level\na1,lake,0,4,S\na2,sea,4,8,EN\n"
     lines = imported(tmp_path, rows + b"TOTAL,ALL,0,12,S\n")
     assert lines[0] == (

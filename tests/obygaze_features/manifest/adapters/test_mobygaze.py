@@ -1,7 +1,5 @@
 """MObyGaze: segments of experts in whole frames, and the counts of the released table."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import json
@@ -152,9 +150,7 @@ def released() -> ImportedManifest:
     return read(real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv"))
 
 
-def test_each_segment_is_its_row_of_the_released_table(
-    released: ImportedManifest,
-) -> None:
+def test_each_segment_is_its_row_of_the_released_table(released) -> None:
     """Frame / rate, where 23.976 and 23.9759 stand for 24000 / 1001."""
     path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     rate_of = {"24.0": Fraction(24)}
@@ -174,9 +170,7 @@ def test_each_segment_is_its_row_of_the_released_table(
         assert clip.concepts == tuple(concepts)
 
 
-def test_the_released_counts_by_label_as_counted_elsewhere(
-    released: ImportedManifest,
-) -> None:
+def test_the_released_counts_by_label_as_counted_elsewhere(released) -> None:
     expected = json.loads(
         golden("audits", "mobygaze_counts.json").read_text(encoding="utf-8")
     )

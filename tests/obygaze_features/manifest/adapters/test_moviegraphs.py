@@ -1,7 +1,5 @@
 """MovieGraphs: times of clips, worked out by hand on films of a few frames."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

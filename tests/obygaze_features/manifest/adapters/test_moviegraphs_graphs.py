@@ -1,7 +1,5 @@
 """The program docs/graphs.py: a pickle of the graphs of MovieGraphs becomes columns."""
 
-from __future__ import annotations
-
 import csv
 import os
 import pickle
@@ -101,9 +99,7 @@ def test_each_scene_of_a_graph_is_a_row(classes: ModuleType, tmp_path: Path) -> 
     assert [row["clip_id"] for row in rows] == scenes
 
 
-def test_no_code_of_the_file_runs(
-    classes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_code_of_the_file_runs(classes, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     graph = made(classes.MovieGraph, clip_graphs={}, castlist=[Runs()])
     data = pickle.dumps({**films(classes), "tt3": graph})

@@ -1,7 +1,5 @@
 """ObyGaze12: every oddity of the released files, and the published figures from the real ones."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import re
@@ -130,9 +128,7 @@ def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:
     )
 
 
-def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
-    tmp_path: Path,
-) -> None:
+def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path) -> None:
     main = write(tmp_path, *ROWS[:3], row(4, "Sore", "['Look']"))
     first = write_split(
         tmp_path,

@@ -1,7 +1,5 @@
 """What adapters share: lists that Python wrote, and files known by their hash."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -9,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.manifest.adapters import (
-    known_sources,
-    string_list,
-)
+from obygaze_features.manifest.adapters import known_sources, string_list
 
 # What Python itself escapes in a repr beyond these is no character of these files.
 TEXT = st.text(

@@ -1,7 +1,5 @@
 """What a mapping says that no table says: the meaning of 1:05, ids by counting, own words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,10 +7,7 @@ import pytest
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
-from obygaze_features.manifest.adapters.table_mapping import (
-    TableMapping,
-    read_mapping,
-)
+from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
 from obygaze_features.manifest.model import Manifest
 
 CLOCKS = "clip_id,movie_id,start_s,end_s\na-1,a,0:00,1:05\na-2,a,1:05,2:10.5\n"
@@ -42,9 +37,7 @@ def spans(manifest: Manifest) -> list[tuple[float | None, float | None]]:
         ("h:mm", [(0.0, 3900.0), (3900.0, 7830.0)]),
     ],
 )
-def test_a_mapping_says_what_a_time_of_two_numbers_is(
-    tmp_path: Path, times: str, expected: list[tuple[float, float]]
-) -> None:
+def test_a_mapping_says_what_a_time_of_two_numbers_is(tmp_path, times, expected):
     path = table_of(tmp_path, CLOCKS)
     with pytest.raises(FixInput) as caught:
         read(path)
@@ -62,9 +55,7 @@ def test_a_mapping_says_what_a_time_of_two_numbers_is(
     assert spans(read(long, mapping=TableMapping(times=times)).manifest) == [(0, 65)]
 
 
-def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
-    tmp_path: Path,
-) -> None:
+def test_the_clips_of_a_film_are_counted_once_for_all_annotators(tmp_path) -> None:
     columns = {"movie_id": "film", "start_s": "from", "end_s": "to", "annotator": "who"}
     path = table_of(tmp_path, RATED)
     form = "{movie_id}-{count:02d}"
@@ -90,7 +81,6 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
 
 
 def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
-    """It was refused as an unknown concept, 'Look|Clothing'."""
     words = '[concepts]\n"mise" = "Look|Clothing"\n"robe" = "Clothing"\n'
     mapping = table_of(tmp_path, words, "m.toml")
     path = table_of(tmp_path, "clip_id,movie_id,concepts\na-1,a,robe|mise\n")
@@ -107,7 +97,6 @@ def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
 
 
 def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:
-    """They were left out, so that another clip was joined by its id."""
     clips = table_of(tmp_path, "clip_id,movie_id,start_s,end_s\na-1,a,65,70\n")
     moods = table_of(
         tmp_path, "clip_id,start_s,end_s,mood\na-1,0:05,0:10,joy\n", "m.csv"
@@ -117,9 +106,7 @@ def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None
     assert "'0:05' may be minutes or hours" in caught.value.details[0]
 
 
-def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(
-    tmp_path: Path,
-) -> None:
+def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(tmp_path) -> None:
     words = '[levels]\n"s" = "EN"\n"ja" = "S"\n"Oui" = "S"\n"oui" = "HN"\n'
     words += '[concepts]\n"Licht" = "visual"\n"LICHT!" = "Body"\n"licht!" = "Look"\n'
     mapping = table_of(tmp_path, words, "m.toml")
