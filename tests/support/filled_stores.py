@@ -53,9 +53,10 @@ def expected_rows(n_rows: int = N_ROWS, fails=fails_at_first) -> list[Row]:
 
 
 def plan(target: Path, n_rows: int = N_ROWS, **more) -> Filling:
-    """NAME.next of the target."""
+    """NAME.next of the target; `rows` are others than those that are planned."""
+    rows = more.pop("rows", planned_rows(n_rows))
     given = {"arrays": ARRAYS, "recipe": a_recipe(), "manifest": MANIFEST, "kind": KIND}
-    return plan_filling(target, planned_rows(n_rows), **(given | more))
+    return plan_filling(target, rows, **(given | more))
 
 
 def compute(

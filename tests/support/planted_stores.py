@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import zarr
 
 from obygaze_features.store.making import write_store
 from obygaze_features.store.records import Maker
@@ -64,14 +63,3 @@ def write(
 def holds_planted(folder: Path) -> bool:
     raw = [np.full(16, PLANTED, dtype).tobytes() for dtype in ("float32", "float16")]
     return any(pattern in data for data in files_of(folder).values() for pattern in raw)
-
-
-def has_planted(folder: Path) -> bool:
-    """Whether a store in a folder has planted numbers, in its bytes or as zarr reads it."""
-    if holds_planted(folder):
-        return True
-    for path in folder.rglob("data.zarr"):
-        group = zarr.open_group(path, mode="r", zarr_format=3)
-        if (group["frames"][:] == PLANTED).any():
-            return True
-    return False

@@ -9,15 +9,13 @@ from support.filled_stores import ARRAYS, plan
 from support.planted_stores import (
     FILM,
     N_ROWS,
-    PLANTED_ROWS,
-    has_planted,
     rows_of,
     values_of,
     write,
 )
 from support.store_servers import web_server
 from support.stores import made_store
-from support.written_stores import a_recipe, check_all, check_store, files_of
+from support.written_stores import a_recipe, check_all, check_store
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -90,25 +88,6 @@ def test_what_a_subset_refuses(store: Path, tmp_path: Path) -> None:
         subset(store, part, films=[FILM], without=[FILM])
     with pytest.raises(AlreadyThere):
         subset(store, store, films=[FILM])
-
-
-def test_a_store_without_a_film_has_nothing_of_it(store: Path, tmp_path: Path) -> None:
-    made = subset(store, tmp_path / "rest", without=[FILM])
-    kept = [number for number in range(N_ROWS) if number not in PLANTED_ROWS]
-    rows = [rows_of()[number] for number in kept]
-    values = {name: array[kept] for name, array in values_of().items()}
-    check_store(tmp_path / "rest", rows, values)
-    assert made.n_clips == len(kept)
-    assert has_planted(store)
-    assert not has_planted(tmp_path / "rest")
-    names = []
-    for name in (FILM, *(f"clip {number}" for number in PLANTED_ROWS)):
-        # As a column has it: after its length, and before the length of the next text.
-        names.append(len(name).to_bytes(4, "little") + name.encode())
-    for folder, is_there in ((store, True), (tmp_path / "rest", False)):
-        data = b"".join(files_of(folder).values())
-        found = [name for name in names if name in data]
-        assert bool(found) == is_there, found
 
 
 # Mergers.

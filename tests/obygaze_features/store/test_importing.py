@@ -4,7 +4,6 @@ import errno
 import io
 import tempfile
 import zipfile
-from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -93,31 +92,6 @@ def test_bytes_in_any_order_are_the_same_numbers(tmp_path, order, layout) -> Non
     np.testing.assert_array_equal(
         values_of(imported(file, tmp_path / "s"), "clip", IDS), X
     )
-
-
-def test_tokens_are_pooled_unless_it_is_said_how(tmp_path: Path) -> None:
-    tokens = np.random.default_rng(0).standard_normal((3, 2, 5, 4)).astype(np.float32)
-    file = saved(tmp_path / "f.npz", clip_id=IDS, tokens=tokens)
-    store = imported(file, tmp_path / "a")
-    assert [array.name for array in store.record.arrays] == ["pooled", "tokens"]
-    largest = tokens.max(axis=(1, 2))
-    np.testing.assert_array_equal(values_of(store, "pooled", IDS), largest)
-    np.testing.assert_array_equal(values_of(store, "tokens", IDS), tokens)
-    assert store.recipe.facts["pooling"].startswith("maximum over all tokens")
-    store = imported(file, tmp_path / "mean", pool="mean")
-    # `run` looks for this name.
-    assert [array.name for array in store.record.arrays] == ["pooled"]
-    means = [
-        [fsum(v) / 10 for v in zip(*clip.reshape(10, 4).tolist(), strict=True)]
-        for clip in tokens
-    ]
-    found = values_of(store, "pooled", IDS)
-    np.testing.assert_array_equal(found, np.array(means, np.float32))
-    store = imported(file, tmp_path / "n", pool="mean", arrays={"mine": "tokens"})
-    np.testing.assert_array_equal(values_of(store, "mine", IDS), found)
-    unknown: Any = "average"
-    with pytest.raises(FixUsage, match="unknown pool 'average'"):
-        import_features(file, tmp_path / "e", pool=unknown)
 
 
 def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> None:
@@ -333,6 +307,9 @@ def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(2))
     with pytest.raises(FixUsage, match="--id-key do not apply to npy"):
         open_features(tmp_path, id_key="names")
+    unknown: Any = "average"
+    with pytest.raises(FixUsage, match="unknown pool 'average'"):
+        import_features(tmp_path, tmp_path / "e", pool=unknown)
 
 
 def test_a_mask_of_other_sizes_is_refused_where_frames_are_kept(tmp_path: Path) -> None:
@@ -381,23 +358,3 @@ def test_an_array_keeps_its_place_when_it_is_pooled(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames)
     store = imported(file, tmp_path / "s", pool="max")
     assert [array.name for array in store.record.arrays] == ["clip", "pooled"]
-
-
-def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
-    frames = np.ones((3, 2, 4), np.float32)
-    mask = [[1, 1], [0, 0], [2, 1]]
-    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
-    done = import_features(file, tmp_path / "s")
-    assert done.failed == {
-        IDS[1]: "mask has no real frame",
-        IDS[2]: "mask has numbers other than 0 and 1",
-    }
-
-
-def test_the_last_vector_is_that_of_the_last_real_frame(tmp_path: Path) -> None:
-    frames = np.arange(24, dtype=np.float32).reshape(3, 4, 2)
-    mask = [[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]
-    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
-    store = imported(file, tmp_path / "s", pool="last")
-    expected = [frames[0, 1], frames[1, 3], frames[2, 0]]
-    np.testing.assert_array_equal(values_of(store, "pooled", IDS), expected)
