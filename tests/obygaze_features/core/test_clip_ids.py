@@ -3,13 +3,10 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from support.cli import call_obygaze
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput
-from obygaze_features.store import import_features, open_store
 
 IDS = ["-a-1", "b-2"]
 
@@ -50,15 +47,3 @@ def test_files_without_ids_are_refused(tmp_path, name, text, problem) -> None:
             clip_ids(named)
         told = "\n".join([*caught.value.details, caught.value.message])
         assert re.search(problem, told)
-
-
-def test_an_empty_list_of_clips_is_not_all_clips(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.savez("x.npz", clip_id=["a-1", "a-2"], clip=np.ones((2, 3), np.float32))
-    import_features("x.npz", "films")
-    Path("none.txt").touch()
-    words = ("store", "subset", "films", "--clips", "none.txt", "-o", "part")
-    failed = call_obygaze(*words)
-    assert failed.code == 1 and "this file has no clip ids" in failed.stderr
-    assert not Path("stores/part").exists()
-    assert len(open_store("films").clip_ids) == 2

@@ -1,38 +1,32 @@
 import pickle
+import random
+import subprocess
 import traceback
 
 import pytest
+from support.seeds import SEED, amount
 
 from obygaze_features.core import errors
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, InstallExtra
+from obygaze_features.core.lazy import import_optional
+from obygaze_features.core.refusal import refuse_if, shown
+from obygaze_features.core.shell import shell_line
 
 # The exit codes other people's scripts depend on.
+ONE = ("ObygazeError", "FixInput", "NotFound", "UnknownName", "AlreadyThere", "InUse")
 EXIT_CODES = {
-    "ObygazeError": 1,
-    "FixInput": 1,
-    "NotFound": 1,
-    "UnknownName": 1,
-    "AlreadyThere": 1,
-    "InUse": 1,
-    "FixUsage": 2,
-    "InstallExtra": 2,
-    "Corrupt": 4,
-    "Mismatch": 5,
-    "Stopped": 75,
+    **dict.fromkeys(ONE, 1),
+    **{"FixUsage": 2, "InstallExtra": 2, "Corrupt": 4, "Mismatch": 5, "Stopped": 75},
 }
 
 
-@pytest.mark.parametrize("name, code", EXIT_CODES.items())
-def test_each_error_has_its_exit_code(name, code):
-    assert getattr(errors, name)("what").exit_code == code
-
-
-def test_no_error_is_without_a_documented_code():
+def test_each_error_has_its_documented_exit_code():
     def below(error: type) -> set[str]:
         return {error.__name__}.union(*map(below, error.__subclasses__()))
 
     core = {name for name in below(errors.ObygazeError) if hasattr(errors, name)}
-    assert core == set(EXIT_CODES)
+    codes = {name: getattr(errors, name)("what").exit_code for name in core}
+    assert codes == EXIT_CODES
     assert (errors.EXIT_SOME_FAILED, errors.EXIT_INTERRUPTED) == (3, 130)
 
 
@@ -78,3 +72,67 @@ def test_messages_have_no_secrets_of_urls(text: str, shown: str) -> None:
     assert {error.message, error.where, error.hint, *error.details, error.args[0]} == {
         shown
     }
+
+
+def test_one_that_is_absent_names_the_extra_to_install():
+    with pytest.raises(InstallExtra) as caught:
+        import_optional("no_such_package.inner", "extract", "decoding")
+    assert str(caught.value).splitlines() == [
+        "decoding needs the package 'no_such_package', which is not installed",
+        '  Try: in the clone of obygaze: pip install -e ".[extract]"',
+    ]
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("error", ["ImportError", "OSError"])
+def test_a_package_that_is_installed_and_broken_is_called_that(
+    tmp_path, monkeypatch, error
+):
+    source = f"raise {error}('libav.so.62: no such file')\n"
+    (tmp_path / "unusable_package.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FixInput) as caught:
+        import_optional("unusable_package", "video", "decoding")
+    assert str(caught.value).splitlines() == [
+        "decoding needs the package 'unusable_package', which is installed but does not work:"
+        " libav.so.62: no such file",
+        "  Try: obygaze doctor",
+    ]
+
+
+def refusal_of(values, **options):
+    with pytest.raises(FixInput) as caught:
+        refuse_if(values, FixInput, "clips have no film", **options)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (1, "clips have no film: c0"),
+        (3, "clips have no film: c0, c1, c2"),
+        (4, "clips have no film: c0, c1, c2 and 1 more"),
+        (5000, "clips have no film: c0, c1, c2 and 4997 more"),
+    ],
+)
+def test_three_are_shown_and_the_others_counted(n, text):
+    assert refusal_of(f"c{number}" for number in range(n)).message == text
+
+
+def test_a_value_is_seen_as_one_value():
+    assert shown(["", "a b", "c,d"]) == "'', 'a b', 'c,d'"
+    assert shown([0, 1.5, None]) == "0, 1.5, None"
+    assert shown(["x" * 200]) == "x" * 80 + "..."
+
+
+# Also words that look like options, and what a shell would change.
+SIGNS = ["a", "-", " ", "'", '"', "$HOME", "`", "\\", "*", "~", ";", "&", "|", "é", "#"]
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + amount(5, 500)))
+def test_what_it_says_to_type_arrives_as_it_was(seed):
+    draw = random.Random(seed)
+    words = ["".join(draw.choices(SIGNS, k=draw.randrange(6))) for _ in range(5)]
+    line = shell_line(["printf", r"%s\n", *words])
+    typed = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
+    assert typed.stdout.decode().split("\n")[:-1] == words

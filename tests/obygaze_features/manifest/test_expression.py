@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,43 +14,23 @@ from obygaze_features.manifest.expression import (
 from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_features.manifest.spelling import Spelling
 
+
+def clip(name: str, film: str, words: tuple[str, str, str], **facts: Any) -> Clip:
+    """A clip with its annotator, its fold and its moods."""
+    columns = ("annotator", "fold:x", "mood")
+    return Clip(name, film, extra=dict(zip(columns, words, strict=True)), **facts)
+
+
+B = {"scene": 2, "start_s": 0.5, "end_s": 2.0, "level": "HN", "concepts": ("Look",)}
+C = {"level": "NS", "concepts": ("Body", "Look")}
+D = {"scene": 3, "video": "n.mp4", "level": "S", "concepts": ("Type of shot",)}
 CLIPS = [
-    Clip("a", "m", 1, level="EN", extra={"annotator": "A1", "fold:x": "0", "mood": ""}),
-    Clip(
-        "b",
-        "m",
-        2,
-        "",
-        0.5,
-        2.0,
-        "HN",
-        ("Look",),
-        {"annotator": "A2", "fold:x": "1", "mood": "joy"},
-    ),
-    Clip(
-        "c",
-        "m",
-        level="NS",
-        concepts=("Body", "Look"),
-        extra={"annotator": "A1", "fold:x": "", "mood": "joy|fear"},
-    ),
-    Clip(
-        "d",
-        "n",
-        3,
-        "n.mp4",
-        level="S",
-        concepts=("Type of shot",),
-        extra={"annotator": "A 3", "fold:x": "", "mood": "fear"},
-    ),
-    Clip(
-        "e",
-        "n",
-        level="S",
-        concepts=("Body",),
-        extra={"annotator": "A1", "fold:x": "", "mood": ""},
-    ),
-    Clip("f", "n", extra={"annotator": "", "fold:x": "", "mood": ""}),
+    clip("a", "m", ("A1", "0", ""), scene=1, level="EN"),
+    clip("b", "m", ("A2", "1", "joy"), **B),
+    clip("c", "m", ("A1", "", "joy|fear"), **C),
+    clip("d", "n", ("A 3", "", "fear"), **D),
+    clip("e", "n", ("A1", "", ""), level="S", concepts=("Body",)),
+    clip("f", "n", ("", "", "")),
 ]
 
 
@@ -113,18 +95,15 @@ def test_nothing_can_be_run(text: str) -> None:
         parse(text)
 
 
-class TestLimits:
-    def test_depth(self) -> None:
-        deep = MAX_DEPTH - 1
-        assert holds("not (" * deep + "level == S" + ")" * deep) == [0, 1, 2, 5]
-        with pytest.raises(BadExpression, match="nested deeper"):
-            parse("not " * 400 + "concept")
-        with pytest.raises(BadExpression, match="not valid"):
-            parse("(" * 1000 + ")" * 1000)
-
-    def test_length(self) -> None:
-        with pytest.raises(BadExpression, match="at most 2000 characters"):
-            parse(" or ".join(["level == S"] * 1000))
+def test_depth_and_length_are_limited() -> None:
+    deep = MAX_DEPTH - 1
+    assert holds("not (" * deep + "level == S" + ")" * deep) == [0, 1, 2, 5]
+    with pytest.raises(BadExpression, match="nested deeper"):
+        parse("not " * 400 + "concept")
+    with pytest.raises(BadExpression, match="not valid"):
+        parse("(" * 1000 + ")" * 1000)
+    with pytest.raises(BadExpression, match="at most 2000 characters"):
+        parse(" or ".join(["level == S"] * 1000))
 
 
 def test_a_concept_that_is_not_in_the_vocabulary() -> None:
@@ -142,15 +121,13 @@ def test_a_column_that_the_manifest_does_not_have() -> None:
 
 
 NAMES = ("Look", "Body", "Type of shot", "in", "it's")
-leaves = st.one_of(
-    st.tuples(
-        st.just("level"), st.lists(st.sampled_from(LEVELS), min_size=1, max_size=3)
-    ),
-    st.tuples(
-        st.just("concept"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)
-    ),
-    st.just(("any",)),
+levels = st.tuples(
+    st.just("level"), st.lists(st.sampled_from(LEVELS), min_size=1, max_size=3)
 )
+named = st.tuples(
+    st.just("concept"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)
+)
+leaves = st.one_of(levels, named, st.just(("any",)))
 trees = st.recursive(
     leaves,
     lambda part: st.one_of(

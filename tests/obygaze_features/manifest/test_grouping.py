@@ -26,26 +26,18 @@ def toy() -> Manifest:
 def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> None:
     groups = {"seen": ["Look", "Body"], "body": ["Body"], "done": ["Activities"]}
     grouped = grouped_concepts(toy(), groups)
-    assert [clip.concepts for clip in grouped] == [
-        ("seen", "body", "Voice"),
-        ("done",),
-        (),
-        ("Voice",),
-    ]
-    assert grouped.header.concepts == {
-        "seen": "visual",
-        "body": "visual",
-        "done": "visual",
-        "Voice": "audio",
-    }
+    of_clips = [("seen", "body", "Voice"), ("done",), (), ("Voice",)]
+    assert [clip.concepts for clip in grouped] == of_clips
+    modalities = {**dict.fromkeys(groups, "visual"), "Voice": "audio"}
+    assert grouped.header.concepts == modalities
     assert "seen: Look, Body; body: Body; done: Activities" in grouped.header.notes[-1]
     # Groups of visual concepts leave the visual view as it is.
-    levels = [clip.level for clip in grouped.view("visual")]
-    assert (
-        levels
-        == [clip.level for clip in toy().view("visual")]
-        == ["S", "HN", "EN", "EN"]
-    )
+    for manifest in (grouped, toy()):
+        levels = [clip.level for clip in manifest.view("visual")]
+        assert levels == ["S", "HN", "EN", "EN"]
+
+
+SPELLED = "differ only in spelling"
 
 
 @pytest.mark.parametrize(
@@ -53,15 +45,12 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
     [
         ({"seen": ["Loook"]}, "unknown concept 'Loook'"),
         ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
-        ({"voice": ["Look"]}, "with names that differ only in spelling: voice"),
-        (
-            {"A B": ["Look"], "A\tb": ["Body"]},
-            "differ only in spelling: 'A B', 'A\\tb'",
-        ),
+        ({"voice": ["Look"]}, f"with names that {SPELLED}: voice"),
+        ({"A B": ["Look"], "A\tb": ["Body"]}, f"{SPELLED}: 'A B', 'A\\tb'"),
         ({"none": []}, "group 'none' has no concepts"),
         (
             {"a|b": ["Look"]},
-            "group 'a|b' must be a name without '|', and without blanks before and behind it",
+            "group 'a|b' must be a name without '|', and without blank",
         ),
         ({"A": ["Look"], " A": ["Body"]}, "group ' A' must be a name without"),
     ],

@@ -12,26 +12,12 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 HEADER = Header(
     "films", {"Look": "visual", "Speech": "speech"}, citation="A & B <2024>"
 )
+TIMES = {"video": "a.mp4", "start_s": 0.0, "end_s": 2.5}
+BOTH = {"level": "S", "concepts": ("Look", "Speech")}
+SPEECH = {"level": "HN", "concepts": ("Speech",)}
 CLIPS = (
-    Clip(
-        "tt1-001",
-        "tt1",
-        1,
-        "a.mp4",
-        0.0,
-        2.5,
-        "S",
-        ("Look", "Speech"),
-        {"fold:k": "0", "n": "x"},
-    ),
-    Clip(
-        "tt1-002",
-        "tt1",
-        None,
-        level="HN",
-        concepts=("Speech",),
-        extra={"fold:k": "", "n": ""},
-    ),
+    Clip("tt1-001", "tt1", 1, **TIMES, **BOTH, extra={"fold:k": "0", "n": "x"}),
+    Clip("tt1-002", "tt1", None, **SPEECH, extra={"fold:k": "", "n": ""}),
     Clip("tt2-001", "tt2", 7, extra={"fold:k": "1", "n": ""}),
 )
 MANIFEST = Manifest("films", HEADER, CLIPS, ("fold:k", "n"))
@@ -57,12 +43,10 @@ def test_a_new_column_is_of_known_clips_has_a_name_of_its_own_and_texts() -> Non
         with pytest.raises((FixUsage, NotFound)):
             MANIFEST.with_column(column, {clip_id: "S"})
     nan: Any = float("nan")
-    with_nan = Manifest(
-        "m", HEADER, [replace(CLIPS[0], extra={"mood": nan})], ("mood",)
-    )
+    with_nan = [replace(CLIPS[0], extra={"mood": nan})]
     for make in (
         lambda: MANIFEST.with_column("mood", {"tt1-001": nan}),
-        lambda: check_manifest(with_nan),
+        lambda: check_manifest(Manifest("m", HEADER, with_nan, ("mood",))),
     ):
         with pytest.raises(FixInput, match="in the column 'mood', expected text"):
             make()
@@ -71,19 +55,8 @@ def test_a_new_column_is_of_known_clips_has_a_name_of_its_own_and_texts() -> Non
 def test_a_data_frame_has_typed_columns() -> None:
     frame = MANIFEST.to_frame()
     assert list(frame.index) == ["tt1-001", "tt1-002", "tt2-001"]
-    assert list(frame.columns) == [
-        *(
-            "movie_id",
-            "scene",
-            "video",
-            "start_s",
-            "end_s",
-            "level",
-            "concepts",
-            "fold:k",
-            "n",
-        )
-    ]
+    facts = ["movie_id", "scene", "video", "start_s", "end_s", "level", "concepts"]
+    assert list(frame.columns) == [*facts, "fold:k", "n"]
     assert frame["concepts"].tolist() == ["Look|Speech", "Speech", ""]
     assert frame["scene"].isna().tolist() == [False, True, False]
     assert frame["fold:k"].dropna().tolist() == [0, 1]

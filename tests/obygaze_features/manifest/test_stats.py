@@ -25,21 +25,13 @@ ROWS = [
 
 @pytest.fixture
 def manifest() -> Manifest:
-    clips = [
-        Clip(
-            clip_id,
-            clip_id[0],
-            int(clip_id[-1]),
-            video,
-            level=level,
-            concepts=tuple(names.split("|")) if names else (),
-            extra={"fold:02_EN_HN_S": fold},
-        )
-        for clip_id, level, names, video, fold in ROWS
-    ]
-    return Manifest(
-        "tiny", Header("Tiny", concepts()), tuple(clips), ("fold:02_EN_HN_S",)
-    )
+    clips = []
+    for name, level, names, video, fold in ROWS:
+        facts = {"level": level, "concepts": tuple(filter(None, names.split("|")))}
+        extra = {"fold:02_EN_HN_S": fold}
+        clips.append(Clip(name, name[0], int(name[-1]), video, **facts, extra=extra))
+    columns = ("fold:02_EN_HN_S",)
+    return Manifest("tiny", Header("Tiny", concepts()), tuple(clips), columns)
 
 
 def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -> None:

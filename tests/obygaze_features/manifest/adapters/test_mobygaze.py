@@ -47,34 +47,14 @@ def write(folder: Path, *rows: str) -> Path:
     return path
 
 
+SECOND = {"annotator": "annotator2", "fps": "23.976", "film": "tt02"}
+VOICES = "['Voice', 'Exp of emotion', 'Voice']"
 ROWS = (
     row(0, (0, 47), comment="['credits']"),
-    row(
-        1,
-        (48, 71),
-        "Sure",
-        "['Voice', 'Exp of emotion', 'Voice']",
-        comment='["it\'s", \'"a"\']',
-    ),
+    row(1, (48, 71), "Sure", VOICES, comment='["it\'s", \'"a"\']'),
     row(2, (71, 95), "Hard Negative", annotator="annotator1"),
-    row(
-        0,
-        (0, 49),
-        "Not Sure",
-        "['Look']",
-        annotator="annotator2",
-        fps="23.976",
-        film="tt02",
-    ),
-    row(
-        1,
-        (60, 95),
-        "Easy Negative",
-        "['Clothing']",
-        annotator="annotator2",
-        fps="23.976",
-        film="tt02",
-    ),
+    row(0, (0, 49), "Not Sure", "['Look']", **SECOND),
+    row(1, (60, 95), "Easy Negative", "['Clothing']", **SECOND),
 )
 
 
@@ -85,22 +65,17 @@ def test_segments_of_two_annotators(tmp_path: Path) -> None:
         *("tt01-annotator1-0000", "tt01-annotator1-0001", "tt01-annotator1-0002"),
         *("tt02-annotator2-0000", "tt02-annotator2-0001"),
     )
+    first, second, _, fourth, _ = manifest.clips
     assert [clip.level for clip in manifest] == ["EN", "S", "HN", "NS", "EN"]
-    assert manifest.clips[1].concepts == ("Voice", "Expression of emotion")
+    assert second.concepts == ("Voice", "Expression of emotion")
     # 24 frames a second: frames 48 to 71 are the third second.
-    assert (manifest.clips[1].start_s, manifest.clips[1].end_s) == (2.0, 3.0)
+    assert (second.start_s, second.end_s) == (2.0, 3.0)
     # 50 frames at 23.976, which stands for 24000 / 1001: 50 * 1001 / 24000 s, rounded once.
-    assert (manifest.clips[3].start_s, manifest.clips[3].end_s) == (0.0, 50050 / 24000)
-    assert manifest.clips[1].extra["comment"] == 'it\'s | "a"'
-    assert dict(manifest.clips[0].extra) == {
-        **{
-            "annotator": "annotator1",
-            "start_frame": "0",
-            "end_frame": "47",
-            "framerate": "24.0",
-        },
-        **{"movie_title": "A Film", "clip_index": "id_0", "comment": "credits"},
-    }
+    assert (fourth.start_s, fourth.end_s) == (0.0, 50050 / 24000)
+    assert second.extra["comment"] == 'it\'s | "a"'
+    frames = {"start_frame": "0", "end_frame": "47", "framerate": "24.0"}
+    texts = {"movie_title": "A Film", "clip_index": "id_0", "comment": "credits"}
+    assert dict(first.extra) == {"annotator": "annotator1", **frames, **texts}
 
 
 def test_a_film_has_one_frame_rate(tmp_path: Path) -> None:
@@ -170,27 +145,20 @@ def test_each_segment_is_its_row_of_the_released_table(released) -> None:
         assert clip.concepts == tuple(concepts)
 
 
-def test_the_released_counts_by_label_as_counted_elsewhere(released) -> None:
-    expected = json.loads(
-        golden("audits", "mobygaze_counts.json").read_text(encoding="utf-8")
-    )
-    short = {
-        "Easy Negative": "EN",
-        "Hard Negative": "HN",
-        "Not Sure": "NS",
-        "Sure": "S",
-    }
+SHORT = {"Easy Negative": "EN", "Hard Negative": "HN", "Not Sure": "NS", "Sure": "S"}
+
+
+def test_the_released_counts_by_label_as_counted_elsewhere(released):
+    path = golden("audits", "mobygaze_counts.json")
+    expected = json.loads(path.read_text(encoding="utf-8"))
     for annotator, labels in expected["labels_by_annotator"].items():
-        levels = Counter(
-            c.level for c in released.manifest if c.extra["annotator"] == annotator
-        )
-        assert levels == {short[label]: count for label, count in labels.items()}
+        own = [c for c in released.manifest if c.extra["annotator"] == annotator]
+        levels = Counter(clip.level for clip in own)
+        assert levels == {SHORT[label]: count for label, count in labels.items()}
     counted = compute_stats(released.manifest).concepts
     repeats = Counter({"Voice": 3, "Type of shot": 2, "Body": 2, "Appearance": 2})
     repeats += Counter({"Clothing": 2, "Posture": 2})
     for label, concepts in expected["concepts_by_label"].items():
-        named = Counter(
-            {canonical_concept(word): count for word, count in concepts.items()}
-        )
+        named = Counter({canonical_concept(word): n for word, n in concepts.items()})
         # Counted elsewhere word by word; the words that one segment repeats count once here.
-        assert counted[short[label]] == (named - repeats if label == "Sure" else named)
+        assert counted[SHORT[label]] == (named - repeats if label == "Sure" else named)
