@@ -65,25 +65,17 @@ def recipe_and_number(name: str) -> tuple[dict[str, Any], float]:
 
 # ---- what decides the numbers is in the recipe, or refused ---------------------------------------
 
+BOXED = "self.parts = [torch.nn.Linear(1, 1)]\n        "
+BOXED += "torch.nn.init.constant_(self.parts[0].weight, value)"
+IN_PART = "self.part = torch.nn.ReLU()\n        self.part.factor = np.array(value)"
+UNSAVED = "self.register_buffer('factor', torch.tensor(value), persistent=False)"
+IN_LIST = "self.factors = {'of': [0, torch.tensor(value)]}"
 HELD = {
-    "a buffer that is not saved": (
-        "self.register_buffer('factor', torch.tensor(value), persistent=False)",
-        "module.factor",
-    ),
+    "a buffer that is not saved": (UNSAVED, "module.factor"),
     "a number": ("self.factor = value", "module.factor"),
-    "a tensor in a list of a dictionary": (
-        "self.factors = {'of': [0, torch.tensor(value)]}",
-        "module.factors['of'][1]",
-    ),
-    "a module in a list": (
-        "self.parts = [torch.nn.Linear(1, 1)]\n"
-        "        torch.nn.init.constant_(self.parts[0].weight, value)",
-        "module.parts[0].weight",
-    ),
-    "an attribute of a part": (
-        "self.part = torch.nn.ReLU()\n        self.part.factor = np.array(value)",
-        "module.part.factor",
-    ),
+    "a tensor in a list of a dictionary": (IN_LIST, "module.factors['of'][1]"),
+    "a module in a list": (BOXED, "module.parts[0].weight"),
+    "an attribute of a part": (IN_PART, "module.part.factor"),
 }
 
 
@@ -156,16 +148,12 @@ def test_an_array_in_an_object_is_refused(held: str, tmp_path: Path) -> None:
         load_backbone(name).recipe()
 
 
-@pytest.mark.parametrize(
-    "held",
-    [
-        "types.SimpleNamespace(size=3, run=logging.getLogger(), f=run)",
-        "threading.Lock()",
-        "functools.partial(times, 2.0)",
-        "Slots(self.weight)",
-    ],
-)
-def test_an_object_without_arrays_of_its_own_is_not_refused(held, tmp_path) -> None:
+OBJECTS = ["types.SimpleNamespace(size=3, run=logging.getLogger(), f=run)"]
+OBJECTS += ["threading.Lock()", "functools.partial(times, 2.0)", "Slots(self.weight)"]
+
+
+@pytest.mark.parametrize("held", OBJECTS)
+def test_an_object_without_arrays_of_its_own_is_not_refused(held, tmp_path):
     """A handler of all loggers, such as a notebook has, may lead to any array."""
     (tmp_path / "value.json").write_text("2.0")
     held = f"self.box = {held}; self.factor = value"
@@ -192,13 +180,16 @@ class Filter(logging.Filter):
 def test_two_functions_of_a_file_are_two_backbones(tmp_path: Path) -> None:
     name = write(tmp_path)
     text = (tmp_path / "mine.py").read_text("utf-8")
-    other = text.partition("def run")[2].replace("net()", "other()")
-    twice = "lambda module, pixels: {'clip': 2 * run(module, pixels)['clip']}"
-    other = other.replace("load, run,", f"load, {twice},").partition("def other")
-    (tmp_path / "mine.py").write_text(f"{text}\n\ndef other{other[2]}", "utf-8")
+    twice = "def twice(module, pixels):\n    "
+    twice += "return {'clip': 2 * run(module, pixels)['clip']}"
+    other = text.partition("def net")[2].replace("load, run", "load, twice")
+    both = f"{text}\n\n{twice}\n\n\ndef other{other}"
+    (tmp_path / "mine.py").write_text(both, "utf-8")
     recipes = [load_backbone(one).recipe() for one in (name, name[:-3] + "other")]
-    functions = [recipe["backbone"]["code"]["function"] for recipe in recipes]
-    assert functions == ["net", "other"]
+    codes = [recipe["backbone"]["code"] for recipe in recipes]
+    assert [code["function"] for code in codes] == ["net", "other"]
+    files = {"mine.py": sha256_file(tmp_path / "mine.py")}
+    assert [code["files"] for code in codes] == [files] * 2
     assert recipes[0] != recipes[1]
 
 
@@ -252,23 +243,6 @@ def test_arrays_of_equal_lengths_have_dimensions_of_their_own(tmp_path: Path) ->
 # ---- user code is one file -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "statement", ["import kit.near", "from kit import V", "from . import kit"]
-)
-def test_an_import_of_another_own_file_is_refused(statement, tmp_path) -> None:
-    (tmp_path / "kit.py").write_text("V = 1.0\n")
-    for place in ("class Net", "    return {"):
-        indent = " " * (len(place) - len(place.lstrip()))
-        name = write(tmp_path, (place, f"{indent}{statement}\n{place}"))
-        with pytest.raises(
-            FixInput, match="expected user code of one file, got an imp"
-        ):
-            load_backbone(name)
-    recipe = load_backbone(write(tmp_path)).recipe()
-    sha256 = sha256_file(tmp_path / "mine.py")
-    assert recipe["backbone"]["code"]["files"] == {"mine.py": sha256}
-
-
 @pytest.mark.parametrize("place", ["HERE", "def net():", "def run(module, pixels):"])
 def test_a_file_that_no_statement_imports_is_refused(place, tmp_path) -> None:
     (tmp_path / "helper.py").write_text("K = 2\n")
@@ -285,22 +259,16 @@ def test_a_file_that_no_statement_imports_is_refused(place, tmp_path) -> None:
 
 # ---- what cannot be hashed or does not fit -------------------------------------------------------
 
-STATE = "\n\n    def get_extra_state(self):\n        return {'power': 2}"
+MADE = "super().__init__(1, 1)"
+SPARSE = f"{MADE}\n        self.graph = torch.eye(3).to_sparse()"
+STATE = f"{MADE}\n\n    def get_extra_state(self):\n        return {{'power': 2}}"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            "super().__init__(1, 1)",
-            "super().__init__(1, 1)\n        self.graph = torch.eye(3).to_sparse()",
-            r"the tensor \['graph'\] .* has no hash",
-        ),
-        (
-            "super().__init__(1, 1)",
-            f"super().__init__(1, 1){STATE}",
-            "_extra_state of the module is a dict",
-        ),
+        (MADE, SPARSE, r"the tensor \['graph'\] .* has no hash"),
+        (MADE, STATE, "_extra_state of the module is a dict"),
         ("return Net()", "return object()", "must return a torch.nn.Module.*got obj"),
         ("def net():", "def net(:", "cannot be imported: SyntaxError"),
         ("def net():", "def other():", r"mine\.py has no net"),

@@ -34,11 +34,8 @@ def preprocessor(preset: Preset, size: int) -> Preprocessor:
 def test_the_crop_is_floored_or_rounded() -> None:
     # 4 x 9 to shortest edge 4 leaves 5 columns: an offset of 2 floored, of 2 rounded (half to
     # even); 4 x 11 leaves 7: 3 floored, 4 rounded.
-    x = (
-        np.arange(11, dtype=np.uint8)[None, None, :, None]
-        .repeat(4, axis=1)
-        .repeat(3, axis=3)
-    )
+    columns = np.arange(11, dtype=np.uint8)[None, None, :, None]
+    x = np.broadcast_to(columns, (1, 4, 11, 3)).copy()
     plain = Preset(mean=(0, 0, 0), std=(1, 1, 1))
     for width, floored, rounded in ((9, 2, 2), (11, 3, 4)):
         for offset, first in (("floor", floored), ("round", rounded)):
@@ -65,35 +62,17 @@ def processor(module: str, name: str, **settings: Any) -> Any:
 
 
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+HALVES = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+OF_TIMESFORMER = {"image_mean": [0.45] * 3, "image_std": [0.225] * 3}
+SIZES = {"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}}
 PROCESSORS = {
     "xclip-b32-k400": ("videomae", "VideoMAEImageProcessor", IMAGENET),
     "videomae-b": ("videomae", "VideoMAEImageProcessor", IMAGENET),
-    "timesformer-b-k400": (
-        "videomae",
-        "VideoMAEImageProcessor",
-        {"image_mean": [0.45] * 3, "image_std": [0.225] * 3},
-    ),
+    "timesformer-b-k400": ("videomae", "VideoMAEImageProcessor", OF_TIMESFORMER),
     "clip-b16": ("clip", "CLIPImageProcessor", {}),
-    "siglip2-b16": (
-        "siglip",
-        "SiglipImageProcessor",
-        {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2},
-    ),
-    "dinov2-b": (
-        "bit",
-        "BitImageProcessor",
-        {
-            "size": {"shortest_edge": 256},
-            "crop_size": {"height": 224, "width": 224},
-            **IMAGENET,
-            "resample": 3,
-        },
-    ),
-    "vivit-b16x2-k400@hub": (
-        "vivit",
-        "VivitImageProcessor",
-        {"image_mean": [0.5] * 3, "image_std": [0.5] * 3},
-    ),
+    "siglip2-b16": ("siglip", "SiglipImageProcessor", {**HALVES, "resample": 2}),
+    "dinov2-b": ("bit", "BitImageProcessor", {**SIZES, **IMAGENET, "resample": 3}),
+    "vivit-b16x2-k400@hub": ("vivit", "VivitImageProcessor", HALVES),
 }
 
 
@@ -103,21 +82,16 @@ def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) 
     pytest.importorskip("transformers", reason="the processors are in transformers")
     module, kind, settings = PROCESSORS[name]
     x = frames(height, width)
-    theirs = np.asarray(
-        processor(module, kind, **settings)(list(x), return_tensors="np")[
-            "pixel_values"
-        ]
-    )
-    theirs = theirs.reshape(2, 3, 224, 224)
+    made = processor(module, kind, **settings)(list(x), return_tensors="np")
+    theirs = np.asarray(made["pixel_values"]).reshape(2, 3, 224, 224)
     mine = preprocessor(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
     assert mine.dtype == np.float32
     if height <= width:
         assert np.array_equal(mine, theirs)
     # Newer Pillows shrink tall pictures down first: a level here and there, see test_resize.
     std = np.array(find_card(name).input.std)[:, None, None]
-    assert (np.abs(mine - theirs) * std).max() <= 1.001 / (
-        127.5 if "hub" in name else 255
-    )
+    level = 1.001 / (127.5 if "hub" in name else 255)
+    assert (np.abs(mine - theirs) * std).max() <= level
 
 
 def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None:
@@ -126,30 +100,25 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
     modeling = pytest.importorskip("transformers.models.x_clip.modeling_x_clip")
     save_tiny("xclip", tmp_path)
     x = frames(180, 320, 4)
-    small = np.stack([cv2.resize(frame, (32, 32)) for frame in x])
+    small = [cv2.resize(frame, (32, 32)) for frame in x]
     sizes = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     run = processor("videomae", "VideoMAEImageProcessor", **sizes, **IMAGENET)
-    theirs = torch.as_tensor(
-        np.asarray(run(list(small), return_tensors="np")["pixel_values"]),
-        dtype=torch.float32,
-    )
-    model = modeling.XCLIPModel.from_pretrained(
-        tmp_path, attn_implementation="eager"
-    ).eval()
+    theirs = np.asarray(run(small, return_tensors="np")["pixel_values"], np.float32)
+    theirs = torch.from_numpy(theirs)
+    options = {"attn_implementation": "eager"}
+    model = modeling.XCLIPModel.from_pretrained(tmp_path, **options).eval()
     with torch.no_grad():
         words = torch.ones(1, 4, dtype=torch.long)
         whole = model(
             input_ids=words, attention_mask=words, pixel_values=theirs, return_dict=True
         )
-        expected = whole.mit_output[1]
-
     card = tiny_card("xclip").with_preset("paper-2024")
     preset = structs.replace(card.input, squash_first=32)
     card = replace(card, presets={**card.presets, "paper-2024": preset})
     backbone = load_backbone(card, tmp_path)
     pixels = backbone.preprocess(x)
     assert torch.equal(pixels[None], theirs)
-    assert torch.equal(backbone.forward(pixels[None])["clip"], expected)
+    assert torch.equal(backbone.forward(pixels[None])["clip"], whole.mit_output[1])
     assert backbone.recipe()["compute"]["attention"] == "eager"
 
 

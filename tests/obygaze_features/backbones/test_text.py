@@ -35,9 +35,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def whole_model(folder: Path) -> tuple[Any, Any]:
     from transformers import AutoModel, AutoTokenizer
 
-    return AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(
-        folder
-    )
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return AutoModel.from_pretrained(folder).eval(), tokenizer
 
 
 @pytest.mark.parametrize("family", ["clip", "xclip"])
@@ -89,22 +88,22 @@ def prompts_of(text: str, folder: Path) -> Any:
 
 
 def test_what_a_tower_cannot_take(folders: dict[str, Path], tmp_path: Path) -> None:
-    tower = load_text_tower(tiny_card("clip"), folders["clip"])
+    clip = tiny_card("clip")
+    tower = load_text_tower(clip, folders["clip"])
     with pytest.raises(FixInput, match="10 tokens, the tower takes 8"):
         tower.embed(["a a a a a a a a"])
     with pytest.raises(FixUsage, match="no text model"):
         load_text_tower("vivit-b16x2-k400", folders["clip"])
     with pytest.raises(FixInput, match="needs clip or clip_vision_model, got 'siglip'"):
-        load_text_tower(tiny_card("clip"), folders["siglip"])
+        load_text_tower(clip, folders["siglip"])
     towerless = checkpoint("clip", tmp_path / "towerless")
     config = json.loads((towerless / "config.json").read_text("utf-8"))
     del config["text_config"]
     (towerless / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(FixInput, match="has no text model"):
-        load_text_tower(tiny_card("clip"), towerless)
-    bare = save_tiny("clip", tmp_path / "bare")
+        load_text_tower(clip, towerless)
     with pytest.raises(NotFound, match="no tokenizer next to the weights"):
-        load_text_tower(tiny_card("clip"), bare)
+        load_text_tower(clip, save_tiny("clip", tmp_path / "bare"))
 
 
 def test_a_tokenizer_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -186,17 +185,8 @@ def test_the_published_texts_of_the_audit_of_clip():
     professions = texts_of("wolfe2023-profession")
     assert list(professions) == ["sexual", "scientist", "doctor", "executive"]
     assert {len(texts) for texts in professions.values()} == {30}
-    assert professions["scientist"] == with_templates(
-        [
-            "scientist",
-            "researcher",
-            "engineer",
-            "physicist",
-            "mathematician",
-            "chemist",
-        ],
-        "a",
-    )
+    words = "scientist researcher engineer physicist mathematician chemist"
+    assert professions["scientist"] == with_templates(words.split(), "a")
     assert "a picture of a person to be intimate with" in professions["sexual"]
     assert texts_of("wolfe2023-maps") == {
         "anger": {"a photo of an angry person"},
