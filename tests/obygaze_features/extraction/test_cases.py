@@ -118,11 +118,7 @@ def test_another_array_is_another_store() -> None:
             "on the CPU, and a GPU would",
             "(--device cpu)",
         ),
-        (
-            ComputeSetup("cpu", "bfloat16"),
-            "in float32, not in bfloat16",
-            "not in bfloat16",
-        ),
+        (ComputeSetup("cpu", "bfloat16"), "in float32, not in", "not in bfloat16"),
     ],
 )
 def test_another_version_or_device(kind, sealed, filling) -> None:
@@ -130,9 +126,8 @@ def test_another_version_or_device(kind, sealed, filling) -> None:
     for is_filling, sentence in ((False, sealed), (True, filling)):
         done = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling)
         assert found(done) == {cases.SAME: 1}
-        clips = [CLIP_A, CLIP_B]
-        rows = [ROW_A, NOT_THERE]
-        done = work(clips, rows, kind=kind, filling=is_filling)
+        both = ([CLIP_A, CLIP_B], [ROW_A, NOT_THERE])
+        done = work(*both, kind=kind, filling=is_filling)
         if sentence:
             with pytest.raises(Mismatch, match=re.escape(sentence)) as error:
                 done.refuse("films.clip", "clip-b16")
@@ -141,7 +136,7 @@ def test_another_version_or_device(kind, sealed, filling) -> None:
         else:
             assert found(done) == {cases.SAME: 1, cases.AGAIN: 1}
         # Where another machine computes, what computes here is not compared.
-        elsewhere = work(clips, rows, kind=None, filling=is_filling)
+        elsewhere = work(*both, kind=None, filling=is_filling)
         assert found(elsewhere) == {cases.SAME: 1, cases.AGAIN: 1}
 
 
@@ -213,17 +208,12 @@ def test_drawn_stores_against_a_plain_model(rows, clips, retry) -> None:
     clip_of = {clip.clip_id: clip for clip in clips}
     row_of = {row.clip_id: row for row in rows}
     done = work(clips, rows, retry_failed=retry)
-    to_compute = set()
+    to_compute = clip_of.keys() - row_of.keys()
     refused = set()
-    for name in clip_of.keys() | row_of.keys():
-        clip, row = clip_of.get(name), row_of.get(name)
-        if row is None:
-            to_compute.add(name)
-        if row is None or clip is None:
-            continue
+    for name in clip_of.keys() & row_of.keys():
+        clip, row = clip_of[name], row_of[name]
         if row.status == OK:
-            if is_changed(row, clip):
-                refused.add(name)
+            refused |= {name} if is_changed(row, clip) else set()
         elif (
             row.status == NOT_EXTRACTED
             or (row.status == NO_VIDEO and clip.video)
@@ -231,10 +221,8 @@ def test_drawn_stores_against_a_plain_model(rows, clips, retry) -> None:
             or (row.status != NO_VIDEO and retry)
         ):
             to_compute.add(name)
-    computed = {
-        row.clip_id for row, flag in zip(done.rows, done.computed, strict=True) if flag
-    }
-    assert computed == to_compute
+    flags = zip(done.rows, done.computed, strict=True)
+    assert {row.clip_id for row, flag in flags if flag} == to_compute
     lines = [line.partition(":")[0] for found in done.found.values() for line in found]
     assert sorted(lines) == sorted(clip_of.keys() | row_of.keys())
     changed = done.found.get(cases.CHANGED, [])
@@ -245,10 +233,9 @@ def test_drawn_stores_against_a_plain_model(rows, clips, retry) -> None:
 
 def test_a_line_that_removes_a_folder_removes_no_other(tmp_path: Path) -> None:
     """`rm -r my films/x.next` would remove `my`."""
+    done = Work([], [], {cases.ANOTHER_PLAN: ["without the array clip"]})
     with pytest.raises(Mismatch) as error:
-        Work([], [], {cases.ANOTHER_PLAN: ["without the array clip"]}).refuse(
-            str(tmp_path / "my films" / "x")
-        )
+        done.refuse(str(tmp_path / "my films" / "x"))
     _, _, line = str(error.value.hint).partition("give it up: ")
     assert shlex.split(line) == ["rm", "-r", str(tmp_path / "my films" / "x.next")]
 

@@ -50,10 +50,8 @@ def some_clips(backbone: Backbone, n_clips: int) -> list[ViewedClip]:
 
 def as_bytes(found: Sequence[Computed]) -> dict[str, bytes]:
     """The features of all clips, whatever batches they were computed in."""
-    names = found[0].arrays
-    return {
-        name: b"".join(each.arrays[name].tobytes() for each in found) for name in names
-    }
+    arrays = [each.arrays for each in found]
+    return {name: b"".join(one[name].tobytes() for one in arrays) for name in arrays[0]}
 
 
 @pytest.fixture
@@ -76,10 +74,10 @@ def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
     for n_threads, n_clips in ((1, 1), (1, 7), (4, 2), (3, 7)):
         with clip_threads(n_threads) as pool:
             computer = computer_for(backbone, specs, pool)
-            parts = [clips[i : i + n_clips] for i in range(0, 7, n_clips)]
-            found.append(
-                as_bytes([one for part in parts for one in computer.compute_all(part)])
-            )
+            computed = []
+            for i in range(0, 7, n_clips):
+                computed += computer.compute_all(clips[i : i + n_clips])
+            found.append(as_bytes(computed))
     assert found[0].keys() == backbone.arrays.keys()
     assert all(other == found[0] for other in found[1:])
     assert len(set(found[0].values())) > 1
@@ -88,14 +86,12 @@ def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_batch_of_a_gpu_has_the_features_of_its_clips(family, tmp_path) -> None:
     backbone = tiny(family, tmp_path)
-    clips = some_clips(backbone, 6)
+    clips, specs = some_clips(backbone, 6), arrays_of_features(backbone)
     with clip_threads(1) as pool:
-        expected = computer_for(
-            backbone, arrays_of_features(backbone), pool
-        ).compute_all(clips)
+        expected = computer_for(backbone, specs, pool).compute_all(clips)
     backbone.placement = replace(backbone.placement, device="cuda")
     with SimulatedGpu() as gpu, clip_threads(1) as pool:
-        computer = computer_for(backbone, arrays_of_features(backbone), pool)
+        computer = computer_for(backbone, specs, pool)
         assert isinstance(computer, BatchComputer)
         computer.start(clips[:1])()  # tables are moved once
         gpu.waits.clear()
@@ -104,12 +100,9 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(family, tmp_path) -> Non
         results = [result() for result in found]
         assert {*gpu.waits} == {"event"}
     for name in backbone.arrays:
-        values = np.concatenate([one.arrays[name] for one in results]).astype(
-            np.float32
-        )
-        alone = np.concatenate([one.arrays[name] for one in expected]).astype(
-            np.float32
-        )
+        values = np.concatenate([one.arrays[name] for one in results])
+        alone = np.concatenate([one.arrays[name] for one in expected])
+        values, alone = values.astype("f4"), alone.astype("f4")
         np.testing.assert_allclose(values, alone, rtol=2e-3, atol=2e-5)
         assert all(one.finite[name].all() for one in results)
 

@@ -32,12 +32,8 @@ def scene(seed: int = 0, size: tuple[int, int] = SIZE) -> Pixels:
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
-    return (
-        struct.pack(">I", len(data))
-        + kind
-        + data
-        + struct.pack(">I", zlib.crc32(kind + data))
-    )
+    checksum = struct.pack(">I", zlib.crc32(kind + data))
+    return struct.pack(">I", len(data)) + kind + data + checksum
 
 
 def png(rows: Pixels, colour: int, *before: bytes) -> bytes:
@@ -124,11 +120,7 @@ def test_photographs_are_turned_upright(orientation, suffix, tmp_path) -> None:
     if suffix == ".png":
         path.write_bytes(png(picture, 2, chunk(b"eXIf", tiff)))
     else:
-        settings = (
-            {"lossless": True}
-            if suffix == ".webp"
-            else {"quality": 95, "subsampling": 0}
-        )
+        settings = {"lossless": True, "quality": 95, "subsampling": 0}
         Image.fromarray(picture).save(path, **settings)
         picture = decoded(path)[0]
         Image.fromarray(scene()).save(path, exif=b"Exif\0\0" + tiff, **settings)
@@ -136,10 +128,8 @@ def test_photographs_are_turned_upright(orientation, suffix, tmp_path) -> None:
     assert np.array_equal(found, UPRIGHT[orientation](picture))
     theirs = cv2.imread(str(path))[..., ::-1].astype(int)
     assert np.abs(theirs - found).max() <= (3 if suffix == ".jpg" else 0)
-    height, width = SIZE
-    assert probe(path).geometry.upright == (
-        (width, height) if orientation > 4 else SIZE
-    )
+    upright = SIZE[::-1] if orientation > 4 else SIZE
+    assert probe(path).geometry.upright == upright
 
 
 def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
@@ -147,11 +137,7 @@ def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
         Image.fromarray(np.full((20, 30, 3), level, np.uint8))
         for level in (10, 100, 200)
     ]
-    more: dict[str, Any] = {
-        "save_all": True,
-        "append_images": frames[1:],
-        "duration": 100,
-    }
+    more = {"save_all": True, "append_images": frames[1:], "duration": 100}
     for name in ("a.png", "a.gif"):
         frames[0].save(tmp_path / name, **more)
         clip = decode_clip(tmp_path / name, PictureView(6))
@@ -168,14 +154,11 @@ def test_damaged_pictures_are_refused(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
     Image.fromarray(scene()).save(path)
     whole = path.read_bytes()
-    for content in (whole[: len(whole) // 2], b"", b"not a picture", whole[:20]):
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    damaged = [whole[: len(whole) // 2], b"", b"not a picture", whole[:20]]
+    for content in (*damaged, *[flipped] * (suffix == ".png")):
         path.write_bytes(content)
-        with pytest.raises(BadVideo):
-            decoded(path)
-    if suffix == ".png":
-        data = bytearray(whole)
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
         with pytest.raises(BadVideo):
             decoded(path)
 

@@ -70,12 +70,9 @@ def test_the_sound_of_an_incomplete_film_is_not_that_of_a_shorter_one(
     suffix: str, seed: int, tmp_path: Path
 ) -> None:
     """The rest is missing: a remark says how much, or the clip fails, as its pictures do."""
-    path = write_video(
-        tmp_path / f"film{suffix}",
-        "mpeg4" if suffix == ".avi" else "libx264",
-        numbers=range(90),
-        audio=True,
-    )
+    codec = "mpeg4" if suffix == ".avi" else "libx264"
+    path = tmp_path / f"film{suffix}"
+    write_video(path, codec, numbers=range(90), audio=True)
     data = path.read_bytes()
     n_bytes = random.Random(seed).randrange(len(data) // 3, len(data) * 9 // 10)
     path.write_bytes(data[:n_bytes])
@@ -115,7 +112,7 @@ def test_sound_behind_damage_is_at_its_time_or_damaged(name, seed, tmp_path) -> 
     path.write_bytes(data)
     for start_s in range(int(whole.end_s)):
         with suppress(BadVideo):
-            sound = decode_sound(path, VIEW, start_s=start_s, end_s=start_s + 1.0)
+            sound = part_of(path, start_s, start_s + 1.0)
             late_s = lag_s(sound, whole.part(start_s, start_s + 1.0))
             is_at_its_time = abs(late_s) <= MOST_S[not name.startswith("avi")]
             assert is_at_its_time or sound.remarks, start_s
@@ -129,28 +126,32 @@ def test_clicks_are_at_their_flashes_in_any_span_of_any_film(name, tmp_path) -> 
     check_spans(tmp_path / f"{name}{FILM_OF[name].suffix}", tmp_path, begin_s)
 
 
+def part_of(path: Path, start_s: float, end_s: float, **more: Any) -> DecodedSound:
+    """The sound of a part of a film."""
+    view = more.pop("view", VIEW)
+    return decode_sound(path, view, start_s=start_s, end_s=end_s, **more)
+
+
 def check_spans(path: Path, folder: Path, start_s: float) -> None:
     """Compare a part of a span, and the same part alone, without and with a kept index."""
     view = SoundView(16000, 0.5)
-    whole = decode_sound(path, view, start_s=start_s, end_s=start_s + 2.5)
+    whole = part_of(path, start_s, start_s + 2.5, view=view)
     for begin_s, end_s in ((start_s + 0.3, start_s + 1), (start_s + 1.6, start_s + 2)):
         part = whole.part(begin_s, end_s)
         for indexes in (None, folder / "indexes"):
             forget_sound()
-            alone = decode_sound(
-                path, view, start_s=begin_s, end_s=end_s, indexes=indexes
-            )
+            alone = part_of(path, begin_s, end_s, view=view, indexes=indexes)
             assert is_same(part, alone)
 
 
 def test_a_part_outside_the_decoded_sound_is_refused(tmp_path: Path) -> None:
     path = write_film("mp4-aac", tmp_path)
-    sound = decode_sound(path, VIEW, start_s=2.0, end_s=4.0)
+    sound = part_of(path, 2.0, 4.0)
     for span in ((1.9, 3.0), (3.0, 4.1), (5.0, 6.0)):
         with pytest.raises(FixUsage, match="not within the decoded sound, from 2 s to"):
             sound.part(*span)
     # The clock of clips has no time before 0.
-    first = decode_sound(path, VIEW, start_s=-0.5, end_s=2.0)
+    first = part_of(path, -0.5, 2.0)
     assert is_same(first.part(-0.5, 1.0), decode_sound(path, VIEW, end_s=1.0))
 
 
@@ -181,25 +182,29 @@ def failure_of(path: Path, start_s: float | None, end_s: float | None) -> str:
     return f"{caught.value.reason}: {caught.value.message}"
 
 
+BETWEEN = "outside: the part is outside the film, which ends at 12.00 s"
+FEW_SAMPLES = "too-short: 320 samples of sound, at least 400 are needed"
+FAILURES = (
+    (0.0, 0.7, "no-sound: the sound begins at 0.8 s"),
+    (9.5, 12.0, "no-sound: the sound ends at 9.0 s"),
+    (5.2, 6.2, "no-sound: sound for 0.0 of 1.0 s"),
+    (8.0, 12.0, "no-sound: sound for 1.0 of 4.0 s"),
+    (3.0, 3.02, FEW_SAMPLES),
+    (2.0, 20.0, "too-long: the part ends at 20 s, the film at 12.00 s"),
+    (20.0, None, BETWEEN),
+    (-2.0, -1.0, BETWEEN),
+)
+
+
 def test_missing_sound_is_a_reason_or_a_remark(tmp_path: Path) -> None:
     track = SoundTrack("pcm_s16le", format="s16", late_s=0.8, gap_s=(5.0, 6.5), end_s=9)
     path = write_film(SoundFilm("parts", ".mkv", [track]), tmp_path)
-    assert failure_of(path, 0.0, 0.7) == "no-sound: the sound begins at 0.8 s"
-    assert failure_of(path, 9.5, 12.0) == "no-sound: the sound ends at 9.0 s"
-    assert failure_of(path, 5.2, 6.2) == "no-sound: sound for 0.0 of 1.0 s"
-    assert failure_of(path, 8.0, 12.0) == "no-sound: sound for 1.0 of 4.0 s"
-    assert failure_of(path, 3.0, 3.02) == (
-        "too-short: 320 samples of sound, at least 400 are needed"
-    )
-    assert failure_of(path, 2.0, 20.0) == (
-        "too-long: the part ends at 20 s, the film at 12.00 s"
-    )
-    outside = "outside: the part is outside the film, which ends at 12.00 s"
-    assert failure_of(path, 20.0, None) == failure_of(path, -2.0, -1.0) == outside
+    for start_s, end_s, failure in FAILURES:
+        assert failure_of(path, start_s, end_s) == failure
     for start_s, end_s in ((3.0, 2.0), (math.nan, 2.0), (2.0, math.nan)):
         with pytest.raises(FixUsage, match="the end must be after the start"):
-            decode_sound(path, VIEW, start_s=start_s, end_s=end_s)
-    sound = decode_sound(path, VIEW, start_s=4.0, end_s=8.0)
+            part_of(path, start_s, end_s)
+    sound = part_of(path, 4.0, 8.0)
     # Frames of 1,024 samples: those that begin from 5 s to 6.5 s are missing.
     assert sound.remarks == ("sound for 2.5 of 4.0 s",)
     assert sound.intact_s == pytest.approx(4 - (sound.missing_s[0] @ [-1, 1]))
@@ -207,7 +212,7 @@ def test_missing_sound_is_a_reason_or_a_remark(tmp_path: Path) -> None:
     assert not sound.samples[begin + 40 : end - 40].any()
     assert sound.samples[: begin - 40].all() and sound.samples[end + 40 :].all()
     # A tenth of a second is no remark.
-    assert decode_sound(path, VIEW, start_s=0.75, end_s=2.0).remarks == ()
+    assert part_of(path, 0.75, 2.0).remarks == ()
 
 
 def test_a_film_of_pictures_or_of_sound_alone(tmp_path: Path) -> None:
@@ -217,9 +222,8 @@ def test_a_film_of_pictures_or_of_sound_alone(tmp_path: Path) -> None:
     comment = SoundTrack("ac3", disposition="comment")
     commented = write_film(SoundFilm("commented", ".mkv", [comment]), tmp_path)
     assert failure_of(mute, None, None) == "no-sound: no sound in the file"
-    assert failure_of(commented, 1.0, 2.0).startswith(
-        "no-sound: its only sound is a commentary"
-    )
+    of_comment = failure_of(commented, 1.0, 2.0)
+    assert of_comment.startswith("no-sound: its only sound is a commentary")
     assert failure_of(tmp_path / "none.mp4", None, None) == "missing: no such file"
     whole = decode_sound(path, VIEW)
     alone = decode_sound(heard, VIEW)
@@ -308,25 +312,19 @@ def test_damaged_sound_fails_its_clips_and_no_others(tmp_path: Path) -> None:
     (first,) = index.damaged_s[:, 0].tolist()
     last = float(index.damaged_s[-1, 1])
     assert failure_of(path, first - 0.5, last + 2.5).startswith("damaged: sound for ")
-    accepted = decode_sound(
-        path, VIEW, start_s=first - 0.5, end_s=last + 2.5, accept_damaged=True
-    )
+    accepted = part_of(path, first - 0.5, last + 2.5, accept_damaged=True)
     assert accepted.remarks[-1] == "the rest is damaged or missing"
     begin, end = round(0.5 * 16000), round((last - first + 0.5) * 16000)
     assert not accepted.samples[begin + 40 : end - 40].any()
-    for start_s, end_s in ((first - 1, first - 0.01), (last + 0.5, last + 1.5)):
-        clip = decode_sound(path, VIEW, start_s=start_s, end_s=end_s)
-        intact = decode_sound(whole, VIEW, start_s=start_s, end_s=end_s)
-        assert np.abs(clip.samples - intact.samples).max() < 0.01
+    for span in ((first - 1, first - 0.01), (last + 0.5, last + 1.5)):
+        apart = part_of(path, *span).samples - part_of(whole, *span).samples
+        assert np.abs(apart).max() < 0.01
     # What a model hears before its clip counts too.
-    before = SoundView(16000, 1.0)
+    after = {"start_s": last + 0.5, "end_s": last + 1.5, "view": SoundView(16000, 1.0)}
     sentence = "the sound just before the clip is damaged"
     with pytest.raises(BadVideo, match=f"^{sentence}"):
-        decode_sound(path, before, start_s=last + 0.5, end_s=last + 1.5)
-    taken = decode_sound(
-        path, before, start_s=last + 0.5, end_s=last + 1.5, accept_damaged=True
-    )
-    assert taken.remarks == (sentence,)
+        part_of(path, **after)
+    assert part_of(path, **after, accept_damaged=True).remarks == (sentence,)
 
 
 def test_a_view_is_checked() -> None:
