@@ -193,7 +193,7 @@ def test_what_a_model_returns_is_checked(here, changes, told):
     write(here / "model.py", MODEL.format(parameters="", **{**good, **changes}))
     trust(["model.py:Mine"])
     X = np.arange(8.0).reshape(4, 2)
-    with pytest.raises(FixInput, match="^model.py:Mine ") as caught:
+    with pytest.raises(FixInput, match=r"^model\.py:Mine ") as caught:
         model = build("model.py:Mine").fit(X, np.array(["EN", "S", "EN", "S"]))
         model.decision_function(X)
     assert told in caught.value.message

@@ -29,7 +29,7 @@ def test_an_unknown_id_is_a_key_error_that_suggests_a_near_one() -> None:
     assert isinstance(caught.value, NotFound) and isinstance(caught.value, ObygazeError)
     assert str(caught.value) == (
         "no clip 'tt1-01' (did you mean 'tt1-001'?)\n  in: films\n"
-        "  Try: one of tt1-001, tt1-002, tt2-001"
+        "  Try: use one of tt1-001, tt1-002, tt2-001"
     )
     with pytest.raises(NotFound, match="no clip 0"):
         MANIFEST[0]  # type: ignore[index]

@@ -128,7 +128,7 @@ def test_another_kind_is_refused_and_another_machine_of_it_is_not(tmp_path):
     filling = plan(tmp_path / "s")
     cuda = Maker("obygaze 1", "cuda", "H100", "float32")
     with pytest.raises(
-        Mismatch, match="cpu, float32, version 1 of numbers, and .* cud"
+        Mismatch, match=r"cpu, float32, version 1 of numbers, and .* cud"
     ):
         filling.begin(0, cuda)
     other_cpu = replace(MAKER, device_name="another cpu")
