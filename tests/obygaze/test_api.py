@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import inspect
-import os
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ from support.extraction import film_folder
 from support.pages import blocks, run_block
 
 import obygaze as og
-from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import write_manifest
 
 QUICK = ["grid.models=['ridge']", "report.replicates=20"]
@@ -50,18 +48,8 @@ def run(workspace):
 
 # In an order in which each finds what those before it have made.
 FUNCTIONS_WITH_EXAMPLES = (
-    "read_manifest",
-    "open_store",
-    "search",
-    "load_backbone",
-    "extract",
-    "dataset",
-    "run",
-    "read_run",
-    "train",
-    "load_model",
-    "predict",
-    "report",
+    *("read_manifest", "open_store", "search", "load_backbone", "extract"),
+    *("dataset", "run", "read_run", "train", "load_model", "predict", "report"),
     "compare",
 )
 
@@ -87,19 +75,3 @@ def test_the_example_of_each_function_is_what_it_returns(here):
         assert test.examples, name
         runner.run(test, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
-
-
-def test_a_manifest_without_visual_concepts_is_read_as_it_is(here):
-    films = og.read_manifest("films")
-    # A table without concepts has the whole vocabulary in its header all the same.
-    bare = films.with_clips(replace(clip, concepts=()) for clip in films)
-    assert og.dataset("mine", bare).y.sum() == og.dataset("mine", films).y.sum()
-    with pytest.raises(FixInput, match="every clip would be EN in the visual view"):
-        og.dataset("mine", bare, view="visual")
-
-
-def test_the_workspace_may_be_elsewhere(workspace, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert len(og.open_store("mine", workspace=workspace)) == 72
-    monkeypatch.setenv("OBYGAZE_WORKSPACE", os.fspath(workspace))
-    assert len(og.read_manifest("films")) == 72

@@ -125,20 +125,6 @@ def test_a_reader_that_goes_away_is_no_error():
 # ---- usage errors ------------------------------------------------------------------------------
 
 
-def test_a_mistyped_workspace_is_an_error(tmp_path):
-    words = ["manifest", "import", "t.csv"]
-    (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\n", encoding="utf-8")
-    for argv, env in (
-        (["-C", "typo", *words], {}),
-        (words, {"OBYGAZE_WORKSPACE": "typo"}),
-    ):
-        result = call_obygaze(*argv, cwd=tmp_path, env=env)
-        assert (result.code, result.stdout) == (1, "")
-        assert "no such workspace" in result.stderr
-        assert "  in: typo" in result.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
-
-
 def test_an_error_is_json_with_json(tmp_path):
     (tmp_path / "t.csv").write_text("clip_id,movie_id,level\na,m,X\n", encoding="utf-8")
     for argv, code, what in (

@@ -91,15 +91,6 @@ def test_every_command_takes_ids_and_files(inside, chosen):
     assert [line.partition(",")[0] for line in table] == ["clip_id", "a-1", "b-2"]
 
 
-def test_a_file_that_is_not_there_and_an_unknown_id_are_errors(inside):
-    missing = call_obygaze("store", "subset", "mine", "--clips", "no.txt", "-o", "p")
-    assert missing.stderr.splitlines()[:2] == ["Error: no such file", "  in: no.txt"]
-    unknown = call_obygaze("store", "subset", "mine", "--clips", "a-1,a-9", "-o", "p")
-    assert unknown.code == 1
-    assert "1 of the clips are not in the store" in unknown.stderr
-    assert "the first is 'a-9'" in unknown.stderr
-
-
 def test_in_python_a_list_holds_ids_and_a_path_is_a_file(inside):
     Path("a-2").write_text("b-1\n", encoding="utf-8")
     assert len(og.predict("kept", "mine", ["a-2"], in_sample=True)) == 1

@@ -28,33 +28,12 @@ from obygaze_features.store import Row
 
 ODD = [
     *("", " ", ".", "..", "...", ".x", "x.", "-", "-x", "--force", "~", "*", "?", "%s"),
-    *(
-        "a b",
-        " a",
-        "a ",
-        "a\tb",
-        "a\nb",
-        "a\rb",
-        "a\0b",
-        "\x1b[2J",
-        "\u202ex",
-        "\u2028",
-    ),
+    *("a b", " a", "a ", "a\tb", "a\nb", "a\rb", "a\0b", "\x1b[2J", "\u202ex"),
+    "\u2028",
     *("é", "e\u0301", "ß", "SS", "名前", "Ж", "١", "🎬", "\ud800", "\udcff", "\ufeffx"),
     *("CON", "nul", "aux.toml", "com1.csv", "x:y", "C:", "a|b", "<b>", '"', "'", "=1"),
-    *(
-        "a[1]",
-        "{x}",
-        "$(x)",
-        "`x`",
-        "#x",
-        "x#sha256=0",
-        "a,b",
-        "a;b",
-        "a&b",
-        "\\",
-        "a\\b",
-    ),
+    *("a[1]", "{x}", "$(x)", "`x`", "#x", "x#sha256=0", "a,b", "a;b", "a&b", "\\"),
+    "a\\b",
     *("..\\x", "x.toml", "x.csv", "x.zip", ".toml", ".zip", "x.h5", "store.json"),
     *("made-up", "made-up ", "MADE-UP", "sig", "made-up.v2", "honest", "clip", "true"),
     *(
@@ -68,16 +47,8 @@ ODD = [
         "None",
         "nan",
     ),
-    *(
-        "a/b",
-        "a//b",
-        "a/",
-        "./a",
-        "a/../b",
-        "manifests",
-        "manifests/made-up",
-        "a/b.toml",
-    ),
+    *("a/b", "a//b", "a/", "./a", "a/../b", "manifests", "manifests/made-up"),
+    "a/b.toml",
 ]
 # Names that were once written into another folder, or made and not found again.
 FOUND = [

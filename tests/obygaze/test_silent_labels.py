@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
-from support.data import real_data
 from support.experiments import films, planted, write_workspace
 
 from obygaze_features.core.errors import ObygazeWarning
-from obygaze_features.manifest.adapters import obygaze12
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
@@ -88,22 +86,3 @@ def test_clips_that_where_selects_before_or_in_the_view_are_counted(
         remarks = clip_table(with_dune(), Data(view="visual", where=where)).remarks
     assert remarks.get("levels lost", "").startswith(counted)
     assert bool(counted) == ("levels lost" in remarks)
-
-
-def test_the_published_annotation_has_none() -> None:
-    table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
-    published = obygaze12.read(table, name="obygaze12").manifest
-    assert published.levels_lost == ""
-    assert published.levels_heard.startswith(
-        "550 clips with concepts, but no visual one (402 HN, 105 NS, 43 S; "
-    )
-    fold = dict.fromkeys(published.clip_ids, "0")
-    split = published.with_column("fold:02_EN_HN_S", fold)
-    remarks = clip_table(split, Data(view="as_published")).remarks
-    assert "levels changed" in remarks
-    # 550 of its clips become EN: 402 HN, 105 NS and 43 S have concepts that are only heard.
-    seen = published.view("visual")
-    changed = [
-        c for c in published if c.level != "EN" and seen[c.clip_id].level == "EN"
-    ]
-    assert len(changed) == 550

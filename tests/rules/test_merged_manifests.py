@@ -94,36 +94,6 @@ def test_a_merged_manifest_has_each_clip_as_it_was_or_a_clip_of_two_is_refused(
     assert merged.header.rule == ("agreed" if said else "")
 
 
-@pytest.mark.parametrize(
-    ("other", "rows"),
-    [
-        (
-            {"movie_id": "brug"},
-            "c-0 (alba 3 0 2) in paris and c-0 (brug 3 0 2) in nice",
-        ),
-        ({"start_s": 0.01}, "c-0 (alba 3 0 2) in paris and c-0 (alba 3 0.01 2) in"),
-        ({"level": "S"}, "c-0 (alba 3 0 2) in paris and c-0 (alba 3 0 2 S) in nice"),
-        ({}, "c-0 (alba 3 0 2) in paris and c-0 (alba 3 0 2) in nice"),
-    ],
-)
-def test_a_clip_in_two_manifests_is_refused_with_both_rows(
-    other: dict[str, object], rows: str
-) -> None:
-    clips = []
-    for number in range(3):
-        start = 2.0 * number
-        place = {"scene": 3, "start_s": start, "end_s": start + 2}
-        clips.append(Clip(f"c-{number}", "alba", **place))  # type: ignore[arg-type]
-    paris = Manifest("paris", Header("made up", CONCEPTS), tuple(clips))
-    moved = tuple(replace(clip, **other) for clip in clips[:2])  # type: ignore[arg-type]
-    nice = replace(paris, name="nice", clips=moved)
-    with pytest.raises(AlreadyThere) as caught:
-        merged_manifest([paris, nice], "all")
-    assert rows in caught.value.message
-    assert "c-1 (alba 3 2 4) in paris" in caught.value.message
-    assert "manifest import TABLE TABLE --rule agreed" in str(caught.value.hint)
-
-
 def with_header(name: str, clip_id: str = "c-1", **facts: object) -> Manifest:
     clips = (Clip(clip_id, "alba", level="S", concepts=("Look",)),)
     header = {"dataset": "made up", "concepts": {"Look": "visual"}, **facts}

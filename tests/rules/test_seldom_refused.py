@@ -270,9 +270,6 @@ REFUSED: dict[str, Case] = {
     "there are no films to show": lambda f: films_to_show(
         f, Manifest("films", Header("x"), ())
     ),
-    "got both --run and --scores": lambda f: films_to_show(
-        f, classes("1"), run="first", scores="scores.csv"
-    ),
     "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
     "nothing to export: 1 clip without times": lambda f: export_manifest(
         classes("1"), f / "o.eaf"

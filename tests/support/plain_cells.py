@@ -32,7 +32,7 @@ def differences(one: Experiment, run: Run) -> list[str]:
         record = as_record(run, cell)
         cells.append(record)
         if cell.model == "random":
-            continue  # half decisions: tests/obygaze_models/evaluation/test_cells.py
+            continue  # half decisions: test_values_of_cells.py
         rows = predictions_of(run, cell)
         for check in checks:
             for text in check(one, run, record, rows):

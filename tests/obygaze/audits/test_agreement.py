@@ -360,17 +360,6 @@ def test_an_order_lacks_no_word_that_somebody_said(tmp_path: Path) -> None:
         agree(name, column="mood", orders={"mood": "low,mid,high"}, workspace=tmp_path)
 
 
-def test_an_order_is_one_wherever_a_word_is_typed_in_capitals(tmp_path: Path) -> None:
-    """The first spelling of a table is that of its words, and the order was refused for it."""
-    rows = ["clip_id,movie_id,annotator,mood", "lake-0,lake,ada,LOW"]
-    rows += ["lake-0,lake,ben,low", "lake-1,lake,ada,mid", "lake-1,lake,ben,high"]
-    (tmp_path / "t.csv").write_text("\n".join([*rows, ""]), "utf-8")
-    line = "manifest import t.csv -o films --rule highest --order mood=low,mid,high"
-    call_obygaze(*line.split(), cwd=tmp_path).ok()
-    line = "films --column mood --order mood=Low,MID,high"
-    assert rows_of(tmp_path, *line.split())[0]["equal"] == 0.5
-
-
 def written(folder: Path, manifest: Manifest) -> str:
     write_manifest(manifest, folder / "manifests" / f"{manifest.name}.toml", force=True)
     return manifest.name
@@ -447,15 +436,6 @@ def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
         write_table(path, rows)
         with pytest.raises(FixInput, match=problem):
             agree(path, raters="a,b", **options)  # type: ignore[arg-type]
-
-
-def test_a_rating_is_one_word_however_it_is_typed(tmp_path: Path) -> None:
-    path = write_table(
-        tmp_path / "r.csv", [["Sad", "sad "], ["calm", "CALM"], ["odd", "odd"]]
-    )
-    found = agree(path, raters="a,b")
-    assert found["rows"][0]["alpha"] == pytest.approx(1)
-    assert found["rows"][0]["equal"] == 1
 
 
 def test_films_of_a_table_are_drawn_whole_and_have_rows(tmp_path: Path) -> None:

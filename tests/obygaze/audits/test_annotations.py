@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from obygaze.audits import audit_annotations
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
 
 # Film, level and emotions of each clip: 3 of S and 4 of EN, one without emotions.
@@ -99,21 +98,3 @@ def test_what_cannot_be_compared_is_refused() -> None:
     ):
         with pytest.raises(ObygazeError, match=message):
             audit_annotations(manifest(CLIPS), "level == S", y, column=column)
-
-
-def test_shares_have_intervals_over_films_and_every_value_is_tested() -> None:
-    random = np.random.default_rng(2)
-    rows = [("f0", "S", "fear")]
-    for _ in range(150):
-        level = "S" if random.random() < 0.6 else "EN"
-        rows.append(
-            (f"f{random.integers(11)}", level, "joy" if random.random() < 0.4 else "")
-        )
-    audit = audit_annotations(
-        manifest(rows), column="emotions", x="level == S", y="level == EN"
-    )
-    assert [value["value"] for value in audit["values"]] == ["fear", "joy"]
-    has = np.array(["joy" in cell for _, level, cell in rows if level == "S"])
-    films = [film for film, level, _ in rows if level == "S"]
-    drawn = ratio_interval(has, np.ones(len(films)), films, most=1)
-    assert audit["values"][1]["interval_x"] == drawn

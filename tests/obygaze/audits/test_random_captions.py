@@ -22,21 +22,11 @@ Random = np.random.Generator
 WORDS = {"joy": frozenset({"happy"})}
 CELLS = ["x", "x y", "y", "y z", "z", " x", "X", "é", "e\u0301", "名前", "", "a,b"]
 LINES = [
-    "a happy day",
-    "Happy",
-    "a day.",
-    "happy happy",
-    "",
-    " ",
-    "ünï happy",
+    *("a happy day", "Happy", "a day.", "happy happy", "", " ", "ünï happy"),
     "so, happy.",
 ]
 ODD_LINES = [
-    "a happy\u2028day",
-    "happy\x0bday",
-    "happy\x85 x",
-    "\ufeffhappy",
-    "a\thappy",
+    *("a happy\u2028day", "happy\x0bday", "happy\x85 x", "\ufeffhappy", "a\thappy"),
 ]
 # What a group counts: captions, clusters, words.
 Counts = dict[str, tuple[int, int, int]]

@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from obygaze.audits import audit_share
 from obygaze.audits.result import Audit
-from obygaze.audits.share import FilmLabels, estimate_shares
 from obygaze.films.labels import project_marks
 from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
@@ -139,43 +137,6 @@ def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
     assert "2 clips without a score" in limits(found)
 
 
-def test_the_share_with_scores_by_hand() -> None:
-    """The mean of what scores predict of all clips, plus the mean error on the judged ones."""
-    labels = {}
-    scores = {}
-    draws = np.random.default_rng(8)
-    for film in "abc":
-        drawn = draws.normal(5, 1, 10).tolist()
-        of_clip = {f"{film}{n}": score for n, score in enumerate(drawn)}
-        holds = {f"{film}{n}": of_clip[f"{film}{n}"] > 5 for n in range(4)}
-        labels[film] = FilmLabels(n_clips=10, n_drawn=5, n_disputed=0, holds=holds)
-        scores[film] = of_clip
-    expected = []
-    for film in "abc":
-        # The line through the judged clips of the two other films, with a level for each.
-        x, y = [], []
-        for other in {*"abc"} - {film}:
-            of_other = [scores[other][clip] for clip in labels[other].holds]
-            x += [score - np.mean(of_other) for score in of_other]
-            y += [*labels[other].holds.values()]
-        slope = np.linalg.lstsq(np.array(x)[:, None], np.array(y, float), rcond=None)[
-            0
-        ][0]
-        predicted = {clip: slope * score for clip, score in scores[film].items()}
-        errors = [holds - predicted[clip] for clip, holds in labels[film].holds.items()]
-        expected.append(np.mean([*predicted.values()]) + np.mean(errors))
-    found = estimate_shares(labels, {"a": ["x"], "b": ["x"], "c": []}, scores)
-    assert found.shares[0]["share"] == pytest.approx(np.mean(expected))
-    assert [share["group"] for share in found.shares] == ["all films", "x"]
-    assert found.shares[1]["share"] == pytest.approx(np.mean(expected[:2]))
-    counts = [found.counts[name] for name in ("n_drawn", "n_judged", "n_not_judged")]
-    assert counts == [15, 12, 3]
-    assert found.films_without_group == ["c"]
-    by_labels = estimate_shares(labels)
-    mean = np.mean([[*of_film.holds.values()] for of_film in labels.values()])
-    assert by_labels.shares[0]["share"] == pytest.approx(mean)
-
-
 def test_a_model_that_trained_on_any_clip_of_a_film_is_refused(tmp_path: Path) -> None:
     """Only the drawn clips were looked at, of which another column may say `unseen`."""
     manifest = drawn_films(["SSEE", "SEEE"])
@@ -212,19 +173,6 @@ def test_scores_of_other_clips_are_refused(
 
 
 # ---- refused -------------------------------------------------------------------------------------
-
-
-def test_clips_that_were_not_drawn_and_marks_of_one_film_are_refused(
-    tmp_path: Path,
-) -> None:
-    manifest = drawn_films(["SSEE", "...."])
-    with pytest.raises(FixInput, match="got labels in 1 film"):
-        audit(tmp_path, manifest)
-    chosen = replace(
-        manifest, columns=(), clips=[replace(c, extra={}) for c in manifest]
-    )
-    with pytest.raises(FixInput, match="counting predictions is wrong"):
-        audit(tmp_path, chosen)
 
 
 def concept_marks(path: Path, levels: str, n_films: int = 3) -> Path:

@@ -23,7 +23,7 @@ from obygaze.films.importing import ImportedMarks
 from obygaze.films.marks import Mark, read_marks, written
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 MS = Fraction(1, 1000)
 N_PICTURES = 80
@@ -112,26 +112,6 @@ def said(path: Path, workspace: Path) -> list[tuple[str, str, str]]:
     imported = import_manifest(path, "back", workspace=workspace)
     assert isinstance(imported, ImportedMarks)
     return [(mark.column, mark.value, mark.annotator) for mark in imported.marks]
-
-
-def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
-    by_ada = Annotation("a-0", "ada", "HN", ("Look",), {"mood": "joy"})
-    by_ben = Annotation("a-0", "ben", "S", (), {})
-    exported = export_manifest(clips(annotations=(by_ada, by_ben)), tmp_path / "a.eaf")
-    assert exported.left_out == (
-        "the label that a rule made of all annotations",
-        "1 clip without times: a-2",
-    )
-    assert said(tmp_path / "a.eaf", tmp_path) == [
-        ("concepts", "Look", "ada"),
-        ("level", "HN", "ada"),
-        ("level", "S", "ben"),
-        ("mood", "joy", "ada"),
-        # What nobody has said is not known.
-        ("level", "?", "ada"),
-        ("level", "?", "ben"),
-        ("mood", "?", "ada"),
-    ]
 
 
 def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
@@ -239,30 +219,6 @@ def test_no_file_is_written_outside_the_folder(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="got marks of 2 films"):
         (tmp_path / "two.csv").write_bytes(marks_of("lake", "pier"))
         export_manifest(tmp_path / "two.csv", tmp_path / "lake.eaf")
-
-
-def test_an_annotator_of_a_film_in_two_files_is_refused(tmp_path: Path) -> None:
-    """The tiers of two people were both called A, and became one annotator."""
-    paths = []
-    for number in (1, 2):
-        paths.append(tmp_path / str(number) / "lake.csv")
-        paths[-1].parent.mkdir()
-        paths[-1].write_bytes(marks_of("lake"))
-    with pytest.raises(
-        FixInput, match="two files have marks of 'ada' in the film lake"
-    ):
-        import_manifest(paths, "both", format="marks", workspace=tmp_path)
-
-
-def test_two_films_of_one_id_are_refused(tmp_path: Path) -> None:
-    marks = [Mark("lake", 1.0, 2.0, "level", "S", "ada")]
-    for name in ("Été", "lac"):
-        (tmp_path / f"{name}.eaf").write_bytes(write_elan(marks))
-    import_manifest(sorted(tmp_path.glob("*.eaf")), "m", workspace=tmp_path)
-    of_ben = [mark._replace(annotator="ben") for mark in marks]
-    (tmp_path / "Ete.eaf").write_bytes(write_elan(of_ben))
-    with pytest.raises(FixInput, match="both become the film 'Ete'"):
-        import_manifest(sorted(tmp_path.glob("*.eaf")), "m", workspace=tmp_path)
 
 
 def test_a_film_whose_name_has_signs_of_an_address_comes_back(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from support.film import write_marks
 from support.videos import write_video
 
 from obygaze.films.labels import equal_clips
-from obygaze.films.marks import Mark, Marks, at_pictures
+from obygaze.films.marks import Mark, Marks
 from obygaze.films.pictures import LinkedFilms
-from obygaze_features.core.errors import FixInput
 
 NTSC = Fraction(1001, 24000)
 N_PICTURES = 96
@@ -52,12 +51,6 @@ def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(
         end_s = clip.end_s or 0.0
     # Only a rest that is shorter than a clip is left.
     assert boundaries[-1] - end_s < 1 + np.diff(boundaries).max()
-
-
-def test_a_mark_behind_the_end_was_made_on_another_copy(linked: LinkedFilms) -> None:
-    mark = Mark("lake", 0.0, 60.0, "level", "S", "ada")
-    with pytest.raises(FixInput, match="it was made on a different copy"):
-        at_pictures([mark], linked)
 
 
 def test_two_files_of_one_film_are_refused(tmp_path: Path) -> None:

@@ -40,14 +40,8 @@ def cell(answer: Annotation, column: str) -> str:
         ("0.2", "0-49 HN, 50-99 S, 30-59 concepts=Look", ("S", ("Look",))),
         ("0.2", "0-49 HN Look, 20-99 S Body", ("S", ("Body",))),
         ("0.2", "0-49 HN, 50-99 S, 10-39 concepts=Look", ("S", ())),
-        # Only the part within the clip counts: the clip is pictures 0 to 99.
-        ("0.2", "81-900 NS Voice", ("EN", ())),
         # Explicit EN covers something, and keeps a concept if it was given one.
         ("0.2", "0-98 EN Body", ("EN", ("Body",))),
-        # Zero still asks for a picture, one for every picture.
-        ("0", "99-200 HN", ("HN", ())),
-        ("0", "100-200 HN", ("EN", ())),
-        ("1", "0-98 HN", ("EN", ())),
         ("0.2", "0-29 S Body, 30-69 S Look, 70-99 HN", ("S", ("Body", "Look"))),
     ],
 )

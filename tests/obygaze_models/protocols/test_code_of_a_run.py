@@ -52,13 +52,9 @@ def inputs_of(tmp_path: Path, sign: int) -> Inputs:
     store = store_of(folder, manifest, planted(manifest))
     trust([KIND])
     changes = (
-        f"models.sided.kind={KIND}",
-        'grid.models=["sided"]',
-        "report.contrast=[]",
-        'grid.train=["ENHN_S"]',
-        'grid.test=["ENHN_S"]',
-        "report.concepts=false",
-        'grid.baselines=["all_positive"]',
+        *(f"models.sided.kind={KIND}", 'grid.models=["sided"]'),
+        *("report.contrast=[]", 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'),
+        *("report.concepts=false", 'grid.baselines=["all_positive"]'),
     )
     return gather(quick("honest", *changes, replicates=20), manifest, "", {"x": store})
 

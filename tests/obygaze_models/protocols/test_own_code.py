@@ -14,7 +14,7 @@ from support.tables import models, rows_of
 
 import obygaze as og
 from obygaze_features.core import user_code
-from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.errors import FixInput
 from obygaze_models.runner import run as runner
 from obygaze_models.runner.files import Run
 
@@ -130,14 +130,6 @@ def test_classes_of_an_own_model_that_are_not_those_of_the_task_are_refused(
 def test_a_class_without_scores_is_refused_before_it_trains(here: Path) -> None:
     with pytest.raises(FixInput, match="neither predict_proba"):
         own_run("Plain")
-
-
-def test_a_warning_of_a_library_is_given_once_with_its_count(here: Path) -> None:
-    kind = "models.mine.kind=sklearn.linear_model.LogisticRegression"
-    changes = [*ONE_TASK, kind, "models.mine.max_iter=1", 'grid.models=["mine"]']
-    # A fit on a handful, and one for each of the four films, in two processes.
-    with pytest.warns(ObygazeWarning, match=r"^ConvergenceWarning: .*\(5 times\)$"):
-        og.run("honest", "sig", "films", changes=changes, output="w", n_jobs=2)
 
 
 def test_a_model_that_cannot_work_is_refused_before_the_first_fit(

@@ -92,17 +92,6 @@ class TestRefused:
 
 
 class TestChanges:
-    def test_values_are_read_as_toml_and_words_as_words(self) -> None:
-        found = read(
-            MINIMAL,
-            "splits.kind=nested",
-            "splits.folds=4",
-            'grid.baselines=["random"]',
-            "data.scale = unit",
-        )
-        assert (found.splits.kind, found.splits.folds) == ("nested", 4)
-        assert (found.grid.baselines, found.data.scale) == (("random",), "unit")
-
     @pytest.mark.parametrize("words", ["splits.scheme", "leakage.x.y.z.w=1"])
     def test_what_is_no_change(self, words: str) -> None:
         with pytest.raises(FixUsage, match=r"section\.key=value"):

@@ -44,26 +44,6 @@ def leaks(found: Folds, pair: Pair, table: ClipTable) -> list[Leak]:
     return [run.leak(pair, held, NO_ROWS) for held in found[pair]]
 
 
-class TestOneFoldAClip:
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            (),
-            ("splits.folds=3",),
-            ("splits.validation=each",),
-            ("splits.kind=kfold", "splits.folds=5"),
-        ],
-    )
-    def test_no_task_tests_what_another_trained_on(
-        self, changes: tuple[str, ...]
-    ) -> None:
-        found, table = plan(quick("honest", *changes), films())
-        for (train, test), splits in found.items():
-            assert splits, (train, test)
-            for leak in leaks(found, (train, test), table):
-                assert not leak.is_leaked.any()
-
-
 class TestFixed:
     def test_a_value_that_nobody_has(self) -> None:
         changes = ("splits.kind=fixed", "splits.column=level", 'splits.test=["9"]')
@@ -171,7 +151,7 @@ def test_number_of_folds() -> None:
 
 
 FILMS = films(7, 12)
-A, B = "tt0000001", "tt0000005"
+A = "tt0000001"
 
 
 @pytest.mark.parametrize("splits", [(), ("splits.kind=nested", "splits.folds=3")])

@@ -39,13 +39,9 @@ from obygaze_models.runner.training import training_protocol
 
 MANIFEST = films(5, 30, seed=3)
 FEW_CHANGES = (
-    "fit.choose_store=true",
-    "models.pcbm-lr.tolerance=0.01",
-    "models.pcbm-lr.cross_fit=2",
-    "models.mlp.max_epochs=4",
-    "models.mlp.min_epochs=1",
-    "report.concepts=false",
-    "report.contrast=[]",
+    *("fit.choose_store=true", "models.pcbm-lr.tolerance=0.01"),
+    *("models.pcbm-lr.cross_fit=2", "models.mlp.max_epochs=4"),
+    *("models.mlp.min_epochs=1", "report.concepts=false", "report.contrast=[]"),
 )
 MODELS = ("ridge", "mlp", "pcbm-lr")
 

@@ -339,16 +339,6 @@ def test_results_that_a_run_does_not_ask_about_are_named(tmp_path: Path) -> None
     )
 
 
-def test_at_most_six_models_have_a_sentence(tmp_path: Path) -> None:
-    stores = "abcdefgh"
-    run = run_of(tmp_path, on_stores(*stores), stores=dict.fromkeys(stores, STORE))
-    found = answers(run)
-    assert sum("ranks clips" in text for text in found) == 6
-    assert found[6:] == [
-        "Also in the tables of the report: ridge (g) in EN_S, ridge (h) in EN_S."
-    ]
-
-
 def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     row = difference(0.1, 0.2, 0.01, against_model="mlp", against_store="s")

@@ -73,17 +73,6 @@ def seen(of_pair: Sequence[HeldOut]) -> set[str]:
     }
 
 
-def test_a_film_is_held_out_with_its_clips_of_every_level() -> None:
-    manifest = clips({})
-    first = folds(manifest, "splits.kind=nested")[0]
-    assert names(manifest, first.test) == "a0 a1"
-    assert names(manifest, first.validation) == "b0 b1"
-    assert names(manifest, first.train) == "c0 c1 d0 d1"
-    # HN and NS of the tested film find no concept vector.
-    assert names(manifest, np.flatnonzero(~first.may_learn)) == "a0 a1 a2 a3"
-    assert first.is_by_film
-
-
 def test_published_folds_of_whole_films_are_by_film() -> None:
     manifest = clips({})
     cells = {clip.clip_id: str("abcd".index(clip.movie_id)) for clip in manifest}
@@ -140,11 +129,3 @@ def test_a_film_without_clips_that_can_validate_makes_no_fit(tmp_path: Path) -> 
         assert tested == dict.fromkeys(films, len(films) - 1)
         remark = inputs.table.remarks["without validation"]
         assert f"has features and a class: {missing}." in remark
-
-
-def test_each_film_is_tested_once_or_by_a_fold_for_each_other_film() -> None:
-    manifest = clips({})
-    once = folds(manifest, "splits.kind=nested")
-    pairs = folds(manifest, "splits.kind=nested", "splits.validation=each")
-    assert len(once) == 4 and len(pairs) == 12
-    assert seen(once) == seen(pairs) == {"unseen"}

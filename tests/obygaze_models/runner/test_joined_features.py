@@ -67,18 +67,6 @@ def factors_by_hand(X: NDArray[Any], widths: list[int]) -> NDArray[np.float64]:
 # ---- the factors ----
 
 
-def test_the_factors_are_five_lines_of_numpy() -> None:
-    X = np.concatenate([*senses().values()], axis=1)
-    parts = [FeaturePart(name, values.shape[1]) for name, values in senses().items()]
-    scaling = PartScaling.of(X, parts)
-    np.testing.assert_allclose(
-        scaling.factors, factors_by_hand(X, [14, 22]), rtol=1e-10
-    )
-    scaled = np.split(scaling.scaled(X), [14], axis=1)
-    variances = [part.var(axis=0).sum() for part in scaled]
-    assert variances[0] == pytest.approx(variances[1])
-
-
 def test_a_part_that_is_the_same_for_all_clips_is_refused() -> None:
     X = np.ones((6, 5))
     X[:, :2] = np.arange(12).reshape(6, 2)

@@ -47,13 +47,9 @@ PUBLISHED_BY_FILM = (
 )
 SCHEME = "splits.scheme=obygaze_models.protocols.paper_splits"
 BY_THE_CODE = (
-    f"{SCHEME}:code_splits",
-    "balancing=rotated",
-    "models.mlp.keep=last",
-    "models.mlp.double_softmax=true",
-    "models.pcbm-dt.best_of_folds=true",
-    "models.pcbm-lr.best_of_folds=true",
-    "models.pcbm-lr.tolerance=published",
+    *(f"{SCHEME}:code_splits", "balancing=rotated", "models.mlp.keep=last"),
+    *("models.mlp.double_softmax=true", "models.pcbm-dt.best_of_folds=true"),
+    *("models.pcbm-lr.best_of_folds=true", "models.pcbm-lr.tolerance=published"),
     "models.pcbm-lr.cross_fit=0",
 )
 BY_THE_TEXT = (

@@ -23,13 +23,9 @@ from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 
 BOTTLENECK = (
-    'grid.models=["pcbm-lr"]',
-    'grid.train=["EN_S"]',
-    'grid.test=["EN_S"]',
-    "grid.baselines=[]",
-    "report.compare=false",
-    "report.replicates=2",
-    "models.pcbm-lr.tolerance=0.1",
+    *('grid.models=["pcbm-lr"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]'),
+    *("grid.baselines=[]", "report.compare=false", "report.replicates=2"),
+    *("models.pcbm-lr.tolerance=0.1", "models.pcbm-lr.cross_fit=2"),
     "report.contrast=[]",
 )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
 import pickle
@@ -109,22 +107,6 @@ def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     store = a_store(tmp_path, data[0], failed=7)
     probe = LogisticProbe().fit(data[0], data[1])
     return save_model(probe, an_info(store), tmp_path / "models" / "toy", data[0])
-
-
-def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(
-    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    found = predict(load_model(saved), open_store(tmp_path / "store"))
-    assert len(found.clip_ids) == N - 1
-    assert found.absent == {"c-07": "failed: unreadable: x"}
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    probe = LogisticProbe().fit(data[0], data[1])
-    expected = probe.predict_proba(data[0][8:9].astype(np.float64))[0, 1]
-    assert rows[7]["clip_id"] == "c-08"
-    assert float(rows[7]["p:S"]) == pytest.approx(expected, abs=1e-12)
-    assert rows[7]["decision"] == ("S" if expected > 0.5 else "HN")
-    asked = predict(load_model(saved), open_store(tmp_path / "store"), ["c-09", "c-02"])
-    assert asked.clip_ids == ["c-09", "c-02"]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "README.md"])

@@ -27,13 +27,11 @@ from support.browsers import (
 )
 from support.film_pages import (
     film_clips,
-    manifest,
     page_file,
     segment,
     site,
     write_marks,
 )
-from support.run_tables import MANIFEST, Clips, MadeCell, labels_of, made_run
 from support.seeds import amount
 from support.video_kinds import KINDS
 from support.videos import write_video
@@ -42,7 +40,6 @@ from obygaze.films.marks import Mark
 from obygaze.films.page.media import picture_times
 from obygaze.films.page.site import Site
 from obygaze_features.manifest.model import Clip
-from obygaze_models.runner.answer import sentence_of
 
 __all__ = ["browser"]
 pytest.importorskip("selenium.webdriver")
@@ -283,35 +280,3 @@ def test_a_page_without_its_video_has_all_else(browser: Any, tmp_path: Path) -> 
 
 
 # ---- models --------------------------------------------------------------------------------------
-
-
-def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
-    browser: Any, tmp_path: Path
-) -> None:
-    """A score close to 0, where the decision changes, was `0.00`."""
-    clips = film_clips("lake", "")
-    scores = np.array([-0.00004, *[-0.5] * 9])
-    of_lake = [clip.clip_id for clip in clips]
-    is_odd = np.arange(10) % 2 == 1
-    tested = Clips(tuple(of_lake), ("lake",) * 10, is_odd)
-    about = {
-        **MANIFEST,
-        "name": "films",
-        "labels": labels_of(manifest(tmp_path, clips)),
-    }
-    run = made_run(
-        tmp_path / "run", [MadeCell("ridge", tested, scores)], manifest=about
-    )
-    page = site(tmp_path, clips, run=run)
-    open_page(browser, f"{page_file(page)}#clips=", "lake")
-    wait(lambda: text(browser, "#model-text"))
-    # The sentence of the run stands beside the scores.
-    assert text(browser, "#model-text") == sentence_of(run, run.models[0])
-    cards = text(browser, "#grid")
-    assert cards.count("score -0.50") == 9
-    assert cards.count("score -0.50: differs") == 5
-    assert "negative" not in cards
-    go(browser, clip="lake-000")
-    wait(lambda: browser.title.startswith("lake-000"))
-    of_clip = text(browser, "#clip-more")
-    assert of_clip == "ridge: score -0.00004; it calls every clip negative"
