@@ -1,4 +1,4 @@
-"""The values of a cell, of six clips in two films, by hand; tables are read as they were written."""
+"""The values of a cell, of six clips in two films, by hand; tables read back."""
 
 from __future__ import annotations
 
