@@ -364,7 +364,13 @@ def film_factor(first: Cell, second: Cell, n_films: int) -> float:
 def _interval_of_draws(
     first: Cell, second: Cell, settings: RunSettings, inflation: float
 ) -> Interval:
-    """Return the bootstrap interval over films of a difference of values over all films."""
+    """Return the bootstrap interval over films of a difference of values over all films.
+
+    If one of the values has no interval because there are too few clips or films, the difference
+    has no interval either.
+    """
+    if not (_has_enough(first) and _has_enough(second)):
+        return NO_INTERVAL
     metric = settings.metric
     of_draws = (metric, settings.replicates, settings.seed)
     ours = first.drawn(*of_draws)

@@ -326,3 +326,19 @@ def test_beside_a_guess_films_have_half_of_the_order_minus_the_reversed_one(
         reversed_order = plain_value("ap", replace(drawn, folds=backwards), alone)
         expected[f"f{film:02d}"] = (order - reversed_order) / 2
     assert found == pytest.approx(expected)
+
+
+def test_four_positive_clips_give_no_interval() -> None:
+    """Neither to a value nor to a difference on films that trained."""
+    both = [made(1), made(1, scores_seed=1)]
+    positive = {row["clip_id"] for row in both[0].rows if row["y"]}
+    kept = sorted(positive)[::9][:4]
+    for drawn in both:
+        for row in drawn.rows:
+            row["y"] = int(row["clip_id"] in kept)
+    cells, settings = both_cells(*both, "film")
+    rows = results(a_table(both[0].rows), settings).to_dict("records")
+    row_of = {row["metric"]: row for row in rows if not row["film"]}
+    for row in (row_of["ap"], row_of["auc"], difference(*cells, settings).row):
+        assert np.isfinite(row["value"])
+        assert np.isnan(row["low"]) and np.isnan(row["high"])
