@@ -127,19 +127,12 @@ class TestSeparation:
         assert not is_separated(with_intercept(X, 60), y)
 
 
-class TestRefusals:
-    def test_columns_that_determine_one_another(self) -> None:
-        X, y, _ = clips()
-        with pytest.raises(FixInput, match="linearly dependent"):
-            fit_logistic(np.column_stack([X, X[:, 0]]), y)
-
-    def test_numbers(self) -> None:
-        X, y, _ = clips()
-        X[3, 1] = np.nan
-        with pytest.raises(FixInput, match="finite"):
-            fit_logistic(X, y)
-
-    def test_one_film(self) -> None:
-        X, y, _ = clips()
-        with pytest.raises(FixInput, match="two films"):
-            fit_logistic(X, y, clusters=np.zeros(y.size))
+def test_what_cannot_be_fitted_is_refused() -> None:
+    X, y, _ = clips()
+    with pytest.raises(FixInput, match="linearly dependent"):
+        fit_logistic(np.column_stack([X, X[:, 0]]), y)
+    with pytest.raises(FixInput, match="two films"):
+        fit_logistic(X, y, clusters=np.zeros(y.size))
+    X[3, 1] = np.nan
+    with pytest.raises(FixInput, match="finite"):
+        fit_logistic(X, y)

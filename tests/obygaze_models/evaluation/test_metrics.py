@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -111,27 +112,18 @@ class TestEdges:
         np.testing.assert_array_equal(found["ap"], [1, np.nan, 1])
 
 
-class TestRefusals:
-    @pytest.mark.parametrize("bad", [np.nan, np.inf])
-    def test_scores_that_are_no_numbers(self, bad: float) -> None:
-        with pytest.raises(FixInput, match="1 of 3 scores") as error:
-            Predictions.of([1, 0, 1], [0.1, bad, 0.3])
-        assert "row 1" in str(error.value)
-
-    def test_a_third_class(self) -> None:
-        with pytest.raises(FixInput, match="got 2"):
-            Predictions.of([0, 1, 2], [0.1, 0.2, 0.3])
-
-    def test_lengths(self) -> None:
-        with pytest.raises(FixInput, match="2 labels"):
-            Predictions.of([0, 1], [0.1])
-
-    def test_nothing(self) -> None:
-        with pytest.raises(FixInput, match="non-empty"):
-            Predictions.of([], [])
-
-    def test_calibration_of_margins(self) -> None:
-        margins = Predictions.of([0, 1], [-1.5, 2.0], 0)
-        with pytest.raises(FixInput, match=r"-1\.5 to 2"):
-            evaluate(margins, ["brier"])
-        assert evaluate(margins, metrics.MARGIN_METRICS)["f1_binary"] == 1
+def test_what_cannot_be_evaluated_is_refused() -> None:
+    for y, scores, problem in (
+        ([1, 0, 1], [0.1, np.nan, 0.3], "1 of 3 scores .*row 1"),
+        ([1, 0, 1], [0.1, np.inf, 0.3], "1 of 3 scores .*row 1"),
+        ([0, 1, 2], [0.1, 0.2, 0.3], "got 2"),
+        ([0, 1], [0.1], "2 labels"),
+        ([], [], "non-empty"),
+    ):
+        with pytest.raises(FixInput) as error:
+            Predictions.of(y, scores)
+        assert re.search(problem, " ".join(str(error.value).split()))
+    margins = Predictions.of([0, 1], [-1.5, 2.0], 0)
+    with pytest.raises(FixInput, match=r"-1\.5 to 2"):
+        evaluate(margins, ["brier"])
+    assert evaluate(margins, metrics.MARGIN_METRICS)["f1_binary"] == 1

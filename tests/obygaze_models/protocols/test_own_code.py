@@ -72,6 +72,11 @@ class Plain(ClassifierMixin, BaseEstimator):
         return [0] * len(X)
 
 
+class Short(NearestMean):
+    def decision_function(self, X):
+        return super().decision_function(X)[:3]
+
+
 class Doubled(NearestMean):
     def fit(self, X, y):
         super().fit(X, y)
@@ -120,29 +125,23 @@ def test_classes_of_an_own_model_may_have_any_order(here: Path) -> None:
         assert after["score"] == pytest.approx(probability)
 
 
-def test_classes_of_an_own_model_that_are_not_those_of_the_task_are_refused(
-    here: Path,
-) -> None:
-    with pytest.raises(FixInput, match="must have each class once in classes_"):
-        own_run("Doubled")
-
-
-def test_a_class_without_scores_is_refused_before_it_trains(here: Path) -> None:
-    with pytest.raises(FixInput, match="neither predict_proba"):
-        own_run("Plain")
-
-
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("Doubled", "must have each class once in classes_"),
+        ("Plain", "neither predict_proba"),
+        ("Short", "must return finite numbers of the shape"),
+    ],
+)
 def test_a_model_that_cannot_work_is_refused_before_the_first_fit(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str
 ) -> None:
     def fits(*_: object) -> None:
         raise AssertionError("a model was fitted")
 
     monkeypatch.setattr(runner, "tests_of_models", fits)
-    broken = FILE.replace("return far - near", "return (far - near)[:3]")
-    (here / "own.py").write_text(broken, encoding="utf-8")
-    with pytest.raises(FixInput, match="must return finite numbers of the shape"):
-        own_run("NearestMean")
+    with pytest.raises(FixInput, match=problem):
+        own_run(name)
 
 
 def test_a_model_that_needs_many_rows_is_no_broken_one(here: Path) -> None:

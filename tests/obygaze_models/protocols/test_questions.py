@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -14,7 +12,6 @@ from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
     RunSettings,
     add_p,
-    cells_asked_about,
     comparable,
     difference,
     film_differences,
@@ -113,28 +110,3 @@ def test_a_question_or_a_printed_value_of_what_is_not_there_is_an_error(
         load_protocol("honest", [change])
     (violation,) = refused.value.details
     assert said in str(violation)
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (RunSettings(questions=[question(first="mlp", second="random")]), ["mlp"]),
-        # Models that a person lists are asked about in this order, whatever a question names.
-        (
-            RunSettings(
-                questions=[question(first="ridge", second="random")],
-                models=["trees", "mlp", "ridge"],
-            ),
-            ["trees", "mlp", "ridge"],
-        ),
-        # A question of a task that the run does not have.
-        (RunSettings(questions=[question(first="ridge", test="HN_S")]), [*MODELS]),
-    ],
-)
-def test_models_are_asked_about_in_the_order_typed(
-    settings: RunSettings, expected: list[str]
-) -> None:
-    asked = cells_asked_about(cells_of_three_models(), settings)
-    pairs = [(cell.model, cell.store) for cell in asked]
-    assert [*dict.fromkeys(model for model, _ in pairs)] == expected
-    assert sorted(pairs) == sorted(product(expected, "ab"))

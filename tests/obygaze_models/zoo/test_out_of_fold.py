@@ -96,28 +96,6 @@ def scores_in(run: Run, **wanted: str) -> dict[str, list[float]]:
     return found
 
 
-def test_training_clips_that_no_fold_tested_are_refused_unless_asked(
-    tmp_path: Path, store: Store
-) -> None:
-    film = "tt0000002"
-    model, _ = kept(tmp_path, store, "logistic", f"splits.never=['{film}']")
-    found = predict(model, store)
-    never = {c for c in LEVEL if FILM[c] == film and LEVEL[c] != "NS"}
-    assert set(found.refused) == never
-    assert set(found.clip_ids) == set(LEVEL) - never
-    with pytest.raises(
-        FixInput, match=f"and {len(never) - 1} more: the model was trained on"
-    ) as caught:
-        predict(model, store, sorted(never))
-    assert "--in-sample" in str(caught.value)
-    assert "in_sample=True" in str(caught.value)
-    asked = predict(model, store, sorted(never), in_sample=True)
-    assert set(asked.basis) == {"in-sample"}
-    rows = [list(LEVEL).index(clip) for clip in sorted(never)]
-    own = model.estimator.predict_proba(X[rows].astype(np.float64))
-    np.testing.assert_allclose(asked.scores, own, atol=1e-9)
-
-
 def test_clips_that_only_found_concepts_are_training_clips_too(
     tmp_path: Path, store: Store
 ) -> None:
