@@ -79,7 +79,9 @@ class CardDescription:
         facts: dict[str, Any] = {
             "weights": _weights_state(self.card),
             "download": _download(self.card),
-            "table": table(["array", "shape", "kept as", "bytes a clip", "from"], rows),
+            "table": table(
+                ["array", "shape", "stored as", "bytes per clip", "from"], rows
+            ),
             "presets": presets,
         }
         return render("backbone-card.txt", card=self.card, **facts).rstrip("\n")
@@ -109,9 +111,10 @@ def list_backbones(
     *,
     workspace: PathLike | None = None,
 ) -> BackboneList:
-    """List the backbones, their frames, arrays and cost.
+    """List the backbones of obygaze and of the workspace.
 
-    They are those of the package and of the workspace.
+    T is the number of frames, or of parts of the sound, of a clip. GFLOP is the cost of a clip in
+    billions of operations.
 
     Args:
         workspace: The workspace, if it is not the current one.
@@ -128,12 +131,12 @@ def show_backbone(
     *,
     workspace: PathLike | None = None,
 ) -> CardDescription:
-    """Show all settings of a card.
+    """Show all settings of a backbone, as its card states them.
 
-    NAME@PRESET selects one of its presets.
+    NAME@PRESET shows a preset of the card.
 
     Args:
-        name: A name that `obygaze backbones ls` lists, the path of a card, or FILE.py:NAME.
+        name: Name that `obygaze backbones ls` lists, path of a card, or FILE.py:NAME.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -151,13 +154,13 @@ def check_backbone(
 ) -> CheckReport:
     """Check the weights and the outputs of a backbone.
 
-    The checks: every tensor is from the files; the shapes are those of the card; numbers do not
-    depend on other clips of the batch. The network is never used. The exit code is 1 without
-    weights, and 4 if a check fails.
+    The checks: all tensors are from the files; the shapes are as in the card; the features of a
+    clip do not depend on other clips of the batch. Nothing is downloaded. The exit code is 1 if
+    the weights are missing, and 4 if a check fails.
 
     Args:
-        name: The name of a backbone, the path of a card, or FILE.py:NAME.
-        weights: A file or folder of weights, instead of the card's own checkpoint.
+        name: Name of a backbone, path of a card, or FILE.py:NAME.
+        weights: File or folder of weights. The default is the checkpoint of the card.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -176,15 +179,15 @@ def fetch_weights(
     to: str | Path | None = None,
     workspace: PathLike | None = None,
 ) -> FetchedWeights:
-    """Download the weights of backbones, for nodes without a network.
+    """Download the weights of backbones, for machines without a network.
 
-    They are stored in the cache of the Hugging Face hub (HF_HOME), which the nodes must see too.
-    Only the files that are needed are downloaded, a text tower's tokenizer among them, and none
-    that are there.
+    The weights are stored in the cache of the Hugging Face hub (the folder HF_HOME), which the
+    other machines must be able to read. Only missing files that obygaze needs are downloaded: the
+    weights, the configuration, and the tokenizer of a text model.
 
     Args:
-        names: The names of backbones.
-        to: Copy the weights into this folder too. Carry it to the node, where HF_HOME names it.
+        names: Names of backbones.
+        to: Also copy the weights into this folder, to set as HF_HOME on another machine.
         workspace: The workspace, if it is not the current one.
 
     Commands:

@@ -109,13 +109,11 @@ class Backbone(ABC):
             expected = [n_clips, *array.shape]
             got = list(values.shape)
             if got != expected:
-                hint = "compare [tokens] of the card with the checkpoint"
+                hint = "correct [tokens] of the card to match the checkpoint"
                 if self.card.code:
-                    hint = (
-                        f"correct arrays= of the card: is {name} of one clip {got[1:]}?"
-                    )
+                    hint = f"correct arrays= of the card: the model returned {name} {got[1:]}"
                 raise FixInput(
-                    f"{name}: expected shape {expected}, the model returned {got}",
+                    f"{name}: expected the shape {expected} from the model, got {got}",
                     hint=hint,
                 )
             arrays[name] = values
@@ -345,8 +343,9 @@ def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
     if n_clips == 0 or shape[1:] != expected:
         sizes = ", ".join(map(str, expected))
         raise FixInput(
-            f"{label} takes pixels [B, {sizes}], got {shape}",
-            hint=f"{geometry.frames} frames a clip, in 3 channels of {height} x {width}",
+            f"{label}: expected pixels [B, {sizes}], got {shape}",
+            hint=f"pass {geometry.frames} frames per clip, with 3 channels of {height} x {width}"
+            " pixels",
         )
 
 

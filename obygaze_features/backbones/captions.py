@@ -55,7 +55,8 @@ class LanguageModel:
         boundary_tokens = [token for token in ends if token is not None]
         if not boundary_tokens:
             raise FixInput(
-                "this language model has no token for the start of a text", where=name
+                "expected a language model with a token for the start of a text",
+                where=name,
             )
         self.begin = boundary_tokens[0]
         self.end = boundary_tokens[-1]
@@ -74,7 +75,8 @@ class LanguageModel:
         # Some models do not state their number of positions.
         if isinstance(most, int) and 0 < most < n_tokens:
             raise FixInput(
-                f"{n_tokens} tokens, the language model takes {most}: {text[:60]!r}",
+                f"expected at most {most} tokens for the language model, got {n_tokens}:"
+                f" {text[:60]!r}",
                 hint="shorten this caption, or use a different --lm",
             )
         ids = torch.tensor([[self.begin, *words, self.end]])
@@ -155,6 +157,9 @@ def _source(name: str) -> tuple[str, bool, NotFound]:
     if not is_local and (not is_name or name.startswith((".", "~", "/"))):
         raise NotFound("no such model folder", where=str(folder))
     source = str(folder) if is_local else name
-    hint = "use a folder with the files of the hub, or a name of the hub with a network"
+    hint = (
+        "use a folder with the files of a model, or the name of a model on the hub (with a"
+        " network)"
+    )
     error = NotFound("this model cannot be loaded", where=source, hint=hint)
     return source, is_local, error

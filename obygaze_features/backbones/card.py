@@ -69,7 +69,9 @@ class Preset(Record, frozen=True):
         size = geometry.size
         if any(geometry.shape):
             if self.edge or self.squash_first:
-                raise FixInput("edge and squash_first are for square frames")
+                raise FixInput(
+                    "edge and squash_first are allowed for square frames only"
+                )
             return Resize(
                 0,
                 fit=self.resize,
@@ -359,7 +361,7 @@ def require_pictures(card: Card, purpose: str) -> None:
         raise FixUsage(
             f"{purpose} for pictures only, and {card.label} is a model of"
             f" {card.family.medium}",
-            hint="use a backbone of pictures; obygaze backbones ls",
+            hint="use a backbone of pictures; obygaze backbones ls lists the backbones",
         )
 
 

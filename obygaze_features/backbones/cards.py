@@ -119,7 +119,7 @@ def card_from(document: Document) -> Card:
         document.unknown("default_array", file.default_array, file.arrays, "array")
     dimensions = family.outputs.get(file.arrays.get(file.default_array, ""), "")
     if len(dimensions.split()) > 1:
-        message = f"must have one vector a clip, {file.default_array} has several"
+        message = f"must have one vector per clip, but {file.default_array} has several"
         document.add("default_array", message)
     for key in _KEYS[medium]:
         if key not in document.tree:
@@ -148,7 +148,7 @@ def card_from(document: Document) -> Card:
             message = f"must be above low_hz and at most {rate / 2:g}"
             document.add("sound.mel.high_hz", message)
         if family.rate and rate != family.rate:
-            message = f"models of {family.name} take {family.rate}, got {rate}"
+            message = f"must be {family.rate} for models of {family.name}, got {rate}"
             document.add("sound.rate", message)
         if family.most_s and not 0 < seconds <= family.most_s:
             message = f"must be above 0 and at most {family.most_s:g}, got {seconds:g}"
@@ -230,7 +230,9 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
 def refuse_code_of_store(name: str) -> None:
     """Raise an error if a store names user code as its backbone."""
     if ":" in name:
-        raise FixInput(f"code named by a store is never run: {name!r}")
+        raise FixInput(
+            f"the backbone of the store is user code, which is never run: {name!r}"
+        )
 
 
 def split_preset(name: str) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class CheckReport:
             raise self.no_weights
         if self.failed:
             names = ", ".join(line.name for line in self.failed)
-            raise Corrupt(f"{self.label} failed: {names}")
+            raise Corrupt(f"{self.label}: these checks failed: {names}")
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -120,7 +120,7 @@ def check_card(card: Card, weights: PathLike | None) -> CheckReport:
         reasons = "; ".join([error.message, *map(str.strip, error.details)])
         report.lines.append(CheckLine(name, FAILED, reasons))
         return report
-    source = "every tensor is from the files" if files.files else "loaded without files"
+    source = "all tensors are from the files" if files.files else "loaded without files"
     size = card.input_size(backbone.geometry)
     report.lines.append(CheckLine("complete", OK, f"{source}; {size}"))
     if isinstance(backbone, TorchModel):
@@ -137,20 +137,22 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
     """Yield the checks of the weights: whether they are verified as the weights of the card."""
     card = backbone.card
     if any(map(is_blob, files.files)):
-        yield CheckLine("sha256", OK, "equal to the hub's")
+        yield CheckLine("sha256", OK, "equal to the hash on the hub")
     elif files.files:
-        reason = "not in the hub cache, which has the expected sha256"
+        reason = "not compared: only files in the hub cache have an expected sha256"
         yield CheckLine("sha256", SKIPPED, reason)
     configuration = backbone.hashes.get(CONFIGURATION, "")
     if configuration in card.weights_sha256:
-        yield CheckLine("configuration", OK, "as the card lists it")
+        yield CheckLine("configuration", OK, "listed by the card")
     elif configuration and is_small_blob(files.folder / CONFIG):
-        yield CheckLine("configuration", OK, "equal to the hub's")
+        yield CheckLine("configuration", OK, "equal to the hash on the hub")
     elif configuration:
-        reason = f"not in the hub cache, nor listed by the card: sha256 {configuration}"
+        reason = (
+            f"neither in the hub cache nor listed by the card: sha256 {configuration}"
+        )
         yield CheckLine("configuration", SKIPPED, reason)
     depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
-    depth = depth or "the card declares no depth"
+    depth = depth or "the card states no depth"
     yield CheckLine("card", OK, f"the sizes match; {depth}")
     if card.checkpoint and backbone.verified:
         yield CheckLine("checkpoint", OK, card.checkpoint)
@@ -159,7 +161,7 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
         for name, sha256 in backbone.hashes.items():
             if name not in (TENSORS, CONFIGURATION):
                 facts.append(f"{name} sha256 {sha256}")
-        reason = f"not verified to be {card.checkpoint}: {', '.join(facts)}"
+        reason = f"not verified as {card.checkpoint}: {', '.join(facts)}"
         yield CheckLine("checkpoint", SKIPPED, reason)
 
 
@@ -171,16 +173,16 @@ def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
     shapes = [f"{name} {list(values.shape[1:])}" for name, values in first.items()]
     yield CheckLine("shapes", OK, ", ".join(shapes))
     broken = [name for name, values in first.items() if not np.isfinite(values).all()]
-    yield _passed("finite", not broken, ", ".join(broken) or "every number")
+    yield _passed("finite", not broken, ", ".join(broken) or "all numbers are finite")
 
     other_batch = as_arrays(forward([clips[0], clips[2]]))
     mixed = []
     for name, values in first.items():
         if not np.array_equal(values[0], other_batch[name][0], equal_nan=True):
             mixed.append(name)
-    isolation = "clips do not mix"
+    isolation = "other clips of the batch change no number"
     if mixed:
-        isolation = f"another clip in the batch changes {', '.join(mixed)}"
+        isolation = f"other clips of the batch change {', '.join(mixed)}"
     yield _passed("clip isolation", not mixed, isolation)
 
     alone = as_arrays(forward([clips[0]]))
@@ -191,7 +193,9 @@ def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
     # The maximum is NaN if one difference is NaN.
     worst = np.max(differences)
     yield _passed(
-        "batch invariance", bool(worst <= TOLERANCE), f"{worst:.1e} of {TOLERANCE:.0e}"
+        "batch invariance",
+        bool(worst <= TOLERANCE),
+        f"largest difference {worst:.1e}, at most {TOLERANCE:.0e} allowed",
     )
 
 

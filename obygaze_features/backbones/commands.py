@@ -20,4 +20,4 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def backbones() -> None:
-    """List and check the models of pictures, sound and words."""
+    """List, check and download the models of pictures, sound and words."""

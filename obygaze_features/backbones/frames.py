@@ -58,7 +58,7 @@ class Frames(PictureBackbone):
 
 def frames_card(card: Card) -> Card:
     """Return the card of the input pictures of a card, such as frames-32x224."""
-    require_pictures(card, "frames: is")
+    require_pictures(card, "frames:NAME is")
     resize = card.family.resize(card)
     height, width = resize.shape(1, 1)
     size = str(height) if height == width else f"{height}x{width}"

@@ -276,7 +276,7 @@ def _refuse_other_kinds(tensors: Mapping[str, Tensor], where: str) -> None:
     for key, kind in _OTHER_KINDS.items():
         if any(name.startswith(key) for name in tensors):
             raise FixInput(
-                f"another architecture: this checkpoint has {kind} ({key.rstrip('.')})",
+                f"unsupported architecture of an LSMDC checkpoint: {kind} ({key.rstrip('.')})",
                 where=where,
             )
 

@@ -128,7 +128,7 @@ def module_card(
             raise FixInput(f"module_card: {argument} must be a string, got {text!r}")
     if not re.fullmatch(r"[\w.-]*[^\W_][\w.-]*", name):
         raise FixInput(
-            f"the name of a backbone is letters, digits, '-', '_' and '.', got {name!r}"
+            f"module_card: name must have letters, digits, '-', '_' and '.' only, got {name!r}"
         )
     if not callable(load) or not callable(run) or not isinstance(preset, Preset):
         raise FixInput(
@@ -189,7 +189,8 @@ def _shapes(
     shapes = {array: tuple(map(int, shape)) for array, shape in arrays.items()}
     if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
         raise FixInput(
-            f"arrays must give a shape for each array, got {dict(arrays)}", where=name
+            f"module_card: arrays must state a shape for each array, got {dict(arrays)}",
+            where=name,
         )
     for array, shape in shapes.items():
         check_arrays([Array.of(array, "float32", shape)], name)
@@ -271,7 +272,9 @@ class ModuleFamily(Family):
             )
         absent = sorted(self.shapes.keys() - returned.keys())
         if absent:
-            raise FixInput(f"{card}: run() returned no array {', '.join(absent)}")
+            raise FixInput(
+                f"{card}: run() must return all arrays of the card, missing: {', '.join(absent)}"
+            )
         outputs = {}
         for name, array in returned.items():
             tensor = torch.as_tensor(array, device=pixels.device)
@@ -319,9 +322,9 @@ class ModuleFamily(Family):
         for path in self.files or ():
             if not path.is_file():
                 raise NotFound(
-                    f"{card.name}: no model file",
+                    f"{card.name}: a file of module_card(files=[...]) is missing",
                     where=str(path),
-                    hint="correct module_card(files=[...])",
+                    hint="correct the path in module_card(files=[...])",
                 )
         hashes = hashes_of_files(self.files or ())
         # Modules without weights differ by their files.

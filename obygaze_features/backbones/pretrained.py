@@ -169,9 +169,9 @@ class PretrainedFamily(Family):
         if kind not in known:
             expected = " or ".join(known)
             raise FixInput(
-                f"a checkpoint of another family: {card.name} needs {expected}, got {kind!r}",
+                f"expected a checkpoint of the model type {expected} for {card.name}, got {kind!r}",
                 where=str(files.folder / CONFIG),
-                hint="obygaze backbones ls",
+                hint="use --weights with a checkpoint of this type, or a different backbone",
             )
         g = self.geometry(_config(self.model(), files), card.geometry)
         if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:

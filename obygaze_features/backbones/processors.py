@@ -132,7 +132,8 @@ def _is_same(value: Any, got: Any) -> bool:
 
 def _refuse(card: Card, path: Path, key: str, value: Any, got: Any) -> None:
     raise FixInput(
-        f"{key} of the checkpoint's processor is {got}, the card {card.label} has {value}",
+        f"{key}: expected {value} as in the card {card.label}, got {got} in this processor file",
         where=str(path),
-        hint=f'write a card with this value: like = "{card.name}"',
+        hint=f"use the checkpoint of the card, or write a card with this value: like ="
+        f' "{card.name}"',
     )

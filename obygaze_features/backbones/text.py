@@ -161,7 +161,8 @@ class TextTower:
         for each, ids in zip(texts, token_ids, strict=True):
             if len(ids) > self.max_length:
                 raise FixInput(
-                    f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}",
+                    f"expected at most {self.max_length} tokens for the text model, got {len(ids)}:"
+                    f" {each[:60]!r}",
                 )
         return self._vectors(token_ids, Quiet(), map)
 
@@ -340,8 +341,8 @@ def load_text_tower(
     hashes[TOKENIZER] = files.tokenizer_sha256
     if len(tokenizer) > int(config.vocab_size):
         raise FixInput(
-            f"the tokenizer has {len(tokenizer)} tokens, the tower {config.vocab_size}:"
-            " expected files of one checkpoint",
+            f"expected a tokenizer and a text model of one checkpoint, got {len(tokenizer)} tokens"
+            f" in the tokenizer and {config.vocab_size} in the model",
             where=files.origin,
         )
     verified = is_verified(card, files, hashes)

@@ -162,6 +162,6 @@ def _bytes_of(path: Path) -> bytes:
         raise Corrupt(
             f"checksum mismatch with the hub: {path.name} was changed",
             where=str(path),
-            hint="remove the file from the cache, then: obygaze backbones fetch NAME",
+            hint="remove the file from the cache, then run obygaze backbones fetch NAME",
         )
     return data

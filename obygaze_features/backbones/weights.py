@@ -67,7 +67,7 @@ def find_weights(
     """
     if not card.family.needs_weights:
         if weights is not None:
-            raise FixUsage(f"{card.name} takes no --weights")
+            raise FixUsage(f"--weights: the backbone {card.name} has no weights")
         return NO_WEIGHTS
     if weights is not None:
         path = _path_of(card, os.fspath(weights))
@@ -158,7 +158,8 @@ def download_files(card: Card) -> None:
     hint = _how_to_fetch(card)
     if offline():
         problem = (
-            f"no weights for {card.name}, and the environment disables the network"
+            f"no weights for {card.name}, and HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE"
+            " disables the network"
         )
         raise NotFound(problem, where=where, hint=hint)
     hub = import_optional(
@@ -278,7 +279,10 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for path in files:
         check_memory(
-            path.stat().st_size, "weights", str(path), "a machine with more memory"
+            path.stat().st_size,
+            "reading the weights",
+            str(path),
+            "use a machine with more memory",
         )
         try:
             tree = _tree_of(path)
@@ -337,7 +341,7 @@ class WrongWeights(FixInput):
         super().__init__(
             f"these weights do not match the {how} of the card {card.name}",
             where=files.origin,
-            hint=f'use another card, or write a card for these weights: like = "{card.name}"',
+            hint=f'use a different card, or write a card for these weights: like = "{card.name}"',
             details=details,
         )
 
@@ -390,9 +394,12 @@ def check_tensors(
 ) -> None:
     """Raise an error for tensors that are missing, unused or of the wrong shape."""
     wrong_tensors = (
-        (f"{count(len(missing), 'tensor')} missing", missing),
+        (f"{count(len(missing), 'tensor')} of the model missing in the file", missing),
         ("tensors of the wrong shape", wrong),
-        (f"{count(len(unused), 'tensor')} that this model does not use", unused),
+        (
+            f"{count(len(unused), 'tensor')} of the file that the model does not have",
+            unused,
+        ),
     )
     for problem, names in wrong_tensors:
         listed = [f"  {name}" for name in sorted(map(str, names))]

@@ -36,24 +36,25 @@ class Case(NamedTuple):
 
 _ANOTHER_STORE = "choose another store name: --store {backbone}=NAME"
 
-SAME = Case("{clips} already there")
+SAME = Case("{clips} already in the store")
 NEW = Case("{clips} not in the store yet")
 AGAIN = Case("{clips} without features, tried again")
 WITHOUT = Case("{clips} without features; --retry-failed tries failed ones again")
 NOT_IN_MANIFEST = Case(
-    "{clips} not in the manifest any more; the rows stay as they are"
+    "{clips} of the store not in the manifest any more; their rows stay unchanged"
 )
 CHANGED = Case(
     "{clips} changed since the extraction",
-    f"correct the manifest, put the videos back, or {_ANOTHER_STORE}",
+    f"correct the manifest, restore the videos, or {_ANOTHER_STORE}",
 )
 ANOTHER_PLAN = Case(
-    "this store is being filled in another way, or with other clips",
-    f"finish it as it was begun, and add clips then; {_ANOTHER_STORE}; or give it up:"
-    " rm -r {filling}",
+    "this store is being filled with different settings or clips",
+    f"finish it with its first settings and clips, and add clips later; {_ANOTHER_STORE}; or"
+    " discard it: rm -r {filling}",
 )
 ANOTHER_STORE = Case(
-    "this store was made in another way, or of other clips", _ANOTHER_STORE
+    "this store was made with different settings or from different clips",
+    _ANOTHER_STORE,
 )
 
 
@@ -178,10 +179,10 @@ def _other_ways(request: ExtractionRequest, stored: StoreState) -> list[str]:
     # The bytes of the weights count, not where they came from.
     recipe = request.recipe.as_claimed_by(stored.recipe)
     differences = recipe.diff(stored.recipe, ("here", "in the store"))
-    lines = [f"another recipe: {line}" for _, line in differences]
+    lines = [f"different recipe: {line}" for _, line in differences]
     for name in request.arrays:
         if name not in stored.array_names:
-            lines.append(f"it does not have the array {name}")
+            lines.append(f"it has no array {name}")
     return lines
 
 
@@ -196,14 +197,16 @@ def _other_makers(here: ComputeSetup | None, stored: StoreState) -> list[str]:
             continue
         if there.device != here.device:
             lines.append(
-                f"it is made on {_DEVICES.get(there.device, there.device)}, and"
-                f" {_DEVICES.get(here.device, here.device)} would compute now"
-                f" (--device {shell_word(there.device)})"
+                f"it is computed on {_DEVICES.get(there.device, there.device)}, but this command"
+                f" would use {_DEVICES.get(here.device, here.device)}"
+                f" (use --device {shell_word(there.device)})"
             )
         elif there.precision != here.precision:
-            lines.append(f"it is made in {there.precision}, not in {here.precision}")
+            lines.append(
+                f"it is computed in {there.precision}, not in {here.precision}"
+            )
         elif stored.is_filling:
-            lines.append("it is made by another version of obygaze")
+            lines.append("it is computed by a different version of obygaze")
     return lines
 
 
@@ -282,7 +285,7 @@ def other_times(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> st
         then, now = getattr(row, name), getattr(planned, name)
         if not _is_same(then, now):
             shown = "the film" if name == "movie_id" else name
-            differences.append(f"{shown} was {_shown(then)}, is {_shown(now)}")
+            differences.append(f"{shown} was {_shown(then)}, is now {_shown(now)}")
     return ", ".join(differences)
 
 
@@ -298,16 +301,14 @@ def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
     if not now.is_known or row.video_bytes is None:
         return ""
     if now.n_bytes != row.video_bytes:
-        return (
-            f"the video had {row.video_bytes} bytes, has {now.n_bytes} ({clip.video})"
-        )
+        return f"the video had {row.video_bytes} bytes, has now {now.n_bytes} ({clip.video})"
     if now.quick_hash != row.video_hash:
-        return f"the video has other bytes ({clip.video})"
+        return f"the content of the video changed ({clip.video})"
     return ""
 
 
 def _shown(fact: str | float | None) -> str:
     """Return a fact as text, a time with all digits: long films differ in the last ones."""
     if fact in (None, ""):
-        return "not given"
+        return "not stated"
     return repr(fact).removesuffix(".0") if isinstance(fact, float) else str(fact)

@@ -15,7 +15,7 @@ SHARED: Options = {
     "weights": Option(metavar="[NAME=]PATH", group="Features", is_repeated=True),
     "stores": Option("--store", metavar="NAME=STORE", group="Features"),
     "dtype": Option(group="Features"),
-    "workers": Option(minimum=1, maximum=MAX_WORKERS, shown_default="(cores)"),
+    "workers": Option(minimum=1, maximum=MAX_WORKERS, shown_default="one per core"),
 }
 EXTRACT = Command(
     "obygaze_features.extraction.extracting:extract",

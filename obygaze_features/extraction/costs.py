@@ -139,7 +139,7 @@ class Cost:
         if self.decode_failure:
             decoding += f" ({self.decode_failure})"
         if self.decode_s is not None:
-            decoding = f"decoding takes about {self.decode_s:.3f} s a clip"
+            decoding = f"decoding takes about {self.decode_s:.3f} s per clip"
         lines = [
             f"{count(self.clips, 'clip')}, {self.with_video} with video; {decoding}"
         ]
@@ -147,7 +147,7 @@ class Cost:
         for store in self.stores:
             counts = (store.store, store.clips, store.to_extract)
             rows.append((*counts, human(store.n_bytes), f"{store.forward_s:.3f}"))
-        headers = ("store", "clips", "to extract", "size", "s a clip")
+        headers = ("store", "clips", "to extract", "size", "s per clip")
         lines.append(table(headers, rows))
         for store in self.stores:
             lines += [f"{store.store}: {sentence}" for sentence in store.sentences]
@@ -156,14 +156,14 @@ class Cost:
         line = f"{count(self.workers, 'core')}: about {clock(self.seconds)}"
         if self.waits is not None:
             line += (
-                f"; {self.device} is at work for {1 - self.waits:.0%} of it, and waits for the"
-                f" cores for {self.waits:.0%}"
+                f"; {self.device} computes for {1 - self.waits:.0%}, and waits for decoded clips"
+                f" for {self.waits:.0%} of this time"
             )
         lines.append(line)
         if self.waits:
             lines.append(
-                f"{self.cores_needed} cores would feed it; or decode first, without"
-                f" {self.device}, with -b frames:NAME"
+                f"to keep {self.device} busy, use {self.cores_needed} cores, or decode first"
+                f" without {self.device}: -b frames:NAME"
             )
         return "\n".join(lines)
 
@@ -182,23 +182,23 @@ def plan_extraction(
 ) -> Cost:
     """Count missing clips, measure one clip, and estimate the time of a run.
 
-    One clip is decoded, and computed with each backbone. For h100 and a100, which need not be in
-    this machine, the time follows from the operations that the card states. If a GPU waits for the
-    cores, the plan states how many cores would keep it busy. No store is changed or made. The
-    weights must be there (`obygaze backbones fetch`); none are downloaded. The exit code is 5 if
-    `extract run` would refuse to add to a store.
+    One clip is decoded and computed with each backbone. The devices h100 and a100 need not be in
+    this machine: their time is estimated from the operations that the card states. If a GPU would
+    wait for decoded clips, the plan states how many cores would keep it busy. No store is created
+    or changed, and no weights are downloaded: `obygaze backbones fetch` downloads missing weights.
+    The exit code is 5 if `extract run` would refuse to add to a store.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).
-        backbones: A backbone, or your own code (FILE.py:NAME).
-        arrays: The arrays to store, of the backbones that have one of them. [default: all but
-            tokens, or those of the store]
+        backbones: Name of a backbone, or your own code (FILE.py:NAME).
+        arrays: Arrays to store, of the backbones that have them. [default: all but tokens, or the
+            arrays of the store]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
-        dtype: Compute in this precision.
-        device: The device of the run: auto (an idle GPU, else the CPU), cpu, cuda, cuda:1, or h100,
-            a100 elsewhere.
-        workers: Processes that decode, on the machine of the run.
+        dtype: Precision of the computation.
+        device: Device of the run: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1; h100 or
+            a100 of a different machine.
+        workers: Number of processes that decode, on the machine of the run.
         workspace: The workspace, if it is not the current one.
 
     Commands:

@@ -161,11 +161,11 @@ def make_windows(
             incomplete.append(movie_id)
     windows = Windows(tuple(cut), grid)
     if not len(windows):
-        raise FixInput("no film holds a whole window", where=str(films))
+        raise FixInput("every film is shorter than one window", where=str(films))
     if incomplete:
         warnings.warn(
-            f"{count(len(incomplete), 'incomplete film')}: pictures are missing from the file, and"
-            f" there are no windows of its end if that is missing: {few(incomplete)}",
+            f"{count(len(incomplete), 'incomplete film')}: pictures are missing from the file; a"
+            f" missing end has no windows: {few(incomplete)}",
             ObygazeWarning,
             stacklevel=2,
         )
@@ -185,8 +185,8 @@ def refuse_short(grid: Grid, film: CutFilm) -> None:
         picture_s = 1 / film.fps
     if 0 < grid.seconds < picture_s * (1 - ROUNDING):
         raise FixUsage(
-            f"a window has at least one picture, and {grid.seconds:g} s are less than a"
-            f" picture of {film.video} ({picture_s:.4g} s)",
+            f"a window has at least one picture: expected at least {picture_s:.4g} s, one picture"
+            f" of {film.video}, got {grid.seconds:g} s",
             where=film.movie_id,
             hint="use a longer window",
         )
@@ -245,7 +245,7 @@ def _videos_of(
             )
     if not videos:
         raise FixInput(
-            "no film with a video",
+            "no film has a video",
             where=str(films),
             hint="link clips to their films: obygaze manifest link --help",
         )

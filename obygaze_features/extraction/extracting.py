@@ -98,29 +98,30 @@ def extract(
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
 ) -> Extraction:
-    """Extract what is missing; the same command resumes.
+    """Extract the missing features of clips; the same command resumes.
 
-    All backbones share one decoding of each clip. Any number of these commands may fill the same
-    stores at once, on any machine. Ctrl-C stops when the batch at work is computed; finished blocks
-    are kept. A complete store is sealed; later, the same command adds new clips. A clip that fails
-    is a row with its reason, and the exit code is 3. docs/guide/extraction.md says what is refused
-    (exit code 5).
+    All backbones share one decoding of each clip. Several commands, on one or more machines, may
+    fill the same stores at once. Ctrl-C stops after the current batch; finished blocks are kept. A
+    complete store is sealed; later, the same command adds new clips. A clip that fails has a row
+    with the reason, and the exit code is 3. docs/guide/extraction.md lists what is refused (exit
+    code 5).
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).
-        backbones: A backbone, or your own code (FILE.py:NAME).
-        retry_failed: Try clips again that failed.
-        accept_damaged: Use damaged pictures and sound as the decoder returns them.
-        timeout_s: Seconds to decode one clip.
-        arrays: Store only these arrays. [default: all but tokens]
+        backbones: Name of a backbone, or your own code (FILE.py:NAME).
+        retry_failed: Try failed clips again.
+        accept_damaged: Use damaged pictures and sound as they are decoded.
+        timeout_s: Largest time to decode one clip, in seconds.
+        arrays: Arrays to store. [default: all but tokens]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
-        dtype: Compute in this precision.
-        licence: The licence of the features.
-        device: What computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
-        workers: Processes that decode or read.
-        batch: Clips computed at once. [default: 16 on a GPU, less if they do not fit]
-        seal_now: Seal what is there; the other clips are 'not-extracted'.
+        dtype: Precision of the computation.
+        licence: Licence of the features.
+        device: Device that computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
+        workers: Processes that decode or read clips.
+        batch: Number of clips that are computed at once. [default: 16 on a GPU, fewer if memory is
+            full]
+        seal_now: Seal finished blocks; other clips are 'not-extracted'.
         watch: Callback (row, failed) for each decoded row.
         progress: Show a progress bar on stderr.
         note: Callback for each note before the run.
@@ -244,7 +245,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             for store in plan.stores:
                 if run.seal_now and store.filling is None and store.work.is_needed:
                     raise FixInput(
-                        "cannot seal the store: all blocks are missing",
+                        "cannot seal the store: all its blocks are missing",
                         where=str(store.path),
                         hint="run the same command without --seal-now",
                     )
@@ -296,10 +297,10 @@ def _refuse_lost(one: Begun) -> None:
     replaces = one.filling.plan.replaces
     if not replaces or read_seal(one.store.path) != replaces:
         raise Mismatch(
-            "the features of this run were not added: meanwhile another command changed the store,"
-            " or removed the plan",
+            "the features of this run were not added: another command changed the store, or removed"
+            " its plan, during this run",
             where=str(one.store.path),
-            hint="run the same command again to compare the manifest with the present store",
+            hint="run the same command again to compare the manifest with the store as it is now",
         )
 
 

@@ -56,20 +56,20 @@ class FilmFrames:
                 row states none.
         """
         if frames.last >= self.n_frames:
-            return f"frame {frames.last}, and the film has the frames 0 to {self.n_frames - 1}"
+            return f"expected frames 0 to {self.n_frames - 1}, got frame {frames.last}"
         rate = frames.rate or self.rate
         if not self._has_rate(rate):
             return (
-                f"{frame_rate_text(rate)} frames per second, and the film has"
-                f" {frame_rate_text(self.rate)}"
+                f"expected {frame_rate_text(self.rate)} frames per second, got"
+                f" {frame_rate_text(rate)}"
             )
         for frame in (frames.first, frames.last):
             shown_s = self.boundaries_s[frame]
             expected_s = self.boundaries_s[0] + float(frame / rate)
             if abs(shown_s - expected_s) > float(1 / rate) / 2:
                 return (
-                    f"frame {frame} is at {shown_s:.6g} s in the film, and at {expected_s:.6g} s"
-                    f" by {frame_rate_text(rate)} frames per second"
+                    f"frame {frame} is at {shown_s:.6g} s in the film, but at {expected_s:.6g} s"
+                    f" for {frame_rate_text(rate)} frames per second"
                 )
         times_s = self.times_of(frames)
         of_rate = frame_times_s(frames.first, frames.last, rate)
@@ -77,7 +77,7 @@ class FilmFrames:
         if stated_s and not any(are_near(way, stated_s, rate) for way in ways):
             return (
                 f"the frames {frames.first} to {frames.last} are {shown_span(times_s)} in the"
-                f" film, and the times are {shown_span(stated_s)}"
+                f" film, but the stated times are {shown_span(stated_s)}"
             )
         return ""
 

@@ -104,7 +104,8 @@ class StoredFrames:
 
 # Stores of frames may have been made before and after a film was replaced.
 OF_TWO_FILES = Failure(
-    FAILED, "replaced: stores of frames have pictures of two files of the video"
+    FAILED,
+    "replaced: the stores of kept frames have pictures of two versions of the video",
 )
 
 # For each view whose frames were kept: the store that has them.
@@ -132,7 +133,9 @@ def stores_of_frames(
                 store.read(CLEAN, np.arange(len(store.rows)))
                 stores.append(store)
         except (ObygazeError, OSError) as error:
-            unreadable.append(f"{name}: its frames are not used: {first_line(error)}")
+            unreadable.append(
+                f"{name}: the kept frames are not used: {first_line(error)}"
+            )
     return stores, unreadable
 
 
@@ -191,7 +194,8 @@ def refuse_changed_clips(kept: StoredFrames) -> None:
         raise Mismatch(
             f"{count(len(kept.changed), 'clip')} changed since the frames were kept",
             where=kept.store.location,
-            hint="remove this store of frames, and extract -b frames:NAME again",
+            hint="remove this store of frames, then run obygaze extract run with -b frames:NAME"
+            " again",
             details=kept.changed,
         )
 

@@ -51,10 +51,10 @@ def link_manifest(
     report = link(before, Path(folder))
     if not (report.by_name or report.by_time or report.ambiguous):
         raise NotFound(
-            "no file matches a clip",
+            "no video file matches a clip",
             where=str(folder),
-            hint="give the folder of the videos, named as the films or the clips are; clips that"
-            " are parts of films also need times, the columns start_s and end_s",
+            hint="use a folder whose videos are named like the films or the clips; clips that are"
+            " parts of films also need the columns start_s and end_s",
             details=[
                 f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
                 f"films: {few(before.films, SHOWN_CLIPS) or 'not stated'}",
@@ -103,8 +103,7 @@ def with_times_of_frames(
         clips.append(clip)
     if problems:
         raise FixInput(
-            f"{count(len(problems), 'clip')} counted in frames that the film contradicts:"
-            f" {problems[0]}",
+            f"the film contradicts the frames of {count(len(problems), 'clip')}: {problems[0]}",
             where=before.name,
             hint="link the file in which the frames were counted, or correct the table and import"
             " it again with --force",

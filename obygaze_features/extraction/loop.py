@@ -83,8 +83,8 @@ def fill(
             raise ObygazeError(
                 f"the GPU failed: {first_line(error)}",
                 where=stores[0].computer.backbone.placement.device,
-                hint="run the same command again, which goes on from the finished blocks; if it"
-                " fails again, look at nvidia-smi, or use another --device",
+                hint="run the same command again to continue after the finished blocks; if it fails"
+                " again, check the GPU with nvidia-smi, or use a different --device",
             ) from error
         finally:
             for store in stores:
@@ -331,9 +331,12 @@ class StoreFiller:
         if self._n_in_a_row >= BROKEN_AFTER:
             backbone = self.computer.backbone
             placement = backbone.placement
-            hint = "use another --device, if this one is broken"
+            hint = "use a different --device, because this device may be broken"
             if placement.dtype != "float32":
-                hint = f"use --dtype float32, if numbers are too large; {hint}"
+                hint = (
+                    f"use --dtype float32, because numbers may be too large for"
+                    f" {placement.dtype}; or {hint}"
+                )
             raise ObygazeError(
                 f"{self._n_in_a_row} clips in a row failed: {reason}",
                 where=f"{backbone.card.label} on {placement.device}",
@@ -458,7 +461,7 @@ def halve_batches(stores: Sequence[StoreFiller], too_large: str) -> None:
     if all(store.batch == 1 for store in stores):
         raise ObygazeError(
             f"one clip of {too_large} does not fit into memory",
-            hint="use a smaller backbone, --dtype bfloat16, or another --device",
+            hint="use a smaller backbone, --dtype bfloat16, or a different --device",
         )
     for store in stores:
         store.batch = max(1, store.batch // 2)

@@ -72,7 +72,7 @@ def chosen_backbones(
     for option, values in (("--store", stores_of), ("--weights", weights_of)):
         for name in sorted(values.keys() - set(names)):
             raise FixUsage(
-                f"{option} names the backbone {name!r}, which -b does not",
+                f"{option} names the backbone {name!r}, which -b does not name",
                 hint=f"add -b {shell_word(name)}, or correct the name{near(name, names)}",
             )
     targets = []
@@ -217,8 +217,8 @@ class ExtractionPlan:
             raise NotFound(
                 f"no clip of {self.manifest} has a video file; nothing to extract",
                 where=next(iter(videos), ""),
-                hint=f"{self.how_to_find_videos}, or mount the folder of the videos; then the same"
-                " command",
+                hint=f"{self.how_to_find_videos}, or mount the folder of the videos; then run the"
+                " same command again",
                 details=self.notes,
             )
 
@@ -246,11 +246,15 @@ def plan_stores(
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
     if not targets:
-        raise FixUsage("no backbone given", hint="use -b NAME; obygaze backbones ls")
+        raise FixUsage(
+            "no backbone given",
+            hint="use -b NAME with a name that obygaze backbones ls lists",
+        )
     paths = [store_path(target, manifest, workspace) for target in targets]
     if len(set(paths)) < len(paths):
         raise FixUsage(
-            "each backbone needs a store of its own", where=", ".join(map(str, paths))
+            "expected a separate store for each backbone, got the same store twice",
+            where=", ".join(map(str, paths)),
         )
     clips = planned_clips(manifest)
     grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None

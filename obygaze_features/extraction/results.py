@@ -144,17 +144,17 @@ def next_steps(
     advice = (
         (
             len(clips_of[NO_VIDEO]),
-            f"without a video: {plan.how_to_find_videos}, or mount the folder of their files, then"
-            " the same command",
+            f"without a video: {plan.how_to_find_videos}, or mount the folder of the videos;"
+            " then run the same command again",
         ),
         (
             len(silent),
-            "without sound that can be read: no features here; the others can be used",
+            "without readable sound: they have no features; all other clips can be used",
         ),
         (
             len(failed),
-            "failed: correct their files, or their times in the table, then the same command and"
-            " --retry-failed; the others can be used",
+            "failed: correct their files, or their times in the table, then run the same command"
+            " with --retry-failed; all other clips can be used",
         ),
     )
     steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]
@@ -186,8 +186,8 @@ def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
     if not is_changed or not before.exists():
         return []
     return [
-        f"the previous store is now {before.name}; it shares files with the new one and is no"
-        f" backup; to remove it: rm -r {shell_word(before)}"
+        f"the previous store was renamed to {before.name}; it shares files with the new store, so"
+        f" it is not a backup; to remove it: rm -r {shell_word(before)}"
     ]
 
 

@@ -56,23 +56,23 @@ def search(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> Hits:
-    """Find clips by a text or a clip.
+    """Find the clips that are most like a text or a clip.
 
-    A text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. Clips without
-    words in a store of words, and features that are zeros, are excluded. `obygaze manifest export
-    MANIFEST FOLDER --as elan --predictions FILE` makes segments of the table that -o writes.
+    --text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. Clips without
+    words (in a store of words) and clips whose features are zeros are excluded. `obygaze manifest
+    export MANIFEST FOLDER --as elan --predictions FILE` makes segments of the table of -o.
 
-    If a clip has several vectors, such as the vectors of its frames, the vector most like the query
-    counts; frames that pad a short clip do not count. The store is read part by part.
+    If a clip has several vectors, such as one per frame, the vector that is most like the query
+    counts; frames that pad a short clip do not count. The store is read in parts.
 
     Args:
-        store: A store, its name in the workspace, or a path or URL.
-        text: Find clips like this text.
-        like: Find clips like this one.
-        array: The features to compare. [default: clip, or the first array]
-        top: How many clips.
-        weights: Weights of the text tower. [default: the backbone's own]
-        out: Write the clips to this file: .csv or .xlsx.
+        store: Name of a store in the workspace, its path or its URL.
+        text: Text to search for.
+        like: Id of a clip; find other clips like it.
+        array: Array to compare. [default: clip, or the first array]
+        top: Number of clips.
+        weights: Weights of the text model. [default: the checkpoint of the backbone]
+        out: New table of the clips: .csv or .xlsx.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -93,7 +93,9 @@ def search(
     store = open_store(store, workspace=here.root)
     array = _array_of_vectors(store, array)
     if (text is None) == (like is None):
-        raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
+        raise FixUsage(
+            "expected a text or a clip", hint="use --text WORDS or --like CLIP"
+        )
     if top < 1:
         raise FixUsage(f"top must be at least 1, got {top}")
     if text is not None:
@@ -146,7 +148,7 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
     features = store.matrix(array, clips=[clip])
     if not store.has_words(array, features.rows).all():
         raise FixInput(
-            f"nothing is said in the clip {clip!r}, so that no clip is like it",
+            f"the clip {clip!r} has no words, so it cannot be compared",
             where=store.location,
             hint="use a different clip, or --text WORDS",
         )
@@ -157,7 +159,7 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
     mean: NDArray[np.float64] = values.reshape(-1, values.shape[-1]).mean(axis=0)
     if not mean.any():
         raise FixInput(
-            f"the features of the clip {clip!r} are zeros, so that no clip is like it",
+            f"the features of the clip {clip!r} are zeros, so it cannot be compared",
             where=store.location,
             hint="use a different clip",
         )
@@ -176,22 +178,22 @@ def _vector_of_text(
     space = space_of_array(store.recipe, array)
     if space is None:
         raise FixInput(
-            f"the store does not say with which backbone's texts its array {array!r} can be"
-            " compared",
+            f"the array {array!r} cannot be compared with texts: the recipe of the store states no"
+            " space of texts for it",
             where=store.location,
             hint="use --like CLIP, or a store of CLIP, SigLIP, X-CLIP, CLAP or words",
         )
     tower = load_text_tower(name, weights, workspace=workspace)
     if not same_space(space, tower.space_id):
         raise Mismatch(
-            f"the text is in another embedding space: expected {space}, got {tower.space_id}",
+            f"the text is in a different embedding space: expected {space}, got {tower.space_id}",
             where=store.location,
             hint="use --weights with the weights of the store",
         )
     tokenizer = store.recipe.to_json()["weights"].get(TOKENIZER)
     if tokenizer and tokenizer != tower.hashes[TOKENIZER]:
         raise Mismatch(
-            "the tokenizer next to these weights is not the tokenizer of the store",
+            "expected the tokenizer of the store, got a different tokenizer next to these weights",
             where=store.location,
             hint="use --weights with the weights of the store",
         )

@@ -15,7 +15,6 @@ import click
 import numpy as np
 
 from obygaze_features.backbones.devices import AUTO_DEVICE, check_device_name
-from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.core.function_commands import command_of, typed_values
@@ -41,19 +40,19 @@ def write_slurm_script(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SlurmScript:
-    """Write a Slurm script whose tasks share a run.
+    """Write a Slurm script whose tasks extract features together.
 
-    It takes all options of `obygaze extract run` for its tasks, and after -- the options of sbatch.
-    The weights must be there (`obygaze backbones fetch`); none are downloaded. The exit codes of a
-    task are the exit codes of `obygaze extract run`. A task is queued again when it is preempted or
+    The options are the options of `obygaze extract run`; options of sbatch follow after --. No
+    weights are downloaded: `obygaze backbones fetch` downloads missing weights. The exit codes of a
+    task are the exit codes of `obygaze extract run`. A task is queued again if it is preempted or
     its node fails; after a time limit, submit the script again. Logs are in the folder logs of the
     workspace.
 
     Args:
-        words: What follows `extract run`; after a word `--`, the options of sbatch, which override
-            those of the script.
+        words: Arguments and options of `extract run`; after --, options of sbatch, which override
+            the options in the script.
         tasks: Number of tasks.
-        out: File of the script.
+        out: File of the new script.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -76,11 +75,13 @@ def write_slurm_script(
         _missing_blocks(store, windows=plan.grid is not None) for store in plan.stores
     )
     if not n_blocks:
-        raise FixUsage("nothing is missing: a task would have nothing to do")
+        raise FixUsage(
+            "no features are missing, so the tasks would have nothing to compute"
+        )
     if tasks > n_blocks:
         raise FixUsage(
-            f"--tasks {tasks} is more than the {count(n_blocks, 'block')} of clips that are"
-            " missing, each of which is the work of one task",
+            f"--tasks: expected at most {n_blocks}, one for each missing block of clips, got"
+            f" {tasks}",
             hint=f"use --tasks {n_blocks}",
         )
     logs = root / "logs"
@@ -117,9 +118,9 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     values = typed_values(ctx.params, run.params)
     if values["seal_now"]:
         raise FixUsage(
-            "--seal-now seals what is there, and leaves nothing to the tasks of a script",
-            hint="run the same command without it; when the tasks have ended: obygaze extract run"
-            " ... --seal-now",
+            "--seal-now would leave no clips to the tasks of the script",
+            hint="remove --seal-now; when the tasks have ended, run: obygaze extract run ..."
+            " --seal-now",
         )
     if values["device"] != AUTO_DEVICE:
         check_device_name(values["device"])

@@ -11,8 +11,8 @@ from obygaze_features.core.errors import EXIT_INTERRUPTED, Stopped
 from obygaze_features.core.signals import on_signals
 
 STOPPING = (
-    "stopping when the batch at work is computed; Ctrl-C stops at once;"
-    " either way, all finished blocks are kept"
+    "stopping after the current batch; press Ctrl-C again to stop at once;"
+    " in both cases, all finished blocks are kept"
 )
 RESUME = "run the same command again to resume"
 

@@ -233,7 +233,7 @@ class StoreStatus:
     @property
     def without_details(self) -> str:
         """Return the command that lists each clip without features."""
-        return f"  each of them: obygaze -v extract status {shell_word(self.store)}"
+        return f"  to list all: obygaze -v extract status {shell_word(self.store)}"
 
 
 def store_status(path: Path) -> StoreStatus:
@@ -297,13 +297,13 @@ def extraction_status(
     *,
     workspace: PathLike | None = None,
 ) -> StatusOfStores:
-    """Show the progress of stores.
+    """Show how many clips of stores are extracted, and which clips failed.
 
-    The command can be used during a run, and counts the blocks of a store that is being filled. The
-    name of a manifest stands for the stores of its clips.
+    The command can be used during a run: it counts the finished blocks of a store that is being
+    filled. The name of a manifest stands for all stores of its clips.
 
     Args:
-        stores: The names or the folders of stores, or the names of manifests.
+        stores: Names or folders of stores, or names of manifests.
         workspace: The workspace, if it is not the current one.
 
     Commands:

@@ -104,7 +104,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
     """
     if isinstance(manifest.clips, Windows):
         raise FixUsage(
-            "words are found for clips, and this manifest cuts films into windows",
+            "expected a manifest of clips, got a manifest of windows",
             where=manifest.name,
             hint=f"use the manifest of the clips; or {windows_to_clips(manifest.name)}",
         )
@@ -177,9 +177,9 @@ def _files_of_films(
             unused.append(path.name)
         elif film in files:
             raise FixInput(
-                f"two files of the film {film}: {files[film].name} and {path.name}",
+                f"two subtitle files for the film {film}: {files[film].name} and {path.name}",
                 where=str(folder),
-                hint="keep one of them",
+                hint="remove one of the files from the folder",
             )
         else:
             files[film] = path
@@ -200,8 +200,8 @@ def _of_films(
     require_films(films, manifest.name, "the subtitles of films have no clips")
     if not cues_of_film:
         raise FixInput(
-            f"no film of the manifest has subtitles: found those of {few(unused)}, expected"
-            f" {few(list(manifest.films))}",
+            f"no film of the manifest has subtitles: expected {few(list(manifest.films))}, got"
+            f" {few(unused)}",
             where=where,
             hint="name each file after the id of its film in the manifest (MOVIE_ID.srt)",
         )
@@ -219,7 +219,7 @@ def _of_films(
         for clip in clips:
             span = spans.get(clip.clip_id)
             if span is None:
-                reason = "the place of the clip in its film is not known"
+                reason = "the times of the clip in its film are unknown"
                 failures[clip.clip_id] = Failure(NO_WORDS, reason)
             elif outside := _outside_failure(length_s, *span):
                 failures[clip.clip_id] = outside
@@ -275,7 +275,7 @@ def _check_within(cues: Iterable[Cue], film: str, length_s: float) -> None:
     if length_s and last.start_s > length_s:
         raise FixInput(
             f"a cue begins at {float(last.start_s):.1f} s, and the film {film} ends at"
-            f" {length_s:.1f} s: these are the subtitles of another film or cut",
+            f" {length_s:.1f} s: these subtitles belong to a different film or cut",
             where=last.where,
         )
 
@@ -350,8 +350,8 @@ def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
         cues_of_film, unused = _cues_in(path, manifest.films)
         return _of_films(manifest, cues_of_film, unused, str(path))
     raise FixInput(
-        f"the table must have the columns {', '.join(CUES)} of cues, or {', '.join(TEXTS)} of"
-        f" texts; it has {few(sorted(columns))}",
+        f"expected the columns {', '.join(CUES)} (cues), or {', '.join(TEXTS)} (texts of clips),"
+        f" got {few(sorted(columns))}",
         where=str(path),
     )
 
@@ -376,7 +376,7 @@ def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
                 time_s = _time(row, column, table)
                 cells[column] = "" if time_s is None else str(float(time_s))
         rows.append(cells)
-    violations.raise_if_any("the texts cannot be read as those of these clips")
+    violations.raise_if_any("the texts of the clips cannot be read")
     # If the table states the film or the times of a clip, they must agree with the manifest.
     require_same_shared(
         ClipFacts.of_clips(manifest.clips),
@@ -404,8 +404,8 @@ def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipT
     unused = sorted(text_of_id.keys() - found.keys())
     if not found:
         raise FixInput(
-            f"no clip of the manifest has a text: found those of {few(unused)}, expected"
-            f" {few(list(manifest.clip_ids))}",
+            f"no clip of the manifest has a text: expected {few(list(manifest.clip_ids))}, got"
+            f" {few(unused)}",
             where=str(path),
         )
     return ClipTexts(RULE_OF_TEXTS, found, failures, unused=unused)

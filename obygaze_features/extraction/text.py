@@ -52,18 +52,18 @@ def embed_texts(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> WrittenTexts:
-    """Embed prompts in the space of a backbone's clips.
+    """Compute vectors of prompts, in the embedding space of a backbone.
 
-    The vectors are the output of the backbone's text model, not normalised, with the name of the
-    embedding space. X-CLIP vectors are taken before its video prompts, so they are the same for
-    every clip.
+    The vectors are the output of the text model of the backbone, not normalised. The file also
+    contains the name of the embedding space. Vectors of X-CLIP are taken before its video prompts,
+    so they are the same for every clip.
 
     Args:
-        backbone: A backbone with a text model.
-        prompts: emotion, emotion-contrast, person, profession; wolfe2023-emotion, -maps or
-            -profession; or TOML.
-        out: An npz file. [default: texts/BACKBONE.SET.npz]
-        weights: Weights and tokenizer. [default: the hub's]
+        backbone: Name of a backbone with a text model.
+        prompts: Set of prompts: emotion, emotion-contrast, person, profession, wolfe2023-emotion,
+            wolfe2023-maps, wolfe2023-profession, or a TOML file.
+        out: New .npz file. [default: texts/BACKBONE.SET.npz]
+        weights: File or folder of weights, with the tokenizer. [default: from the hub]
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -97,7 +97,10 @@ def embed_texts(
         "attributes": attributes,
         "space_id": table.space_id,
     }
-    words = f"{n_texts} texts of {width} numbers: {', '.join(attributes)}"
+    words = (
+        f"{n_texts} texts, each a vector of {width} numbers; attributes:"
+        f" {', '.join(attributes)}"
+    )
     return WrittenTexts(facts, words, written)
 
 
@@ -112,18 +115,18 @@ def score_captions(
     *,
     force: bool = False,
 ) -> WrittenTexts:
-    """Score captions with language models.
+    """Write a table of captions with their scores by language models.
 
-    Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
-    gender-score` needs. TABLE has the columns caption and visual (the word for what is seen).
-    Captions with [MASK] are scored with "man" and with "woman" in its place. The columns lm_model
-    and sim_model have the name of each model, and the start of a hash of its weights and settings.
+    The scores are the prior of each caption and its similarity to the visual word, a word for the
+    content of the picture. `obygaze audit gender-score` needs both. A caption with [MASK] has
+    scores with "man" and with "woman" in its place. The columns lm_model and sim_model have the
+    name of each model, and the start of a hash of its weights and settings.
 
     Args:
-        table: A CSV file with the columns caption and visual.
-        out: The table to write.
-        lm: Causal language model: folder or name.
-        sim: Sentence encoder: folder or name.
+        table: Table with the columns caption and visual (the visual word).
+        out: New CSV file with the columns of TABLE and the scores.
+        lm: Causal language model: a folder, or a name on the hub.
+        sim: Sentence encoder: a folder, or a name on the hub.
         force: Replace the output if it exists.
 
     Commands:

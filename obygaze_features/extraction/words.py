@@ -82,20 +82,21 @@ def extract_words(
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> Imported:
-    """Make a store of what is said in clips.
+    """Make a store of vectors of the spoken words of clips.
 
-    A folder has a file MOVIE_ID.srt, .vtt or .ass of each film; `embedded` reads the subtitles
-    inside the videos; a table has the columns movie_id, start_s, end_s and text of cues, or clip_id
-    and text of clips, or is the released table of MObyGaze. A clip has the words of every cue that
-    overlaps it, whole; a long text goes through the model in pieces. A clip without words has the
-    vector of the empty text. The store has the arrays clip and n_words, and no word.
+    --subtitles is a folder with a file MOVIE_ID.srt, .vtt or .ass for each film; or `embedded`, for
+    the subtitles inside the videos; or a table: of cues (movie_id, start_s, end_s, text), of texts
+    of clips (clip_id, text), or the released table of MObyGaze. The text of a clip is every cue
+    that overlaps the clip, each cue whole; the model reads a long text in pieces. A clip without
+    words has the vector of the empty text. The store has the arrays clip and n_words, and contains
+    no words.
 
     Args:
         manifest: The clips.
-        backbone: A model of words, or a backbone with a text model.
-        subtitles: What is said, and when.
-        out: The new store.
-        weights: Weights and tokenizer. [default: those of a package or of the hub]
+        backbone: Name of a model of words, or of a backbone with a text model.
+        subtitles: Source of the spoken words.
+        out: Name or folder of the new store.
+        weights: File or folder of weights, with the tokenizer. [default: from a package or the hub]
         progress: Show a progress bar on stderr.
         workspace: The workspace, if it is not the current one.
 
@@ -142,7 +143,7 @@ def extract_words(
         remarks.append(f"{count(n_without_words, 'clip')} without words")
     if words.unused:
         named = few(words.unused, 3)
-        remarks.append(f"not in the manifest and not read: {named}")
+        remarks.append(f"not read, because the manifest does not contain them: {named}")
     return Imported(
         path=written.path,
         seal=written.seal,
@@ -165,8 +166,8 @@ def _in_another_language(card: Card, texts: Iterable[str]) -> list[str]:
     if len(words) < FEWEST_WORDS or n_english >= LEAST_ENGLISH * len(words):
         return []
     return [
-        f"{card.label} reads English, and the subtitles seem to be in another language; use"
-        " minilm-multilingual, which reads 50 languages"
+        f"{card.label} reads English only, and the subtitles seem to be in a different language;"
+        " use minilm-multilingual, which reads 50 languages"
     ]
 
 

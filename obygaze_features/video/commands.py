@@ -21,4 +21,4 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def video() -> None:
-    """Describe video files, and save the pictures that a model sees of them."""
+    """Describe video files, and save the pictures that a model would get."""

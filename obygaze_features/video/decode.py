@@ -99,7 +99,7 @@ def decode_views(
         raise FixUsage("views must contain at least one view")
     picked = None if ranks is None else np.array(ranks, dtype=np.int64)
     if picked is not None and (not len(picked) or picked.min() < 0):
-        message = "ranks must be numbers of pictures from 0"
+        message = "ranks must be frame numbers, at least 0"
         raise FixUsage(
             f"{message}, got {'none' if not len(picked) else int(picked.min())}"
         )

@@ -38,9 +38,9 @@ class SavedFrames:
 def probe_video(
     file: str | Path,
 ) -> VideoInfo:
-    """Count the pictures of a file and find damage.
+    """Describe a video file: its exact number of pictures, its codec, and damage.
 
-    Every picture is decoded once, so that the count is exact and damage is found.
+    All pictures are decoded once.
 
     Args:
         file: The video file.
@@ -61,17 +61,18 @@ def save_frames(
     output: str | Path,
     force: bool = False,
 ) -> SavedFrames:
-    """Save the pictures a model sees of a file or of a part of it.
+    """Save the pictures that a model would get of a video, or of a part of it.
 
-    The arrays are frames (uint8, T x h x w x 3), index (the number of each picture in the file),
-    time_s, asked_s, substituted (affected by damage) and mask.
+    The arrays of an .npz file are frames (uint8, T x h x w x 3), index (the frame number of each
+    picture in the file), time_s (its time), asked_s (the time that the sampling selected),
+    substituted (whether it is affected by damage) and mask (whether it is a real picture).
 
     Args:
         file: The video file.
         count: Number of pictures.
-        start_s: Start time, in seconds; on the command line also as 0:01:01.5.
-        end_s: End time, in seconds, or as 0:01:15.
-        output: An .npz file with arrays, or a .png file with a contact sheet.
+        start_s: Start of the part, in seconds. [default: the start of the file]
+        end_s: End of the part, in seconds. [default: the end of the file]
+        output: A new .npz file with arrays, or a new .png file with a contact sheet.
         force: Replace the output if it exists.
 
     Commands:

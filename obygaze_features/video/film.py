@@ -118,16 +118,18 @@ class VideoInfo:
         stored = f"stored {shape.width} x {shape.height}"
         times = "not reliable; pictures counted"
         if index.timed:
-            times = "exact, from packets"
+            times = "exact, from the packets"
         elif not index.has_clock:
-            times = f"set back after picture {index.jump}; pictures counted"
+            times = (
+                f"the clock is set back after picture {index.jump}; pictures counted"
+            )
         lines = {
             "pictures": f"{index.frames}, {count(len(index.keys), 'key frame')}",
             "seconds": f"{index.duration_s:.3f}",
             "size": f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees",
             "codec": f"{self.codec} in {self.container}",
             "times": times,
-            "damage": "yes" if self.damaged else "none found",
+            "damage": "found" if self.damaged else "none found",
         }
         return "\n".join(f"{name:9}{value}" for name, value in lines.items())
 

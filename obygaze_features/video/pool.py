@@ -168,7 +168,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             if has_stopped or not worker.ready:
                 how = f"not within {START_S:g} s" if late else how
                 what = "stopped" if worker.ready else "did not start"
-                hint = "run obygaze doctor, or the same command with OBYGAZE_DEBUG=1"
+                hint = (
+                    "run obygaze doctor, or run the same command with OBYGAZE_DEBUG=1"
+                )
                 raise ObygazeError(
                     f"a decode worker {what} ({how})", hint=hint
                 ) from None

@@ -94,7 +94,7 @@ def written(path: Path, **columns: object) -> Path:
 @pytest.mark.parametrize(
     ("columns", "values"),
     [
-        ({"framerate": 23.976}, ("23.976 frames per second", "the film has 25")),
+        ({"framerate": 23.976}, ("got 23.976", "expected 25 frames per second")),
         ({"end_frame": 150}, ("frame 150", "0 to 149")),
         # Stated times that are those of other frames of this film.
         (
@@ -228,7 +228,7 @@ def test_marks_that_the_linked_film_contradicts_are_refused(tmp_path: Path) -> N
         ways = (*ways, "-o", "m")
         refused = call_obygaze("manifest", *words, *ways, cwd=folder)
         assert refused.code == 1
-        assert "23.976 frames per second, and the film has 25" in refused.stderr
+        assert "expected 25 frames per second, got 23.976" in refused.stderr
     written_lines(folder / "m.csv", MARKS, "elsewhere,ada,25,49,23.976,S,")
     rows = "clip_id,movie_id,start_frame,end_frame,framerate", "e,elsewhere,0,99,25"
     written_lines(folder / "e.csv", *rows)
@@ -255,8 +255,8 @@ def uneven_ms() -> list[int]:
     ("times_ms", "rate", "problem"),
     [
         (telecine_ms(), "23.976", ""),
-        (telecine_ms(), "24", "24 frames per second, and the film has"),
-        (uneven_ms(), "25", "by 25 frames per second"),
+        (telecine_ms(), "24", "frames per second, got 24"),
+        (uneven_ms(), "25", "for 25 frames per second"),
         # A picture is lost: a player by its clock counts it.
         ([40 * n for n in range(N_PICTURES + 1) if n != 30], "25", "frame 149 is at"),
     ],
@@ -337,4 +337,4 @@ def test_a_store_of_a_lab_with_films_serves_one_without_and_one_with_other_copie
         store.matrix("clip", clips=clips)
     refused = call_obygaze(*extract, cwd=labs[1])
     assert refused.code == 5
-    assert "end_frame was 0, is 1" in refused.stderr
+    assert "end_frame was 0, is now 1" in refused.stderr

@@ -292,9 +292,9 @@ REFUSED: dict[str, Case] = {
     "the decode pool is closed": closed_pool,
     "timeout_s must be above 0, got 0": lambda _: DecodePool(1, timeout_s=0),
     "expected a file, got a folder": lambda f: check_file(f, REPORT),
-    "edge and squash_first are for square frames": lambda _: Preset(edge=8).resize_to(
-        Geometry(4, 4, shape=(4, 8))
-    ),
+    "edge and squash_first are allowed for square frames only": lambda _: Preset(
+        edge=8
+    ).resize_to(Geometry(4, 4, shape=(4, 8))),
     "expected user code in a file or a module": code_of_no_file,
     "expected numbers in the column year, got 'about 1990'": years_of_words,
     "expected numbers in the column valence_class": lambda _: classes("high").where(

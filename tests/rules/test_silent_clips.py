@@ -58,7 +58,7 @@ def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
     first, *others = said
     assert search(whole, like=first) == search(part, like=first)
     for clip_id in silent:
-        with pytest.raises(FixInput, match=f"nothing is said in the clip '{clip_id}'"):
+        with pytest.raises(FixInput, match=f"the clip '{clip_id}' has no words"):
             search(whole, like=clip_id)
 
     up, down = np.eye(2)
@@ -103,5 +103,5 @@ def test_vectors_of_zeros_are_like_nothing(
             hits = search(part, like=row.clip_id)
             assert search(whole, like=row.clip_id) == hits
         else:
-            with pytest.raises(FixInput, match="are zeros, so that no clip is like it"):
+            with pytest.raises(FixInput, match="are zeros, so it cannot be compared"):
                 search(whole, like=row.clip_id)

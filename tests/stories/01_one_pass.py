@@ -65,7 +65,7 @@ def test_the_plan_says_what_a_pass_costs(ws: Workspace) -> None:
     names = "--store descriptors=one --store tiny-clip=two"
     planned = ws(f"extract plan films {BOTH} {names}").text
     assert "20 clips, 20 with video" in planned
-    assert re.search(r"decoding takes about [0-9.]+ s a clip", planned)
+    assert re.search(r"decoding takes about [0-9.]+ s per clip", planned)
     for name, store in zip(("one", "two"), STORES, strict=True):
         assert not ws.path(f"stores/{name}").exists()
         size = re.search(rf"{name} .*? ([0-9.]+) (kB|MB) ", planned)

@@ -56,7 +56,7 @@ def begin(ws: Workspace) -> None:
 def test_a_model_in_a_file_becomes_a_backbone(ws: Workspace) -> None:
     begin(ws)
     checked = ws("backbones check blocks.py:blocks").text
-    assert "clips do not mix" in checked
+    assert "other clips of the batch change no number" in checked
     ws(RUN)
     store = og.open_store("films.blocks", workspace=ws.folder)
     expected = numbers_of_films(FILMS_HERE, CLIPS_A_FILM)

@@ -77,7 +77,7 @@ def test_another_version_does_not_fill_a_store(ws: Workspace) -> None:
     before = ws.bytes_of(f"stores/{COUNTED}.next")
     newer = begins_with(ws.path("newer"), NEWER)
     refused = ws.process(EXTRACT, code=5, env=newer).text
-    assert "it is made by another version of obygaze" in refused
+    assert "it is computed by a different version of obygaze" in refused
     assert "choose another store name: --store" in refused
     assert ws.bytes_of(f"stores/{COUNTED}.next") == before
     ws(EXTRACT)
@@ -97,7 +97,7 @@ def test_other_clips_are_named_and_change_nothing(ws: Workspace) -> None:
 
     ws.path("elsewhere").rename(ws.path("videos"))
     import_again(ws, moved_rows())
-    assert f"{MOVED}: start_s was 2, is 2.5" in ws(RUN, code=5).text
+    assert f"{MOVED}: start_s was 2, is now 2.5" in ws(RUN, code=5).text
     import_again(ws, rows_of_clips(FIRST, SECOND, per_film=CLIPS_A_FILM))
     replace_film(ws)
     refused = ws(RUN, code=5).text

@@ -131,7 +131,7 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
     assert "medium: sound" in ws(f"store info {HEARD}").text
     # There are no pictures to keep for a model of sound.
     refused = ws("extract run films -b frames:speech", code=2).text
-    assert "frames: is for pictures only, and speech is a model of sound" in refused
+    assert "frames:NAME is for pictures only, and speech is a model of sound" in refused
 
 
 def test_speech_is_found_where_it_is(ws: Workspace) -> None:

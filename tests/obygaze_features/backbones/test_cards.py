@@ -93,7 +93,11 @@ def test_a_card_of_sound_is_as_published(name: str) -> None:
     ("like", "setting", "message"),
     [
         ("clap-htsat-unfused", "seconds = 20", "above 0 and at most 10, got 20"),
-        ("whisper-small", "rate = 48000", "models of whisper take 16000, got 48000"),
+        (
+            "whisper-small",
+            "rate = 48000",
+            "must be 16000 for models of whisper, got 48000",
+        ),
         ("speech", "normalise = true", "models of speech do not use this key"),
         (
             "sound-descriptors",
@@ -224,7 +228,7 @@ def test_a_default_array_changes_no_hash_and_must_be_there(tmp_path: Path) -> No
     wrong = {
         "poled": "unknown array 'poled' (did you mean 'pooled'?)",
         # The first vector would be read in its place.
-        "frames": "must have one vector a clip, frames has several",
+        "frames": "must have one vector per clip, but frames has several",
     }
     for name, said in wrong.items():
         array = f'default_array = "{name}"'

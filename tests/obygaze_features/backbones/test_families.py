@@ -208,7 +208,7 @@ def test_the_wrong_number_of_frames_size_channels_or_rank_is_refused(backbones) 
     x = clips("vivit", 2)
     longer = torch.cat([x, x[:, :1]], dim=1)
     for wrong in (longer, x[:, :-1], x[..., :-1], x[:, :, :2], x[0], x[:0]):
-        with pytest.raises(FixInput, match="takes pixels"):
+        with pytest.raises(FixInput, match="expected pixels"):
             backbones("vivit").forward(wrong)
 
 

@@ -76,7 +76,7 @@ def test_weights_for_what_takes_none_are_refused_and_not_passed_over(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN, "utf-8")
     (tmp_path / "weights.pt").write_bytes(b"")
-    with pytest.raises(FixUsage, match=r"takes no --weights"):
+    with pytest.raises(FixUsage, match="has no weights"):
         load_backbone(name, "weights.pt")
     words = ("backbones", "check", name, "--weights", "weights.pt")
     assert call_obygaze("-C", tmp_path, *words).code == 2

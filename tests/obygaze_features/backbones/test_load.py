@@ -70,7 +70,7 @@ def test_a_missing_tensor_is_fatal(family: str, tmp_path: Path) -> None:
         del tensors[next(name for name in tensors if name.endswith(key))]
 
     change(tmp_path, "safetensors", edit)
-    with pytest.raises(FixInput, match="1 tensor missing") as caught:
+    with pytest.raises(FixInput, match="1 tensor of the model missing") as caught:
         load_backbone(tiny_card(family), tmp_path)
     assert any(key.split(".")[-1] in line for line in caught.value.details)
 
@@ -85,7 +85,7 @@ def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
             tensors[name.replace(".1.", ".2.", 1)] = tensors[name].clone()
 
     change(tmp_path, "safetensors", edit)
-    with pytest.raises(FixInput, match="tensors that this model does not use"):
+    with pytest.raises(FixInput, match="of the file that the model does not have"):
         load_backbone(tiny_card(family), tmp_path)
 
 

@@ -122,9 +122,9 @@ EXTRA = {f"{VISUAL}transformer.resblocks.0.extra.weight": torch.zeros(2)}
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"lstm_visual.weight_ih_l0": torch.zeros(4, 4)}, "another architecture"),
+        ({"lstm_visual.weight_ih_l0": torch.zeros(4, 4)}, "unsupported architecture"),
         ({f"{VISUAL}proj": None}, "not an LSMDC X-CLIP"),
-        (EXTRA, "1 tensor that this model does not use"),
+        (EXTRA, "1 tensor of the file that the model does not have"),
         ({f"{VISUAL}positional_embedding": torch.zeros(11, 128)}, "wrong shape"),
     ],
 )

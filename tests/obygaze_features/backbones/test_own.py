@@ -214,7 +214,7 @@ def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(tmp_path) ->
     assert after["backbone"] == before["backbone"]
     assert after["weights"] != before["weights"]
     (tmp_path / "model.npy").unlink()
-    with pytest.raises(NotFound, match="no model file"):
+    with pytest.raises(NotFound, match=r"files=.* is missing"):
         load_backbone(name)
 
 
@@ -272,12 +272,12 @@ STATE = f"{MADE}\n\n    def get_extra_state(self):\n        return {{'power': 2}
         ("return Net()", "return object()", "must return a torch.nn.Module.*got obj"),
         ("def net():", "def net(:", "cannot be imported: SyntaxError"),
         ("def net():", "def other():", r"mine\.py has no net"),
-        ('"net", load', '"a:b", load', "the name of a backbone is letters"),
+        ('"net", load', '"a:b", load', "name must have letters"),
         ('{"clip": [1]}', '{"start_s": [1]}', "cannot be the name of an array"),
         ("return Net()", "return 1 / 0", "failed in load..: ZeroDivisionError"),
-        ('return {"clip"', 'return {"pooled"', "returned no array clip"),
+        ('return {"clip"', 'return {"pooled"', "missing: clip"),
         ('{"clip": pixels.flatten(1)[:, :1]}', "pixels", "must return a mapping"),
-        ('{"clip": [1]}', '{"clip": [6]}', r"expected shape \[1, 6\]"),
+        ('{"clip": [1]}', '{"clip": [6]}', r"expected the shape \[1, 6\]"),
         ("pixels.flatten(1)", "pixels.flatten(9)", "failed in run..: "),
     ],
 )

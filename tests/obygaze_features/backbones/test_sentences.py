@@ -48,7 +48,7 @@ def test_a_language_without_a_token_for_the_start_is_refused(tmp_path) -> None:
             write_json(
                 folder / name, {k: v for k, v in told.items() if k not in tokens}
             )
-    with pytest.raises(FixInput, match="has no token for the start of a text"):
+    with pytest.raises(FixInput, match="with a token for the start of a text"):
         LanguageModel(str(folder))
 
 
@@ -139,7 +139,9 @@ def test_a_text_longer_than_the_positions_is_cut_or_refused(tmp_path: Path) -> N
     np.testing.assert_allclose(found, expected, atol=1e-6)
     # A prior is of the whole text: 100 words, the begin and the end.
     model = LanguageModel(str(save_language_model(tmp_path / "lm")))
-    with pytest.raises(FixInput, match="102 tokens, the language model takes 32"):
+    with pytest.raises(
+        FixInput, match="at most 32 tokens for the language model, got 102"
+    ):
         model.prior(long)
     assert 0 < model.prior("a man " * 15) < 1  # 32 tokens
 

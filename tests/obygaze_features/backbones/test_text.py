@@ -90,11 +90,14 @@ def prompts_of(text: str, folder: Path) -> Any:
 def test_what_a_tower_cannot_take(folders: dict[str, Path], tmp_path: Path) -> None:
     clip = tiny_card("clip")
     tower = load_text_tower(clip, folders["clip"])
-    with pytest.raises(FixInput, match="10 tokens, the tower takes 8"):
+    with pytest.raises(FixInput, match="at most 8 tokens for the text model, got 10"):
         tower.embed(["a a a a a a a a"])
     with pytest.raises(FixUsage, match="no text model"):
         load_text_tower("vivit-b16x2-k400", folders["clip"])
-    with pytest.raises(FixInput, match="needs clip or clip_vision_model, got 'siglip'"):
+    with pytest.raises(
+        FixInput,
+        match="of the model type clip or clip_vision_model for tiny-clip, got 'siglip'",
+    ):
         load_text_tower(clip, folders["siglip"])
     towerless = checkpoint("clip", tmp_path / "towerless")
     config = json.loads((towerless / "config.json").read_text("utf-8"))
@@ -112,7 +115,9 @@ def test_a_tokenizer_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
     words = tokenizer["model"]["vocab"]
     words |= {f"word{number}": number for number in range(len(words), 41)}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), "utf-8")
-    with pytest.raises(FixInput, match="the tokenizer has 41 tokens, the tower 40"):
+    with pytest.raises(
+        FixInput, match="got 41 tokens in the tokenizer and 40 in the model"
+    ):
         load_text_tower(tiny_card("clip"), folder)
 
 

@@ -72,7 +72,7 @@ def found(done: Work) -> dict[Case, int]:
 @pytest.mark.parametrize(
     ("clips", "line"),
     [
-        ([CLIP_A, CLIP_B._replace(end_s=3.0)], "b: end_s was 2, is 3"),
+        ([CLIP_A, CLIP_B._replace(end_s=3.0)], "b: end_s was 2, is now 3"),
         ([CLIP_A], "b: not in the manifest"),
         ([CLIP_A, CLIP_B, CLIP_A._replace(clip_id="c")], "c: not in the plan"),
     ],
@@ -80,27 +80,27 @@ def found(done: Work) -> dict[Case, int]:
 def test_a_manifest_that_changed_since_the_plan_is_refused(clips, line) -> None:
     done = work(clips, [ROW_A, NOT_THERE], filling=True)
     assert done.found[cases.ANOTHER_PLAN] == [line]
-    with pytest.raises(Mismatch, match=f"or with other clips: {line}") as error:
+    with pytest.raises(Mismatch, match=f"different settings or clips: {line}") as error:
         done.refuse("films.clip")
-    assert error.value.hint.startswith("finish it as it was begun, and add clips then")
+    assert error.value.hint.startswith("finish it with its first settings and clips")
 
 
 def test_another_recipe_is_refused() -> None:
     done = work([CLIP_A], [ROW_A], recipe="clip-l14")
     assert found(done)[cases.ANOTHER_STORE] == 1
-    with pytest.raises(Mismatch, match=r"another recipe: backbone\.name") as error:
+    with pytest.raises(Mismatch, match=r"different recipe: backbone\.name") as error:
         done.refuse("films.clip")
     assert error.value.hint == "choose another store name: --store BACKBONE=NAME"
     being_filled = work([CLIP_A], [NOT_THERE], recipe="clip-l14", filling=True)
-    with pytest.raises(Mismatch, match=r"being filled .* another recipe") as error:
+    with pytest.raises(Mismatch, match=r"being filled .* different recipe") as error:
         being_filled.refuse("films.clip")
-    assert error.value.hint.endswith("give it up: rm -r films.clip.next")
+    assert error.value.hint.endswith("discard it: rm -r films.clip.next")
 
 
 def test_another_array_is_another_store() -> None:
     arrays = ("clip", "tokens")
     done = work([CLIP_A, CLIP_B], [ROW_A, BROKEN], arrays=arrays)
-    line = "it does not have the array tokens"
+    line = "it has no array tokens"
     assert done.found[cases.ANOTHER_STORE] == [line]
     with pytest.raises(Mismatch, match=line) as error:
         done.refuse("films.clip", "clip-b16")
@@ -112,11 +112,11 @@ def test_another_array_is_another_store() -> None:
 @pytest.mark.parametrize(
     ("kind", "sealed", "filling"),
     [
-        (ComputeSetup("cpu", "float32", 2), "", "made by another version of obygaze"),
+        (ComputeSetup("cpu", "float32", 2), "", "by a different version of obygaze"),
         (
             ComputeSetup("cuda", "float32"),
-            "on the CPU, and a GPU would",
-            "(--device cpu)",
+            "on the CPU, but this command would use a GPU",
+            "(use --device cpu)",
         ),
         (ComputeSetup("cpu", "bfloat16"), "in float32, not in", "not in bfloat16"),
     ],
@@ -236,7 +236,7 @@ def test_a_line_that_removes_a_folder_removes_no_other(tmp_path: Path) -> None:
     done = Work([], [], {cases.ANOTHER_PLAN: ["without the array clip"]})
     with pytest.raises(Mismatch) as error:
         done.refuse(str(tmp_path / "my films" / "x"))
-    _, _, line = str(error.value.hint).partition("give it up: ")
+    _, _, line = str(error.value.hint).partition("discard it: ")
     assert shlex.split(line) == ["rm", "-r", str(tmp_path / "my films" / "x.next")]
 
 
@@ -247,7 +247,7 @@ def test_a_store_that_is_being_filled_has_the_times_of_its_plan() -> None:
     clip = PlannedClip("a", "film", "a.mp4", 2.52, 3.52, frames=frames)
     assert not cases.other_times(row, clip)
     assert cases.other_times(row, clip, count_frames=False) == (
-        "start_s was 1, is 2.52, end_s was 2, is 3.52"
+        "start_s was 1, is now 2.52, end_s was 2, is now 3.52"
     )
     done = work([clip], [row], filling=True)
     assert found(done) == {cases.ANOTHER_PLAN: 1}

@@ -107,7 +107,10 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     with pytest.raises(ObygazeError, match="8 clips in a row failed") as error:
         run(films, world)
     # It computes in float32 already.
-    assert error.value.hint == "use another --device, if this one is broken"
+    assert (
+        error.value.hint
+        == "use a different --device, because this device may be broken"
+    )
     store = world / "stores" / STORE
     assert list((world / "stores").iterdir()) == []
     monkeypatch.setattr(ThreadComputer, "forward", forward)
@@ -127,7 +130,7 @@ def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
         store.rename(world / "before")
         (world / "rest").rename(store)
 
-    with pytest.raises(Mismatch, match="were not added: meanwhile another") as error:
+    with pytest.raises(Mismatch, match="were not added: another command") as error:
         run(films, world, watch=at_row(3, change))
     assert str(store) in str(error.value)
     assert len(open_store(store)) == 2
@@ -152,7 +155,11 @@ def extract(folder: Path, verb: str, *words: str) -> Result:
     ("words", "code", "message"),
     [
         (("-b", "descriptors", "--arrays", "clip,none"), 2, "no array none"),
-        (("-b", "descriptors", "-b", "descriptors"), 2, "a store of its own"),
+        (
+            ("-b", "descriptors", "-b", "descriptors"),
+            2,
+            "a separate store for each backbone",
+        ),
         (("-b", "descriptors", "--seal-now"), 1, "blocks are missing"),
     ],
 )

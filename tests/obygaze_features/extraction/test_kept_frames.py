@@ -158,7 +158,7 @@ def test_a_changed_film_is_refused(films: Manifest, tmp_path: Path) -> None:
     keep_manifest(films.with_clips(clips), tmp_path)
     done = extract(tmp_path, "run", "films", "-b", "descriptors")
     assert done.code == 5
-    assert "tt0-000: start_s was not given, is 0.2" in done.stderr
+    assert "tt0-000: start_s was not stated, is now 0.2" in done.stderr
     assert not (tmp_path / "stores" / "films.descriptors").exists()
 
 
@@ -197,7 +197,9 @@ def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(films, tmp_p
     notes: list[str] = []
     (state,) = run(films, tmp_path, note=notes.append)
     assert state.ok == N_CLIPS - 1
-    assert any(note.startswith(f"{KEPT}: its frames are not used: ") for note in notes)
+    assert any(
+        note.startswith(f"{KEPT}: the kept frames are not used: ") for note in notes
+    )
 
 
 def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:

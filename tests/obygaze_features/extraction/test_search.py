@@ -135,12 +135,12 @@ def test_texts_are_compared_in_their_own_space_only(tmp_path, monkeypatch) -> No
     ids, _ = some_ids(9)
     assert [hit.clip_id for hit in hits] == [ids[row] for row in order[:3]]
     monkeypatch.setattr(texts, "load_text_tower", tower_in("other@main#00"))
-    with pytest.raises(Mismatch, match="another embedding space"):
+    with pytest.raises(Mismatch, match="a different embedding space"):
         og.search(tmp_path / "s", text="a dog")
     # Nothing says in which space the vectors of this one are.
     recipe = Recipe.unknown("npz", {"backbone": "gone"})
     made_store(tmp_path / "t", some_rows(9), values, recipe=recipe)
-    with pytest.raises(FixInput, match="does not say"):
+    with pytest.raises(FixInput, match="cannot be compared with texts"):
         og.search(tmp_path / "t", text="a dog")
 
 

@@ -97,7 +97,7 @@ def test_names_that_no_script_can_have(here: Path) -> None:
     ("words", "expected"),
     [
         (["--gres", "gpu:1"], "option of sbatch, write it at the end: -- --gres"),
-        (["--seal-now"], "leaves nothing to the tasks of a script"),
+        (["--seal-now"], "would leave no clips to the tasks of the script"),
     ],
 )
 def test_what_tasks_would_refuse_is_refused_at_once(here, words, expected) -> None:

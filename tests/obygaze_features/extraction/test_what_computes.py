@@ -96,10 +96,12 @@ def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatc
     run(films, tmp_path, CARD, stores={CARD: "undisturbed"}, **options)
     run(films, tmp_path, CARD, watch=stop_at_row(5), **options)
     with SimulatedGpu():
-        with pytest.raises(Mismatch, match="made on the CPU, and a GPU would") as error:
+        with pytest.raises(
+            Mismatch, match="on the CPU, but this command would use a GPU"
+        ) as error:
             run(films, tmp_path, CARD, **options)
-        assert "(--device cpu)" in error.value.message
-        assert "or give it up: rm -r " in error.value.hint
+        assert "(use --device cpu)" in error.value.message
+        assert "or discard it: rm -r " in error.value.hint
         run(films, tmp_path, CARD, device="cpu", **options)
         store = {CARD: "of-a-gpu"}
         run(films, tmp_path, CARD, stores=store, note=on_gpu.append, **options)

@@ -145,7 +145,7 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
         make_windows(tmp_path / "films", Grid(16, 16), workspace=workspace, name="w")
     (tmp_path / "films" / "bad.mp4").rename(tmp_path / "bad.mp4")
     write_video(tmp_path / "films" / "a.mkv", numbers=range(15), size=(64, 48))
-    with pytest.raises(FixInput, match="no film holds a whole window"):
+    with pytest.raises(FixInput, match="every film is shorter than one window"):
         make_windows(tmp_path / "films", Grid(16, 16), workspace=workspace, name="w")
     # Of 64 pictures in 2.56 s, each is shown for .04 s, in the mean where the rate varies.
     for fps in (25.0, 0.0):
@@ -208,7 +208,7 @@ def test_a_film_without_its_end_is_named(tmp_path: Path) -> None:
     (folder / "cut.avi").write_bytes(data[: int(len(data) * 0.4)])
     done = call_obygaze(*words, cwd=tmp_path).ok()
     assert "1 incomplete film: pictures are missing from the file" in done.stderr
-    assert done.stderr.splitlines()[0].endswith(" missing: cut")
+    assert done.stderr.splitlines()[0].endswith(" has no windows: cut")
     films = read_manifest(tmp_path / "manifests" / "w.toml").clips.film_cells()
     n_windows = [film[-1] for film in films]
     assert n_windows[0] < n_windows[1] == 20

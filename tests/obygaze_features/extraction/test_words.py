@@ -160,7 +160,7 @@ def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(workspace, encode
     np.testing.assert_allclose(vector, (4 * four + 5 * five) / 9, atol=1e-6)
     (truncated,) = tower.embed(["the happy man riding the sad"])
     assert np.abs(vector - truncated).max() > 1e-2
-    with pytest.raises(FixInput, match="11 tokens, the tower takes 8"):
+    with pytest.raises(FixInput, match="at most 8 tokens for the text model, got 11"):
         tower.embed([long])
     # Without blanks there is no place but between letters.
     (joined,) = embed_long(tower, ["a" * 1 + "!" * 20])
@@ -190,7 +190,9 @@ def test_subtitles_in_a_language_that_the_model_does_not_read_are_said(
     made = extract_words(
         "films", "tiny", subtitles, weights=encoder, workspace=workspace
     )
-    said = "tiny reads English, and the subtitles seem to be in another language"
+    said = (
+        "tiny reads English only, and the subtitles seem to be in a different language"
+    )
     assert any(said in warning for warning in made.warnings) == is_said
 
 
@@ -231,10 +233,12 @@ def test_bad_input_is_one_error_and_nothing_is_made(workspace, encoder) -> None:
         assert not (workspace / "stores" / "films.tiny").exists()
         return caught.value
 
-    refused(said, "no film of the manifest has subtitles: found those of lake.cd2.srt")
+    refused(
+        said, "no film of the manifest has subtitles: expected .*, got lake.cd2.srt"
+    )
     (said / "lake.srt").write_text(SRT.format("a"))
     (said / "lake.de.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\na\n")
-    refused(said, "two files of the film lake")
+    refused(said, "two subtitle files for the film lake")
     (said / "lake.de.vtt").unlink()
     late = "1\n00:01:00,000 --> 00:01:02,000\na\n"
     (said / "lake.srt").write_text(late)
@@ -249,14 +253,17 @@ def test_bad_input_is_one_error_and_nothing_is_made(workspace, encoder) -> None:
     assert silent.where == "films"
     table = workspace / "table.csv"
     table.write_text("movie_id,text\nlake,a\n")
-    refused(table, "must have the columns movie_id, start_s, end_s, text")
+    refused(table, "expected the columns movie_id, start_s, end_s, text")
     rows = "lake,1,x,a\nlake,1/0,2,a\nlake,3,2,a\n"
     table.write_text(f"movie_id,start_s,end_s,text\n{rows}")
     refused(table, "the cues cannot be read: 3 problems")
     table.write_text("clip_id,text\nlake-0,a\nlake-0,b\n")
-    assert "already on line 2" in refused(table, "texts cannot be read").details[0]
+    assert (
+        "already on line 2"
+        in refused(table, "texts of the clips cannot be read").details[0]
+    )
     table.write_text("clip_id,text\ngone-0,a\n")
-    refused(table, "no clip of the manifest has a text: found those of gone-0")
+    refused(table, "no clip of the manifest has a text: expected .*, got gone-0")
     table.write_text("clip_id,text\nlake-0,a\nlake-1,a\nLake 1,a\nLake_1,b\n")
     refused(table, "'Lake 1' and 'Lake_1' both become the clip 'Lake_1'")
     table.write_text("clip_id,text\nlake-0,-\nlake-1,\n")
@@ -315,7 +322,9 @@ def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
     path = weights / "tokenizer.json"
     text = path.read_text("utf-8")
     path.write_text(text.replace('"man":', '"x":').replace('"dog":', '"man":'), "utf-8")
-    with pytest.raises(Mismatch, match="tokenizer next to these weights is not the"):
+    with pytest.raises(
+        Mismatch, match="got a different tokenizer next to these weights"
+    ):
         search(store, text="a happy man", weights=str(weights), workspace=workspace)
 
 

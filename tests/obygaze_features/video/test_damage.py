@@ -257,6 +257,6 @@ def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(tmp_path: Path) -> 
         make_windows(tmp_path, Grid(seconds=1, every=1), **words)
     info = probe(film)
     assert not info.index.timed and info.index.jump == 60
-    assert "set back after picture 60; pictures counted" in str(info)
+    assert "the clock is set back after picture 60; pictures counted" in str(info)
     # All pictures are there, in the order of the file, at the times of counting.
     assert info.index.duration_s == pytest.approx(120 / 25)

@@ -130,7 +130,7 @@ def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
     with pytest.raises(FixUsage, match="unknown sampling 'keyframe'"):
         PictureView(4, "keyframe")  # type: ignore[arg-type]
     for ranks in ([-1], [3, -2], []):
-        with pytest.raises(FixUsage, match="ranks must be numbers of pictures from 0"):
+        with pytest.raises(FixUsage, match="ranks must be frame numbers, at least 0"):
             decode_clip("film.mkv", PictureView(4), ranks=ranks)
 
 
