@@ -361,7 +361,7 @@ def require_pictures(card: Card, purpose: str) -> None:
         raise FixUsage(
             f"{purpose} for pictures only, and {card.label} is a model of"
             f" {card.family.medium}",
-            hint="use a backbone of pictures; obygaze backbones ls lists the backbones",
+            hint="use a backbone of pictures; to list the backbones: obygaze backbones ls",
         )
 
 

@@ -248,7 +248,7 @@ def plan_stores(
     if not targets:
         raise FixUsage(
             "no backbone given",
-            hint="use -b NAME with a name that obygaze backbones ls lists",
+            hint="use -b NAME; to list the names: obygaze backbones ls",
         )
     paths = [store_path(target, manifest, workspace) for target in targets]
     if len(set(paths)) < len(paths):
