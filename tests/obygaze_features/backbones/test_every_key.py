@@ -82,9 +82,6 @@ def with_marks(families: Any, *quick: str) -> list[Any]:
     ]
 
 
-# --- Keys ---
-
-
 def leaves(tree: dict[str, Any], path: KeyPath = ()) -> Iterator[KeyPath]:
     """The path of each value that is no table."""
     for key, value in tree.items():
@@ -117,9 +114,6 @@ def changed(tree: dict[str, Any], path: KeyPath) -> dict[str, Any]:
         table = table[key]
     table[path[-1]] = other_value(table[path[-1]])
     return tree
-
-
-# --- Numbers ---
 
 
 def numbers_of(model: Backbone) -> dict[str, Any]:
@@ -185,9 +179,6 @@ def change_files(folder: Path, load: Callable[[], Backbone]) -> Counter[str]:
     return outcomes
 
 
-# --- Files beside the weights ---
-
-
 def model_of(family: str, folder: Path) -> tuple[Card, Path]:
     """The card and the folder of a tiny checkpoint of pictures or of sound."""
     if family in TINY:
@@ -201,9 +192,6 @@ def test_configurations(family: str, tmp_path: Path) -> None:
     card, folder = model_of(family, tmp_path)
     outcomes = change_files(folder, lambda: load_backbone(card, folder))
     assert outcomes["another recipe"] > 4
-
-
-# --- Processors ---
 
 
 def own_class(module: str, name: str) -> Any:
@@ -309,9 +297,6 @@ def test_processors(family: str, tmp_path: Path) -> None:
         ObygazeError, match=f"^{key}: expected .* in this processor file"
     ):
         load_backbone(card, folder)
-
-
-# --- Cards ---
 
 
 def change_card(

@@ -63,8 +63,6 @@ def recipe_and_number(name: str) -> tuple[dict[str, Any], float]:
     return backbone.recipe(), float(backbone.forward(pixels)["clip"][0, 0])
 
 
-# ---- what decides the numbers is in the recipe, or refused ---------------------------------------
-
 BOXED = "self.parts = [torch.nn.Linear(1, 1)]\n        "
 BOXED += "torch.nn.init.constant_(self.parts[0].weight, value)"
 IN_PART = "self.part = torch.nn.ReLU()\n        self.part.factor = np.array(value)"
@@ -240,9 +238,6 @@ def test_arrays_of_equal_lengths_have_dimensions_of_their_own(tmp_path: Path) ->
         assert len(set(array.dims)) == len(array.shape)
 
 
-# ---- user code is one file -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("place", ["HERE", "def net():", "def run(module, pixels):"])
 def test_a_file_that_no_statement_imports_is_refused(place, tmp_path) -> None:
     (tmp_path / "helper.py").write_text("K = 2\n")
@@ -256,8 +251,6 @@ def test_a_file_that_no_statement_imports_is_refused(place, tmp_path) -> None:
         with pytest.raises(FixInput, match="No module named 'helper'"):
             recipe_and_number(name)
 
-
-# ---- what cannot be hashed or does not fit -------------------------------------------------------
 
 MADE = "super().__init__(1, 1)"
 SPARSE = f"{MADE}\n        self.graph = torch.eye(3).to_sparse()"

@@ -147,9 +147,6 @@ def test_another_tokenizer_is_another_recipe(tmp_path: Path) -> None:
     assert before["tokenizer"] != after["tokenizer"]
 
 
-# ---- prompt sets -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -149,8 +149,6 @@ def test_what_is_not_trusted_is_not_imported(here: Path) -> None:
     assert find_user_code("mine.py:read").name == "mine.py:read"
 
 
-# ---- what a model returns ----------------------------------------------------------------------
-
 MODEL = """
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin

@@ -7,9 +7,10 @@ import pytest
 from support.kills import kill_everywhere
 from support.leftovers import name_of_ended
 
-from obygaze_features.core import system
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core import overwrite, system
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import write_then_rename
+from obygaze_features.core.overwrite import OwnFolder, check_folder
 
 
 def write_folder(folder: Path, text: str) -> None:
@@ -126,3 +127,37 @@ def test_names_as_long_as_file_systems_allow(tmp_path: Path) -> None:
         write_folder(tmp_path / name, "one")
         write_folder(tmp_path / name, "two")
         assert (tmp_path / name / "deep" / "data").read_text() == "two"
+
+
+THING = OwnFolder("thing", lambda folder: "no thing.json")
+
+
+@pytest.mark.parametrize(
+    ("data", "refusal"),
+    [
+        (b"mark, then more", ""),
+        (b"more, then mark", ""),
+        (b"more, mark in the middle", "it does not contain the words"),
+        (b"", "it does not contain the words"),
+    ],
+)
+def test_a_mark_may_be_at_either_end(tmp_path, monkeypatch, data, refusal) -> None:
+    monkeypatch.setattr(overwrite, "_MARK_BYTES", 4)
+    (tmp_path / "file").write_bytes(data)
+    kind = OwnFolder.marked("thing", "the words", b"mark")
+    assert kind.refusal(tmp_path / "file") == refusal
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"created_by": 7}', "[" * 100_000])
+def test_what_is_not_a_document_of_ours(tmp_path: Path, text: str) -> None:
+    (tmp_path / "thing.json").write_text(text)
+    assert not overwrite.made_by_obygaze(tmp_path / "thing.json")
+    with pytest.raises(AlreadyThere):
+        check_folder(tmp_path, THING, force=True)
+
+
+def test_the_folder_one_is_in_is_no_result(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", "..", str(tmp_path)):
+        with pytest.raises(FixUsage, match="cannot be the name of a result"):
+            check_folder(Path(name), THING, force=True)

@@ -77,8 +77,6 @@ def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
     )
 
 
-# ---- texts -------------------------------------------------------------------------------------
-
 SPACE = "ef" * 32
 
 

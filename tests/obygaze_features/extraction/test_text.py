@@ -40,9 +40,6 @@ def test_the_command_writes_a_file_and_says_what_is_in_it(tmp_path: Path) -> Non
     assert other.name.startswith("tiny-xclip.pwned-")
 
 
-# ---- captions ----------------------------------------------------------------------------------
-
-
 class Made:
     """A stand-in whose numbers show what they were made of."""
 

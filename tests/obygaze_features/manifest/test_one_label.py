@@ -259,9 +259,6 @@ def test_a_disputed_concept_leaves_the_level_open_in_the_visual_view() -> None:
     assert [clip.level for clip in of_ben] == ["EN", "EN", "EN", "S"]
 
 
-# ---- what is refused -----------------------------------------------------------------------------
-
-
 def rows_of_two(**others: Any) -> list[dict[str, str]]:
     """Return a row of each of two people about c1; `others` are cells of the second."""
     first = {**facts_of("c1"), "annotator": "ada", "level": "S", "concepts": "Look"}
@@ -334,9 +331,6 @@ def test_a_table_of_annotators_is_of_the_manifest_beside_it(tmp_path: Path) -> N
     path.with_suffix(".csv").unlink()
     with pytest.raises(AlreadyThere, match="of other clips"):
         write_manifest(one, path)
-
-
-# ---- what keeps annotations ----------------------------------------------------------------------
 
 
 def test_what_changes_a_manifest_keeps_what_people_said(tmp_path: Path) -> None:

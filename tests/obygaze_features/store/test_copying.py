@@ -46,9 +46,6 @@ def is_copy(copy: Path, store: Path) -> bool:
     return files_of(copy) == files_of(store)
 
 
-# Pull.
-
-
 def test_a_copy_has_the_same_files(store: Path, home: Path) -> None:
     with web_server(store.parent) as server:
         made = pull(f"{server.url}/films", home / "copy")
@@ -86,9 +83,6 @@ def test_half_a_copy_of_another_store_is_removed(store: Path, home: Path) -> Non
     pull(rest, home / "copy")
     assert is_copy(home / "copy", rest)
     assert list(home.glob(".*")) == []
-
-
-# Push.
 
 
 def test_what_a_push_refuses(store: Path, home: Path) -> None:
@@ -212,9 +206,6 @@ def test_the_same_terms_are_stated_twice(store: Path, home: Path) -> None:
     for other in ({"licence": "MIT"}, {"citation": "Doe (2027)."}):
         with pytest.raises(AlreadyThere, match="stated already"):
             push(store, home / "shared", **other)
-
-
-# Buckets and the hub.
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

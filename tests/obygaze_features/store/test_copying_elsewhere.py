@@ -106,9 +106,6 @@ def test_a_byte_changed_in_the_bucket_is_found(tmp_path, store, bucket, monkeypa
     assert content(bucket) == tree(store)
 
 
-# The hub.
-
-
 def test_a_push_that_another_one_overtakes_is_stopped(store, monkeypatch) -> None:
     with hub_here(monkeypatch) as hub:
         info = hub._info

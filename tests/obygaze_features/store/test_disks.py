@@ -53,9 +53,6 @@ def enlarge(disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
 
 
-# Full disks.
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 800 kB, and its features in a file."""
@@ -115,9 +112,6 @@ def test_an_export_to_hdf5_asks_for_the_space_first(small_disk, lab) -> None:
     assert (small_disk / "f.h5").stat().st_size < 1_000_000
 
 
-# Read-only disks.
-
-
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
     """A store, and one that is being filled, bound read-only: permission bits do not bind root."""
@@ -152,9 +146,6 @@ def test_a_read_only_folder_is_read_and_refuses_to_be_written(read_only: Path) -
     done = call_obygaze("-C", read_only, "store", *words)
     assert (done.code, "this disk is read-only" in done.stderr) == (1, True)
     assert verify(read_only / "films", hashes=True).problems == []
-
-
-# Power cuts.
 
 
 @pytest.mark.check("cuts the power at many syncs")

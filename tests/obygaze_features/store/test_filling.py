@@ -218,9 +218,6 @@ def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:
     check_store(tmp_path / "s", expected_rows(), VALUES)
 
 
-# --- Changes ---
-
-
 def test_failed_rows_that_are_not_computed_again_keep_their_reason(tmp_path) -> None:
     sealed = filled_store(tmp_path / "s")
     computed = [fails_at_first(number) for number in range(N_ROWS)]
@@ -270,9 +267,6 @@ def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
     with pytest.raises(Mismatch, match="no longer exists"):
         seal(tmp_path / "s")
     assert (tmp_path / "s.next").exists()
-
-
-# --- The order of blocks ---
 
 
 def test_a_worker_begins_where_nobody_works() -> None:

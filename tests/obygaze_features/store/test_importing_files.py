@@ -22,9 +22,6 @@ A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
 V = A[0]
 
 
-# --- HDF5 ---
-
-
 def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
     """Write an HDF5 file."""
     with h5py.File(path, "w") as file:
@@ -197,9 +194,6 @@ def test_values_that_were_never_written_are_no_zeros(tmp_path: Path) -> None:
         import_features(tmp_path / "g.h5", tmp_path / "t")
 
 
-# --- npy ---
-
-
 def npy(path: Path, array: Any) -> None:
     """Write a .npy file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -221,9 +215,6 @@ def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
     done = import_features(folder, tmp_path / "s")
     assert list(done.failed) == ["m-6", "m-7", "m-8", "m-9"]
     assert all("cannot be read" in reason for reason in done.failed.values())
-
-
-# --- pth ---
 
 
 def pth(root: Path, name: str, value: Any, **options: Any) -> Path:
@@ -312,9 +303,6 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
     message = r"clip: \(3,\), and \(4,\) of m-20: a store needs one shape"
     with pytest.raises(FixInput, match=message):
         import_features(root, tmp_path / "t")
-
-
-# --- Parquet ---
 
 
 def parquet(path: Path, **columns: Any) -> Path:

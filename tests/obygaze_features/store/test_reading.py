@@ -145,9 +145,6 @@ def test_rows_that_are_not_there_are_refused(path: Path) -> None:
         open_store(path).matrix("clip", clips="clip-01")
 
 
-# Which store.
-
-
 def test_a_pickled_store_that_was_replaced_is_an_error(tmp_path: Path) -> None:
     rows = rows_of(["a", "b"], ["f", "f"])
     write_plain_store(tmp_path / "s", {"clip": some(2, 4)}, rows)

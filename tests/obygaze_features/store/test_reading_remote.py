@@ -83,9 +83,6 @@ def test_clips_of_many_are_found_by_their_column_alone(server: WebServer) -> Non
         store.matrix("pooled", clips=["film-0:7"])
 
 
-# Servers that are not as they should be.
-
-
 @pytest.mark.parametrize("absent", [(404, b""), (200, b"<html>no such page</html>")])
 def test_an_address_without_a_store(server: WebServer, absent) -> None:
     server.absent = absent

@@ -152,8 +152,6 @@ RENAMED = {
     "Exp of emotion": "Expression of emotion",
 }
 
-# From here on, the released files and the figures published about them.
-
 
 @pytest.fixture(scope="module")
 def released() -> ImportedManifest:
