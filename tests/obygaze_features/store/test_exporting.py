@@ -8,7 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from support.written_stores import MANIFEST, ArraySource, a_recipe
+from support.stores import made_store
+from support.written_stores import MANIFEST, a_recipe
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -23,8 +24,7 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import FORMATS_OF_FILES
 from obygaze_features.store.layout import Array
-from obygaze_features.store.making import write_store
-from obygaze_features.store.reading import Reason, Store, open_store
+from obygaze_features.store.reading import Reason, Store
 from obygaze_features.store.rows import FAILED, Row
 
 FORMATS = sorted({*FORMATS_OF_FILES.values()})
@@ -42,19 +42,10 @@ def stored(folder: Path, rows: list[Row], arrays: tuple[Array, ...] = ARRAYS) ->
     values = {}
     for array in arrays:
         shape = (len(rows), *array.shape)
-        n_values = int(np.prod(shape))
-        order = np.random.default_rng(len(values)).permutation(n_values) + 1
+        order = np.random.default_rng(len(values)).permutation(int(np.prod(shape))) + 1
         values[array.name] = order.reshape(shape).astype(array.dtype)
-    recipe = a_recipe()
-    write_store(
-        folder,
-        ArraySource(rows, values),
-        arrays=arrays,
-        recipe=recipe,
-        manifest=MANIFEST,
-        terms=TERMS,
-    )
-    return open_store(folder)
+    given = {"recipe": a_recipe(), "manifest": MANIFEST, "terms": TERMS}
+    return made_store(folder, rows, values, arrays=arrays, **given)
 
 
 def some_rows() -> list[Row]:
@@ -126,15 +117,11 @@ def test_the_columns_of_a_table_have_the_types_of_the_arrays(tmp_path, store) ->
     names = [array.name for array in ARRAYS]
     target = exported(store, tmp_path, "parquet", arrays=names, labels=a_manifest())
     schema = parquet.read_schema(target / "data/features.parquet")
-    half = pyarrow.float16()
-    single = pyarrow.float32()
+    half, single, text = pyarrow.float16(), pyarrow.float32(), pyarrow.string()
     assert dict(zip(schema.names, schema.types, strict=True)) == {
-        "clip_id": pyarrow.string(),
-        "movie_id": pyarrow.string(),
-        "start_s": pyarrow.float64(),
-        "end_s": pyarrow.float64(),
-        "level": pyarrow.string(),
-        "concepts": pyarrow.list_(pyarrow.string()),
+        **{"clip_id": text, "movie_id": text, "level": text},
+        **{"start_s": pyarrow.float64(), "end_s": pyarrow.float64()},
+        "concepts": pyarrow.list_(text),
         "clip": pyarrow.list_(single, 4),
         "tokens": pyarrow.list_(pyarrow.list_(half, 2), 3),
         "grid": pyarrow.list_(pyarrow.list_(pyarrow.list_(single, 2), 2), 2),
@@ -144,51 +131,49 @@ def test_the_columns_of_a_table_have_the_types_of_the_arrays(tmp_path, store) ->
 
 
 def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
-    pytest.importorskip("pyarrow")
-    done = export_features(
-        store, tmp_path / "out", format="parquet", labels=a_manifest()
-    )
+    parquet = pytest.importorskip("pyarrow.parquet")
+    labels = a_manifest()
+    done = export_features(store, tmp_path / "out", format="parquet", labels=labels)
     assert done.warnings == ["5 clips of 6 without a level in the manifest films"]
     assert done.left_out == {"lake-2": Reason("failed", "damaged")}
-    parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(tmp_path / "out/data/features.parquet").to_pydict()
     # Nobody gave lake-1 a level, so that no concept is absent.
     assert table["level"][:2] == ["S", None] and table["concepts"][1] is None
     assert sorted(table["concepts"][0]) == ["Body", "Look"]
-    other = replace(a_manifest(), clips=(Clip("x", "x"),))
-    with pytest.raises(FixInput, match="has none of the clips of this store"):
-        export_features(store, tmp_path / "other", format="parquet", labels=other)
-    elsewhere = replace(a_manifest(), clips=(Clip("lake-0", "sea", level="S"),))
-    with pytest.raises(Mismatch, match="'lake-0' is of the film 'sea' and of"):
-        export_features(store, tmp_path / "other", format="parquet", labels=elsewhere)
+    refused = (
+        (FixInput, "has none of the clips of this store", Clip("x", "x")),
+        (Mismatch, "'lake-0' is of the film 'sea' and of", Clip("lake-0", "sea")),
+    )
+    for error, words, clip in refused:
+        other = replace(labels, clips=(replace(clip, level="S"),))
+        with pytest.raises(error, match=words):
+            export_features(store, tmp_path / "x", format="parquet", labels=other)
     with pytest.raises(FixUsage, match="labels are columns of parquet only"):
-        export_features(store, tmp_path / "x.npz", labels=a_manifest())
+        export_features(store, tmp_path / "x.npz", labels=labels)
+
+
+ODBL = "features: CC-BY-4.0, labels: ODbL-1.0"
 
 
 @pytest.mark.parametrize(
     ("labels", "licence", "name"),
-    [
-        ("CC-BY-4.0", "cc-by-4.0", None),
-        ("ODbL-1.0", "other", "features: CC-BY-4.0, labels: ODbL-1.0"),
-    ],
+    [("CC-BY-4.0", "cc-by-4.0", None), ("ODbL-1.0", "other", ODBL)],
 )
 def test_no_licence_holds_for_features_and_labels_of_two(
-    tmp_path: Path, store: Store, labels: str | None, licence: str, name: str | None
+    tmp_path: Path, store: Store, labels: str, licence: str, name: str | None
 ) -> None:
     yaml = pytest.importorskip("yaml")
-    manifest = None if labels is None else a_manifest(labels)
-    target = exported(store, tmp_path, "parquet", labels=manifest)
+    target = exported(store, tmp_path, "parquet", labels=a_manifest(labels))
     card = (target / "README.md").read_text("utf-8")
     head = yaml.safe_load(card.split("---\n")[1])
-    assert head["license"] == licence
-    assert head.get("license_name") == name
+    assert (head["license"], head.get("license_name")) == (licence, name)
     assert head["obygaze_origin"]["seal"] == store.seal
     # Without this, the hub would look for splits in the names.
     files = [{"split": "train", "path": "data/features.parquet"}]
     assert head["configs"] == [{"config_name": "default", "data_files": files}]
     assert "| `clip` | features: 4 of float32 |" in card
     assert "tokens" not in card.partition("# Features")[2]
-    assert ("Their licence: " in card) == (labels is not None)
+    assert "Their licence: " in card
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -212,31 +197,35 @@ def test_nothing_is_replaced_and_nothing_half_is_left(
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
     out = tmp_path / "out"
-    folder: Any = "npz"
-    with pytest.raises(FixUsage, match=r"one of these endings, .*--as parquet: \.npz"):
-        export_features(store, out, format=folder)
-    with pytest.raises(FixUsage, match=r"one of these endings, .*--as parquet: \.npz"):
-        export_features(store, tmp_path / "out.csv")
-    with pytest.raises(NotFound, match="clips"):
-        export_features(store, tmp_path / "out.npz", arrays=["clips"])
+
+    def refused(
+        error: type[Exception], words: str, store: Store, to: Path, **more: Any
+    ):
+        with pytest.raises(error, match=words) as caught:
+            export_features(store, to, **more)
+        return caught.value.hint
+
+    endings = r"one of these endings, .*--as parquet: \.npz"
+    refused(FixUsage, endings, store, out, format="npz")
+    refused(FixUsage, endings, store, tmp_path / "out.csv")
+    refused(NotFound, "clips", store, tmp_path / "out.npz", arrays=["clips"])
+    as_table = {"format": "parquet"}
     for ending in (".npz", ".h5"):
-        with pytest.raises(FixUsage, match="of a folder and --as parquet"):
-            export_features(store, out.with_suffix(ending), format="parquet")
+        folder = "of a folder and --as parquet"
+        refused(FixUsage, folder, store, out.with_suffix(ending), **as_table)
     of_tokens = stored(tmp_path / "t", some_rows(), ARRAYS[1:2])
-    with pytest.raises(FixUsage, match="no array has one vector a clip"):
-        export_features(of_tokens, out, format="parquet")
+    no_vector = "no array has one vector a clip"
+    refused(FixUsage, no_vector, of_tokens, out, **as_table)
     counts = stored(tmp_path / "c", some_rows(), (Array.of("count", "int64", ()),))
-    with pytest.raises(FixUsage, match="no array has one vector a clip") as raised:
-        export_features(counts, out, format="parquet")
-    assert raised.value.hint == "--array NAME, one of count"
+    hint = refused(FixUsage, no_vector, counts, out, **as_table)
+    assert hint == "--array NAME, one of count"
     levels = stored(tmp_path / "l", some_rows(), (Array.of("level", "float32", (2,)),))
-    with pytest.raises(FixUsage, match="'level' and the level of clips would be one"):
-        export_features(levels, out, format="parquet", labels=a_manifest())
-    with pytest.raises(AlreadyThere, match="inside another store"):
-        export_features(store, tmp_path / "store" / "out.npz")
+    both = "'level' and the level of clips would be one"
+    refused(FixUsage, both, levels, out, labels=a_manifest(), **as_table)
+    refused(AlreadyThere, "inside another store", store, tmp_path / "store" / "x.npz")
     failed = [row._replace(status=FAILED, reason="x") for row in some_rows()]
-    with pytest.raises(FixInput, match="no clip has features; nothing to export"):
-        export_features(stored(tmp_path / "f", failed), out, format="parquet")
+    none = stored(tmp_path / "f", failed)
+    refused(FixInput, "no clip has features; nothing to export", none, out, **as_table)
     assert not out.exists()
 
 

@@ -91,14 +91,19 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(tmp_path) -> 
         open_features(tmp_path / "g.h5")
 
 
+def hdf5_of_texts(path: Path) -> bytearray:
+    """Write an HDF5 file whose ids are texts of any length; return its bytes."""
+    with h5py.File(path, "w") as file:
+        ids = ["m-1", "m-2", "m-3"]
+        file.create_dataset("clip_id", data=ids, dtype=h5py.string_dtype())
+        file["clip"] = A
+    return bytearray(path.read_bytes())
+
+
 @pytest.mark.parametrize("size", [0, 5000])
 def test_texts_in_which_hdf5_would_read_for_ever_are_refused(tmp_path, size) -> None:
     """An entry of no bytes in the heap of texts, in which the library hangs."""
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        text = h5py.string_dtype()
-        file.create_dataset("clip_id", data=["m-1", "m-2", "m-3"], dtype=text)
-        file["clip"] = A
-    data = bytearray((tmp_path / "f.h5").read_bytes())
+    data = hdf5_of_texts(tmp_path / "f.h5")
     entry = data.index(b"GCOL") + 16
     if size == 0:  # the free space after the last text
         while data[entry : entry + 2] != b"\0\0":
@@ -118,11 +123,7 @@ TEXT_TYPE = bytes.fromhex("19 01 01 00 10 00 00 00")
 def test_a_type_that_is_no_text_is_not_read(tmp_path: Path, kind: int) -> None:
     """Over some of these, libhdf5 ends the process with a segmentation fault."""
     path = tmp_path / "f.h5"
-    ids = ["m-1", "m-2", "m-3"]
-    with h5py.File(path, "w") as file:
-        file.create_dataset("clip_id", data=ids, dtype=h5py.string_dtype())
-        file["clip"] = A
-    data = path.read_bytes()
+    data = hdf5_of_texts(path)
     assert data.count(TEXT_TYPE) == 1
     path.write_bytes(data.replace(TEXT_TYPE, bytes([0x19, kind]) + TEXT_TYPE[2:]))
     with pytest.raises(Corrupt, match="'clip_id' has neither numbers nor texts"):
@@ -130,17 +131,15 @@ def test_a_type_that_is_no_text_is_not_read(tmp_path: Path, kind: int) -> None:
 
 
 def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        ids = ["m-1", "m-2", "m-3"]
-        data_set = file.create_dataset("clip_id", data=ids, dtype=h5py.string_dtype())
-        place = data_set.id.get_offset()
-        file["clip"] = A
-    data = bytearray((tmp_path / "f.h5").read_bytes())
+    path = tmp_path / "f.h5"
+    data = hdf5_of_texts(path)
+    with h5py.File(path) as file:
+        place = file["clip_id"].id.get_offset()
     # The second text.
     data[place + 16 : place + 20] = (0x30000000).to_bytes(4, "little")
-    (tmp_path / "f.h5").write_bytes(data)
+    path.write_bytes(data)
     with pytest.raises(Corrupt, match="longer than the file"):
-        open_features(tmp_path / "f.h5")
+        open_features(path)
 
 
 def test_damage_within_a_file_is_said_as_such(tmp_path: Path) -> None:
@@ -158,13 +157,10 @@ def test_damage_within_a_file_is_said_as_such(tmp_path: Path) -> None:
 
 def test_an_array_with_a_damaged_chunk_is_refused(tmp_path: Path) -> None:
     rows = np.random.default_rng(2).normal(size=(5, 400)).astype(np.float32)
-    ids = [f"m-{number}" for number in range(5)]
     with h5py.File(tmp_path / "f.h5", "w") as file:
-        file["clip_id"] = ids
-        made_set = file.create_dataset(
-            "X", data=rows, chunks=(1, 400), compression="gzip"
-        )
-        chunk = made_set.id.get_chunk_info(3)
+        file["clip_id"] = [f"m-{number}" for number in range(5)]
+        packed = {"chunks": (1, 400), "compression": "gzip"}
+        chunk = file.create_dataset("X", data=rows, **packed).id.get_chunk_info(3)
     data = bytearray((tmp_path / "f.h5").read_bytes())
     data[chunk.byte_offset + 50] ^= 255
     (tmp_path / "f.h5").write_bytes(data)
@@ -237,13 +233,11 @@ def test_released_files_are_called_as_the_videos(tmp_path: Path) -> None:
         Clip("tt2-002", "tt2", video="tt2/twice.avi"),
         Clip("tt2-003", "tt2", video="tt2/twice.avi"),
     ]
-    for number, path in enumerate(
-        ("tt1/tt1_scene_2", "tt1/tt1_scene_1", "tt2/film", "tt2/twice")
-    ):
+    paths = ("tt1/tt1_scene_2", "tt1/tt1_scene_1", "tt2/film", "tt2/twice")
+    for number, path in enumerate(paths):
         root = pth(tmp_path, f"{path}.pth", torch.full((1, 2), float(number)))
-    done = import_features(
-        root, tmp_path / "s", manifest=Manifest("m", Header("x", {}), clips)
-    )
+    manifest = Manifest("m", Header("x", {}), clips)
+    done = import_features(root, tmp_path / "s", manifest=manifest)
     assert done.not_in_manifest == ["film", "twice"]
     assert [*done.failed] == ["tt2-001", "tt2-002", "tt2-003"]
     values = values_of(open_store(tmp_path / "s"), "clip", ["tt1-001", "tt1-002"])
@@ -305,12 +299,12 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
         import_features(root, tmp_path / "t")
 
 
-def parquet(path: Path, **columns: Any) -> Path:
+def parquet(path: Path, settings: Any = None, **columns: Any) -> Path:
     """Write a Parquet file."""
     pyarrow = pytest.importorskip("pyarrow")
     writer = pytest.importorskip("pyarrow.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer.write_table(pyarrow.table(columns), path, row_group_size=2)
+    writer.write_table(pyarrow.table(columns), path, row_group_size=2, **(settings or {}))
     return path
 
 
@@ -350,24 +344,17 @@ def test_errors_of_parquet(tmp_path: Path) -> None:
             open_features(tmp_path / f"{name}.parquet")
 
 
-def broken_text(like: np.ndarray, number: int) -> np.ndarray:
-    """Texts of NumPy, one of them with a number that is no character."""
-    broken = np.atleast_1d(like).copy()
-    broken.view(np.uint32)[0] = number
-    return broken.reshape(like.shape)
-
-
 @pytest.mark.parametrize("name", ["clip_id", "movie_id"])
 def test_texts_that_are_not_unicode_are_refused(name: str, tmp_path: Path) -> None:
-    number = sys.maxunicode + 1
     ids = np.array(["a", "b"])
-    texts = {"clip_id": ids, "movie_id": ids}
+    broken = ids.copy()
+    broken.view(np.uint32)[0] = sys.maxunicode + 1
     path = tmp_path / "f.npz"
-    texts[name] = broken_text(texts[name], number)
+    texts = {"clip_id": ids, "movie_id": ids, name: broken}
     np.savez(path, features=np.ones((2, 4), np.float32), **texts)
     with pytest.raises(Corrupt, match=f"{name}.*cannot be read as Unicode"):
         import_features(path, tmp_path / "s")
-    np.savez(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids, number))
+    np.savez(path, embeddings=np.ones((2, 4)), attribute=broken)
     with pytest.raises(Corrupt, match="cannot be read as Unicode"):
         read_texts(path)
 
@@ -405,12 +392,9 @@ def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
 
 
 def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "f.parquet"
     columns = {"clip_id": ["garlic", "b", "c"], "clip": A.tolist()}
-    settings = {"compression": "none", "write_statistics": False}
-    parquet.write_table(pyarrow.table(columns), path, use_dictionary=False, **settings)
+    plain = {"compression": "none", "write_statistics": False, "use_dictionary": False}
+    path = parquet(tmp_path / "f.parquet", plain, **columns)
     path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
     with pytest.raises(Corrupt, match="Invalid UTF8"):
         open_features(path)

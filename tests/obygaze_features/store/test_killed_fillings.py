@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,10 +55,13 @@ def undisturbed(tmp_path_factory, sealed) -> dict[str, dict[str, object]]:
 class Rounds:
     """Stores that are begun anew, one after another, in folders of their own."""
 
-    def __init__(self, folder: Path, life: str, sealed: Path) -> None:
+    def __init__(
+        self, folder: Path, life: str, sealed: Path, undisturbed: dict[str, Any]
+    ) -> None:
         self.folder = folder
         self.life = life
         self.sealed = sealed
+        self.undisturbed = undisturbed[life]
         self.number = 0
 
     def new(self) -> Path:
@@ -73,77 +77,61 @@ class Rounds:
     def work(self) -> None:
         LIVES[self.life](self.target, 0)
 
-    def check(self, undisturbed: dict[str, dict[str, object]]) -> None:
+    def check(self) -> None:
         """It is finished, right, and the same as an undisturbed one."""
         CHECKS[self.life](self.target)
-        assert lasting_bytes(self.target) == undisturbed[self.life]
+        assert lasting_bytes(self.target) == self.undisturbed
         check_names(self.target)
         assert not self.target.with_name("s.next").exists()
 
     def is_finished(self) -> bool:
         """Whether the store is there, and the change too."""
         is_changed = bool(list(self.target.parent.glob("s.before-*")))
-        return (self.target / "store.json").exists() and (
-            self.life == "first" or is_changed
-        )
+        is_whole = (self.target / "store.json").exists()
+        return is_whole and (self.life == "first" or is_changed)
 
     def disturb(
-        self,
-        zygote: Zygote,
-        random: np.random.Generator,
-        n_workers: int,
-        places: list[Path],
-        undisturbed: dict[str, dict[str, object]],
-    ) -> int:
-        """Kill and suspend workers that make a new store; return the number of kills.
+        self, zygote: Zygote, places: list[Path], n_kills: int, most_workers: int
+    ) -> None:
+        """Kill and suspend workers, at least so often, that see the folder through places."""
+        random = np.random.default_rng(20240817 + SEED)
+        n_killed = 0
+        while n_killed < n_kills:
+            self.new()
+            inside = self.target.relative_to(self.folder)
+            n_killed += disturb(
+                zygote,
+                random,
+                self.life,
+                [place / inside for place in places],
+                int(random.integers(3, most_workers)),
+                self.is_finished,
+                lambda: check_names(self.target),
+            )
+            self.check()
+        print(f"{self.life}: {n_killed} kills of {self.number} stores")
 
-        Args:
-            zygote: What starts workers.
-            random: When, and whom.
-            n_workers: How many work at a time.
-            places: The folders through which workers see the folder of all rounds.
-            undisturbed: The bytes that must be there in the end.
-        """
-        self.new()
-        inside = self.target.relative_to(self.folder)
-        n_killed = disturb(
-            zygote,
-            random,
-            self.life,
-            [place / inside for place in places],
-            n_workers,
-            self.is_finished,
-            lambda: check_names(self.target),
-        )
-        self.check(undisturbed)
-        return n_killed
+
+@pytest.fixture
+def rounds(tmp_path: Path, life: str, sealed: Path, undisturbed: Any) -> Rounds:
+    (tmp_path / "rounds").mkdir()
+    return Rounds(tmp_path / "rounds", life, sealed, undisturbed)
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("life", ["first", "change"])
-def test_many_kills(tmp_path, zygote, sealed, undisturbed, life, capsys) -> None:
-    rounds = Rounds(tmp_path, life, sealed)
-    random = np.random.default_rng(20240817 + SEED)
-    n_killed = 0
-    while n_killed < amount(1, 30):
-        n_workers = int(random.integers(3, amount(4, 9)))
-        n_killed += rounds.disturb(zygote, random, n_workers, [tmp_path], undisturbed)
+@pytest.mark.parametrize("life", LIVES)
+def test_many_kills(rounds: Rounds, zygote: Zygote, tmp_path: Path) -> None:
+    rounds.disturb(zygote, [rounds.folder], amount(1, 30), amount(4, 9))
     assert failures(tmp_path) == []
-    with capsys.disabled():
-        print(f"\n{life}: {n_killed} kills of {rounds.number} stores")
 
 
 @pytest.mark.check("kills many workers, half of them on network disks")
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("life", ["first", "change"])
+@pytest.mark.parametrize("life", LIVES)
 def test_kills_on_disks_that_remember_names_and_repeat_requests(
-    tmp_path, zygote, sealed, undisturbed, life, capsys
-) -> None:
-    backing = tmp_path / "backing"
-    backing.mkdir()
-    rounds = Rounds(backing, life, sealed)
-    random = np.random.default_rng(20240817 + SEED)
-    n_killed = 0
+    rounds, zygote, tmp_path
+):
+    backing = rounds.folder
     with (
         mounted(backing, tmp_path / "m0", "1") as no_first,
         mounted(backing, tmp_path / "m1", "1", "repeats") as no_second,
@@ -151,49 +139,39 @@ def test_kills_on_disks_that_remember_names_and_repeat_requests(
         if no_first or no_second:
             pytest.skip(f"no FUSE here: {no_first or no_second}")
         places = [backing, tmp_path / "m0", tmp_path / "m1", tmp_path / "m1"]
-        while n_killed < amount(2, 30):
-            n_workers = int(random.integers(3, 6))
-            n_killed += rounds.disturb(zygote, random, n_workers, places, undisturbed)
+        rounds.disturb(zygote, places, amount(2, 30), 6)
     assert failures(tmp_path) == []
-    with capsys.disabled():
-        print(f"\n{life}: {n_killed} kills of {rounds.number} stores")
 
 
 @pytest.mark.check("kills before many changes of the disk")
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("life", ["first", "change"])
-def test_a_kill_between_any_two_system_calls(
-    tmp_path, sealed, undisturbed, life, capsys
-) -> None:
-    rounds = Rounds(tmp_path, life, sealed)
+@pytest.mark.parametrize("life", LIVES)
+def test_a_kill_between_any_two_system_calls(rounds: Rounds) -> None:
     rounds.new()
 
     def look() -> None:
         check_names(rounds.target)
         rounds.work()
-        rounds.check(undisturbed)
+        rounds.check()
         shutil.rmtree(rounds.target.parent)
         rounds.new()
 
     n_killed = kill_everywhere(rounds.work, look, EVERY)
-    with capsys.disabled():
-        print(f"\n{life}: {n_killed} kills")
     assert n_killed > 100 / EVERY
 
 
 @pytest.mark.check("another process lives at many uses of the disk")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("life", amount(["change"], ["first", "change"]))
-def test_another_process_does_it_all_meanwhile(tmp_path, sealed, undisturbed, life):
-    rounds = Rounds(tmp_path, life, sealed)
+def test_another_process_does_it_all_meanwhile(rounds: Rounds) -> None:
     last: list[Path] = []
 
     def prepare() -> None:
         if last:
-            rounds.check(undisturbed)
+            rounds.check()
             shutil.rmtree(last.pop().parent)
         last.append(rounds.new())
 
     n_met = meet_everywhere(prepare, rounds.work, rounds.work, EVERY)
-    rounds.check(undisturbed)
+    rounds.check()
     assert n_met > 100 / EVERY
