@@ -1,7 +1,6 @@
 """Push a store or a model in a process of its own, which stops itself before its n-th step.
 
-A step is a use of the disk, or a request to a bucket. With n = 0, it never stops, and prints how
-many steps there are.
+A step is a use of the disk, or a request to a bucket. With n = 0, it never stops.
 """
 
 from __future__ import annotations
@@ -46,26 +45,23 @@ class Steps:
             self.count()
 
 
-def main(source: str, target: str, stop_at: str) -> int:
-    steps = Steps(int(stop_at))
+def main(source: str, target: str, stop_at: int, log: str, variables: dict) -> None:
+    """Push; write the number of steps, and what was refused; exit with the code of the error."""
+    os.environ.update(variables)
+    steps = Steps(stop_at)
     if target.startswith("s3:"):
         for name in REQUESTS:
             work = getattr(BucketTarget, name)
             setattr(BucketTarget, name, steps.before(work))
     else:
         sys.addaudithook(steps.hook)
+    code, said = 0, ""
     try:
         if (Path(source) / "model.json").exists():
             push_model(source, target)
         else:
             push(Path(source), target, no_licence=True)
     except ObygazeError as error:
-        print(error)
-        return error.exit_code
-    finally:
-        print(steps.n)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+        code, said = error.exit_code, str(error)
+    Path(log).write_text(f"{steps.n} {said}", "utf-8")
+    sys.exit(code)

@@ -1,17 +1,17 @@
 """Two pushes to one place, of which one is stopped in the middle: the place is never of both."""
 
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from support import paused_push
 from support.seeds import SEED, amount
+from support.servers import wait_until
 from support.store_servers import s3_server
 from support.stores import sealed_store
 from support.written_stores import files_of
@@ -27,8 +27,10 @@ from obygaze_models.zoo.sharing import pull_model
 pytestmark = pytest.mark.check("pushes in processes of their own")
 
 pytest.importorskip("obstore")
-TESTS = Path(__file__).parents[2]
 N_RACES = amount(1, 40)
+# Their imports are done once.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["support.paused_push"])
 
 
 @pytest.fixture(scope="module")
@@ -47,43 +49,43 @@ def bucket(server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
     return "s3://films"
 
 
-class Pushed(NamedTuple):
-    """What a push has said, and its exit code."""
+class Push:
+    """A push in a process of its own, which stops itself before a step."""
 
-    code: int
-    text: str
+    def __init__(self, source: Path, target: str, stop_at: int = 0) -> None:
+        self.log = source.parent / f"{len(list(source.parent.glob('*.log')))}.log"
+        self.log.touch()
+        variables = {k: v for k, v in os.environ.items() if k.startswith("AWS_")}
+        given = (str(source), target, stop_at, str(self.log), variables)
+        self.process = PROCESSES.Process(target=paused_push.main, args=given)
+        self.process.start()
 
-    @property
-    def n_steps(self) -> int:
-        """How many steps it had."""
-        return int(self.text.split()[-1])
+    def __repr__(self) -> str:
+        return f"{self.code} {self.text}"
+
+    def is_stopped(self) -> bool:
+        if not self.process.is_alive():
+            return True
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text("ascii")
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def end(self) -> "Push":
+        """Let it go on, and wait for its end."""
+        if self.process.is_alive():
+            os.kill(self.process.pid, signal.SIGCONT)
+        self.process.join(120)
+        self.code = self.process.exitcode
+        n_steps, _, self.text = self.log.read_text("utf-8").partition(" ")
+        self.n_steps = int(n_steps)
+        return self
 
 
-def begin(source: Path, target: str, stop_at: int = 0) -> subprocess.Popen[str]:
-    """Begin a push, which stops itself before a step."""
-    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
-    words = ["-m", "support.paused_push", str(source), target, str(stop_at)]
-    return subprocess.Popen(
-        [sys.executable, *words],
-        env={**os.environ, "PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def end(process: subprocess.Popen[str]) -> Pushed:
-    """Let a push go on, and wait for its end."""
-    process.send_signal(signal.SIGCONT)
-    text, _ = process.communicate(timeout=120)
-    return Pushed(process.returncode, text)
-
-
-def race(first: Path, second: Path, target: str, stop_at: int) -> list[Pushed]:
+def race(first: Path, second: Path, target: str, stop_at: int) -> list[Push]:
     """Stop a push before a step; send another store meanwhile, then let the first one go on."""
-    paused = begin(first, target, stop_at)
-    os.waitid(os.P_PID, paused.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-    other = end(begin(second, target))
-    return [end(paused), other]
+    paused = Push(first, target, stop_at)
+    wait_until(paused.is_stopped, "a push to stop itself", 120)
+    other = Push(second, target).end()
+    return [paused.end(), other]
 
 
 def place_of(kind: str, bucket: str, folder: Path) -> str:
@@ -99,14 +101,13 @@ N_STEPS: dict[tuple[str, str], int] = {}
 
 def drawn_race(
     kind: str, bucket: str, sources: Sequence[Path], number: int
-) -> tuple[str, list[Pushed]]:
+) -> tuple[str, list[Push]]:
     """Race for a place of its own, with the first push stopped before a step that is drawn."""
     folder = sources[0].parent
     key = (kind, sources[0].name)
     if key not in N_STEPS:
-        N_STEPS[key] = end(
-            begin(sources[0], place_of(kind, bucket, folder / "whole"))
-        ).n_steps
+        whole = place_of(kind, bucket, folder / "whole")
+        N_STEPS[key] = Push(sources[0], whole).end().n_steps
     target = place_of(kind, bucket, folder / "raced")
     stop_at = random.Random(f"{SEED} {number}").randint(1, N_STEPS[key])
     return target, race(sources[0], sources[-1], target, stop_at)
