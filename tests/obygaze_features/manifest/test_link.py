@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, reject
@@ -17,20 +18,16 @@ from obygaze_features.manifest.spans import FILM_TIMES, span_in_film
 
 
 def test_the_only_clip_of_a_film_may_have_its_id(tmp_path: Path) -> None:
-    clips = (
-        Clip("lake", "lake", start_s=10.0, end_s=20.0),
-        Clip("dune.ada", "dune", start_s=1.0, end_s=2.0, extra={"annotator": "ada"}),
-        # Nobody says where it is in its film: the file is its own.
-        Clip("alba", "alba"),
-    )
-    manifest = Manifest("m", Header("d"), clips, ("annotator",))
+    ada = Clip("dune.ada", "dune", start_s=1.0, end_s=2.0, extra={"annotator": "ada"})
+    # Nobody says where alba is in its film: the file is its own.
+    clips = (Clip("lake", "lake", start_s=10.0, end_s=20.0), ada, Clip("alba", "alba"))
+    manifest = manifest_of(*clips, columns=("annotator",))
     folder = touch(tmp_path, "lake.mp4", "dune.mp4", "alba.mp4")
     report = link(manifest, folder)
     assert report.by_time == ("lake", "dune.ada") and report.by_name == ("alba",)
     linked = report.manifest
     assert (linked["lake"].start_s, linked["lake"].end_s) == (10.0, 20.0)
-    again = link(linked, folder).manifest
-    assert again == linked
+    assert link(linked, folder).manifest == linked
 
 
 def touch(folder: Path, *names: str) -> Path:
@@ -45,8 +42,17 @@ def manifest_of(*clips: Clip, columns: tuple[str, ...] = ()) -> Manifest:
     return Manifest("m", Header("d", {}), clips, columns)
 
 
-def named(clip_id: str, video: str, film: str = "tt01", **options: object) -> Clip:
-    return Clip(clip_id, film, video=video, **options)  # type: ignore[arg-type]
+def linked(folder: Path, files: tuple[str, ...], *clips: Clip) -> LinkReport:
+    """Link clips to a folder that gets these files."""
+    return link(manifest_of(*clips), touch(folder, *files))
+
+
+def part(clip_id: str, film: str, start_s: float = 0.0, end_s: float = 4.0) -> Clip:
+    return Clip(clip_id, film, start_s=start_s, end_s=end_s)
+
+
+def named(clip_id: str, video: str, film: str = "tt01", **options: Any) -> Clip:
+    return Clip(clip_id, film, video=video, **options)
 
 
 def videos(report: LinkReport) -> list[str]:
@@ -77,10 +83,8 @@ def test_names_that_a_manifest_cannot_hold_are_listed(tmp_path: Path) -> None:
 )
 def test_a_clips_own_file_by_any_of_its_names(tmp_path: Path, file: str) -> None:
     clip = named("tt01-001", "tt01/tt01_scene_1.avi", scene=1)
-    report = link(
-        manifest_of(clip),
-        touch(tmp_path, file, "tt01_scene_11.avi", "tt02_scene_1.avi"),
-    )
+    files = (file, "tt01_scene_11.avi", "tt02_scene_1.avi")
+    report = linked(tmp_path, files, clip)
     assert (videos(report), report.by_name) == ([file], ("tt01-001",))
     assert report.manifest.header.video_root == str(tmp_path.resolve())
     assert report.manifest.clips[0].extra["video_name"] == "tt01/tt01_scene_1.avi"
@@ -122,41 +126,28 @@ def test_a_clip_gets_the_file_that_its_table_names(data: st.DataObject) -> None:
 
 
 def test_files_that_fit_equally_are_reported_and_not_linked(tmp_path: Path) -> None:
-    clips = (
-        named("tt01-001", "tt01/tt01_scene_1.avi"),
-        named("tt01-002", "tt01/tt01_scene_2.avi"),
-    )
-    touch(tmp_path, "a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4", "tt01_scene_2.mp4")
-    report = link(manifest_of(*clips), tmp_path)
+    clips = [named(f"tt01-00{n}", f"tt01/tt01_scene_{n}.avi") for n in (1, 2)]
+    both = ("a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4")
+    report = linked(tmp_path, (*both, "tt01_scene_2.mp4"), *clips)
     assert videos(report) == ["", "tt01_scene_2.mp4"]
-    assert report.ambiguous == {
-        "tt01-001": ("a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4")
-    }
+    assert report.ambiguous == {"tt01-001": both}
     assert report.without == ()
 
 
 def test_a_part_of_the_films_file_by_its_times(tmp_path: Path) -> None:
-    file = "films/tt01.mp4"
-    clips = (
-        Clip("tt01-001", "tt01", 1, start_s=0.0, end_s=12.5),
-        Clip("tt01-002", "tt01", 2),
-        Clip("tt02-001", "tt02", 1, start_s=0.0, end_s=1.0),
-    )
+    first = Clip("tt01-001", "tt01", 1, start_s=0.0, end_s=12.5)
+    others = (Clip("tt01-002", "tt01", 2), part("tt02-001", "tt02"))
     # Clips of scenes that the manifest does not have are no film, and tt01 3 is another one.
-    touch(tmp_path, file, "tt01_scene_9.avi", "tt01-010.mp4", "tt011.mkv", "tt01 3.mkv")
-    report = link(manifest_of(*clips), tmp_path)
+    files = ("films/tt01.mp4", "tt01_scene_9.avi", "tt01-010.mp4", "tt011.mkv")
+    report = linked(tmp_path, (*files, "tt01 3.mkv"), first, *others)
     assert (report.by_time, report.without) == (("tt01-001",), ("tt01-002", "tt02-001"))
-    first = report.manifest.clips[0]
-    assert (first.video, first.start_s, first.end_s) == (file, 0.0, 12.5)
+    clip = report.manifest.clips[0]
+    assert (clip.video, clip.start_s, clip.end_s) == (files[0], 0.0, 12.5)
 
 
 def test_a_film_with_the_id_of_another_films_clip_is_asked_about(tmp_path) -> None:
-    parts = [
-        Clip(f"rocky-{number}", "rocky", start_s=2.0 * number, end_s=2.0 * number + 2)
-        for number in (1, 2)
-    ]
-    folder = touch(tmp_path, "rocky.mp4", "rocky-2.mp4")
-    report = link(manifest_of(*parts), folder)
+    parts = (part("rocky-1", "rocky", 2.0), part("rocky-2", "rocky", 4.0, 6.0))
+    report = linked(tmp_path, ("rocky.mp4", "rocky-2.mp4"), *parts)
     assert report.by_time == ("rocky-1",)
     assert report.ambiguous == {"rocky-2": ("rocky-2.mp4", "rocky.mp4")}
 
@@ -179,37 +170,28 @@ def test_an_invalid_time_in_the_film_is_an_error_that_names_clip_and_column(
 
 
 def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(tmp_path) -> None:
-    touch(tmp_path, "Les Yeux.mov", "L'Été.mkv", "Les Yeux-007.mp4")
-    parts = {"start_s": 0.0, "end_s": 4.0}
-    clips = manifest_of(
-        Clip("Les_Yeux-001", "Les_Yeux", **parts),  # type: ignore[arg-type]
-        Clip("L_Ete-001", "L_Ete", **parts),  # type: ignore[arg-type]
-        Clip("Les_Yeux-007", "Les_Yeux"),
-    )
-    report = link(clips, tmp_path)
-    names = ["Les Yeux.mov", "L'Été.mkv", "Les Yeux-007.mp4"]
-    assert videos(report) == names
+    names = ("Les Yeux.mov", "L'Été.mkv", "Les Yeux-007.mp4")
+    clips = (part("Les_Yeux-001", "Les_Yeux"), part("L_Ete-001", "L_Ete"))
+    clips = (*clips, Clip("Les_Yeux-007", "Les_Yeux"))
+    report = linked(tmp_path, names, *clips)
+    assert videos(report) == [*names]
     assert report.unmatched == ()
     # The file with the id itself goes before.
-    touch(tmp_path, "Les_Yeux.mov", "Les_Yeux-007.mp4")
-    report = link(clips, tmp_path)
+    report = linked(tmp_path, ("Les_Yeux.mov", "Les_Yeux-007.mp4"), *clips)
     assert videos(report) == ["Les_Yeux.mov", names[1], "Les_Yeux-007.mp4"]
     assert report.unmatched == ("Les Yeux-007.mp4", "Les Yeux.mov")
 
 
 def test_capitals_do_not_count_where_one_film_may_be_meant(tmp_path: Path) -> None:
-    clips = [
-        Clip(f"{film}-1", film, start_s=0.0, end_s=4.0)
-        for film in ("Gilda", "Les_Yeux", "alba", "ALBA", "Brug")
-    ]
-    touch(tmp_path, "GILDA.mkv", "LES YEUX.mov", "Alba.mp4", "BRUG.mp4", "brug.mov")
-    report = link(manifest_of(*clips), tmp_path)
+    films = ("Gilda", "Les_Yeux", "alba", "ALBA", "Brug")
+    clips = [part(f"{film}-1", film) for film in films]
+    files = ("GILDA.mkv", "LES YEUX.mov", "Alba.mp4", "BRUG.mp4", "brug.mov")
+    report = linked(tmp_path, files, *clips)
     assert videos(report) == ["GILDA.mkv", "LES YEUX.mov", "", "", ""]
     assert report.ambiguous == {"Brug-1": ("BRUG.mp4", "brug.mov")}
     assert report.unmatched == ("Alba.mp4",)
     # A file of exactly that name goes before.
-    touch(tmp_path, "better/Gilda.mkv")
-    report = link(manifest_of(*clips), tmp_path)
+    report = linked(tmp_path, ("better/Gilda.mkv",), *clips)
     assert videos(report)[0] == "better/Gilda.mkv"
 
 
@@ -246,17 +228,10 @@ def placed_clips(draw: st.DrawFn) -> Manifest:
             in_file = (0.0, 5.0) if video and draw(st.booleans()) else in_film
             start_s, end_s = in_file if draw(st.booleans()) else (None, None)
             cells = map(repr, in_film) if draw(st.booleans()) else ("", "")
-            clips.append(
-                Clip(
-                    f"{film}-{number}",
-                    film,
-                    draw(st.sampled_from((None, number))),
-                    video=video,
-                    start_s=start_s,
-                    end_s=end_s,
-                    extra=dict(zip(FILM_TIMES, cells, strict=True)),
-                )
-            )
+            scene = draw(st.sampled_from((None, number)))
+            extra = dict(zip(FILM_TIMES, cells, strict=True))
+            placed = (scene, video, start_s, end_s)
+            clips.append(Clip(f"{film}-{number}", film, *placed, extra=extra))
     return Manifest("films", Header("films"), tuple(clips), FILM_TIMES)
 
 
@@ -268,9 +243,7 @@ def test_a_link_to_another_folder_and_back_changes_nothing(manifest, here, there
     with TemporaryDirectory() as place:
         folders = (Path(place, "here"), Path(place, "there"))
         for folder, names in zip(folders, (here, there), strict=True):
-            for name in names:
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).touch()
+            touch(folder, *names)
         try:
             linked = link(manifest, folders[0]).manifest
             elsewhere = link(linked, folders[1]).manifest
@@ -297,37 +270,32 @@ def test_a_clip_that_ends_after_its_video_is_named(tmp_path: Path) -> None:
     path = tmp_path / "manifests" / "m.toml"
     write_manifest(manifest_of(*clips), path)
     done = call_obygaze("manifest", "link", "m", folder, cwd=tmp_path).ok()
-    said = (
-        "2 clips ending after the video: lake-3 (5.0 of 4.0 s), pier-1 (44.5 of 4.0 s)"
-    )
-    assert f"{said}\n" in done.stderr
+    both = "lake-3 (5.0 of 4.0 s), pier-1 (44.5 of 4.0 s)"
+    assert f"2 clips ending after the video: {both}\n" in done.stderr
     done = call_obygaze("manifest", "link", "m", folder, "--json", cwd=tmp_path).ok()
     assert done.json()["past_end"] == {"lake-3": [5.0, 4.0], "pier-1": [44.5, 4.0]}
 
 
-def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(tmp_path):
+def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(
+    tmp_path,
+) -> None:
     first = Clip("tt01-a", "tt01", 1, start_s=0.0, end_s=5.0)
     second = Clip("tt01-b", "tt01", 1, start_s=5.0, end_s=9.0)
-    touch(tmp_path, "tt01_scene_1.mp4")
-    assert videos(link(manifest_of(first, second), tmp_path)) == ["", ""]
-    assert videos(link(manifest_of(first), tmp_path)) == ["tt01_scene_1.mp4"]
+    file = ("tt01_scene_1.mp4",)
+    assert videos(linked(tmp_path, file, first, second)) == ["", ""]
+    assert videos(linked(tmp_path, file, first)) == [*file]
 
 
 def test_a_name_that_films_share_needs_the_film(tmp_path: Path) -> None:
-    clips = (
-        named("a-1", "scene_1.mp4", "tt01"),
-        named("b-1", "scene_1.mp4", "tt02"),
-        named("b-2", "scene_2.mp4", "tt02"),
-        named("b-3", "scene_3.mp4", "tt02"),
-    )
-    touch(
-        tmp_path,
+    clips = [named("a-1", "scene_1.mp4", "tt01")]
+    clips += [named(f"b-{n}", f"scene_{n}.mp4", "tt02") for n in (1, 2, 3)]
+    files = (
         "scene_1.mp4",
         "tt02 - Film/scene_1.mkv",
         "scene_2.mp4",
         "tt01/scene_3.mp4",
     )
-    report = link(manifest_of(*clips), tmp_path)
+    report = linked(tmp_path, files, *clips)
     # scene_1.mp4 could be of either film, and a scene 3 of another film is not this one's.
     assert videos(report) == ["", "tt02 - Film/scene_1.mkv", "scene_2.mp4", ""]
     assert report.without == ("a-1", "b-3")

@@ -304,7 +304,9 @@ def parquet(path: Path, settings: Any = None, **columns: Any) -> Path:
     pyarrow = pytest.importorskip("pyarrow")
     writer = pytest.importorskip("pyarrow.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer.write_table(pyarrow.table(columns), path, row_group_size=2, **(settings or {}))
+    writer.write_table(
+        pyarrow.table(columns), path, row_group_size=2, **(settings or {})
+    )
     return path
 
 

@@ -171,27 +171,30 @@ def test_two_people_with_a_file_each(tmp_path: Path) -> None:
     ]
 
 
+IDS = "clip_id,movie_id"
+TIMES = "start_s,end_s"
+ADA = f"{IDS},level,{TIMES}\na,lake,S,1,2\n"
+
+
 @pytest.mark.parametrize(
     ("second", "problem"),
     [
         (
-            "clip_id,movie_id,start_s,end_s\na,lake,1.5,2\n",
+            f"{IDS},level,{TIMES}\na,lake,S,1.5,2\n",
             "'a' is 1 s to 2 s and 1.5 s to 2 s",
         ),
         (
-            "clip_id,movie_id,start_s,end_s\na,pier,1,2\n",
+            f"{IDS},level,{TIMES}\na,pier,S,1,2\n",
             "'a' is of the film 'lake' and of 'pier'",
         ),
-        ("clip_id,movie_id,start_s,end_s\na,lake,1.0004,2\n", ""),
-        ("clip_id,movie_id\na,lake\n", ""),
+        (f"{IDS},level,{TIMES}\na,lake,S,1.0004,2\n", ""),
+        (f"{IDS},level\na,lake,S\n", ""),
     ],
 )
 def test_files_of_people_are_about_the_same_clips(tmp_path, second, problem) -> None:
     paths = [tmp_path / "ada.csv", tmp_path / "ben.csv"]
-    paths[0].write_text("clip_id,movie_id,start_s,end_s,level\na,lake,1,2,S\n")
-    paths[1].write_text(second.replace("\na,", ",level\na,").replace("2\n", "2,S\n"))
-    if not second.endswith("2\n"):
-        paths[1].write_text("clip_id,movie_id,level\na,lake,S\n")
+    for path, text in zip(paths, (ADA, second), strict=True):
+        path.write_text(text)
     if problem:
         with pytest.raises(FixInput) as caught:
             read(paths, name="t")
@@ -208,22 +211,18 @@ WORDS = st.sampled_from(
 )
 
 
+NAMES = ["Film", "Nr", "Von", "Bis", "Coder", "Urteil A", "level", "concepts", "id"]
+
+
 @settings(max_examples=amount(40, 2000))
 @given(
-    columns=st.lists(
-        st.sampled_from(
-            ["Film", "Nr", "Von", "Bis", "Coder", "Urteil A", "level", "concepts", "id"]
-        ),
-        unique=True,
-        min_size=1,
-    ),
+    columns=st.lists(st.sampled_from(NAMES), unique=True, min_size=1),
     cells=st.lists(st.lists(WORDS, min_size=9, max_size=9), min_size=2, max_size=6),
 )
 def test_no_question_comes_after_the_likely_answers(tmp_path, columns, cells) -> None:
     """Whatever a table has: what is refused again is a cell that is wrong."""
     path = tmp_path / "t.csv"
-    lines = [";".join(columns)]
-    lines += [";".join(row[: len(columns)]) for row in cells]
+    lines = [";".join(row[: len(columns)]) for row in (columns, *cells)]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     try:
         read(path)
@@ -236,21 +235,21 @@ def test_no_question_comes_after_the_likely_answers(tmp_path, columns, cells) ->
             line = found[1] if found else ""
     if not line.startswith("obygaze"):
         return
-    words = shlex.split(line)
+    typed = shlex.split(line)
     given_columns: dict[str, str] = {}
     given_words: dict[str, str] = {}
-    options = {}
-    for flag, value in zip(words[6::2], words[7::2], strict=True):
-        name, _, rest = value.partition("=")
+    options: dict[str, Any] = {}
+    for flag, value in zip(typed[6::2], typed[7::2], strict=True):
         if flag == "--map":
-            given_columns[name] = rest
+            name, _, column = value.partition("=")
+            given_columns[name] = column
         elif flag == "--word":
             word, _, meaning = value.rpartition("=")
             given_words[word] = meaning
         else:
             options[{"--id": "form"}.get(flag, flag.removeprefix("--"))] = value
     try:
-        read(path, given_columns, words=given_words, **options)  # type: ignore[arg-type]
+        read(path, given_columns, words=given_words, **options)
     except FixInput as error:
         assert are_wrong, (line, error.details)
         assert "likely" not in str(error.details), (line, error.details)
