@@ -21,6 +21,7 @@ from obygaze_features.core.console import (
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
+    FixUsage,
     Mismatch,
     ObygazeError,
 )
@@ -240,6 +241,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             download=True,
         )
         plan.refuse()
+        _refuse_other_licence(plan, run.licence)
         begun = []
         try:
             for store in plan.stores:
@@ -258,6 +260,21 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
                 raise
         else:
             return plan, begun
+
+
+def _refuse_other_licence(plan: ExtractionPlan, licence: str) -> None:
+    """Raise an error if a finished store would not get the licence that was typed."""
+    for store in plan.stores if licence else ():
+        if not store.seal:
+            continue
+        stated = open_store_before(store.path, store.seal).terms
+        Terms(licence).require_same(stated, str(store.path))
+        if not (stated.licence or store.work.is_needed or store.filling):
+            raise FixUsage(
+                "this store is complete, and states no licence",
+                where=str(store.path),
+                hint="write the licence into the head of README.md of the store",
+            )
 
 
 def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:

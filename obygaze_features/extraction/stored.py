@@ -182,10 +182,10 @@ class StoreStatus:
 
     @property
     def exit_code(self) -> int:
-        """The exit code. Rows that are not extracted yet do not count: others may extract them."""
+        """The exit code. While the store is filled, rows that are not extracted do not count."""
         exit_codes = [0]
         for status, n_rows in self.counts.items():
-            if n_rows and status != NOT_EXTRACTED:
+            if n_rows and (self.seal or status != NOT_EXTRACTED):
                 exit_codes.append(status.exit_code)
         return max(exit_codes)
 

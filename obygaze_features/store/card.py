@@ -121,7 +121,9 @@ def _parse_text(value: str) -> str:
     if text.startswith("'"):
         return text.rpartition("'")[0][1:].replace("''", "'")
     # A text of several lines begins with | or >.
-    text = " ".join(text.split()).lstrip("|>- ").partition(" #")[0].strip('"')
+    words = " ".join(text.split()).lstrip("|>- ")
+    # In such a text, # begins no comment.
+    text = words if text[:1] in "|>" else words.partition(" #")[0].strip('"')
     return "" if text in ("~", "null") else text
 
 

@@ -248,7 +248,9 @@ class Export:
         self.progress = progress
         self.labels = ""
         self.label_licence: str | None = None
-        rows = [row for row in store.rows if row.is_ok]
+        status = store.status()
+        self.numbers = np.flatnonzero(status.is_ok)
+        rows = store.table.some(self.numbers)
         if not rows:
             raise FixInput(
                 "no clip has features; nothing to export",
@@ -257,10 +259,8 @@ class Export:
             )
         progress.expect(len(rows) * len(arrays))
         self.left_out: dict[str, Reason] = {}
-        for row in store.rows:
-            if not row.is_ok:
-                self.left_out[row.clip_id] = Reason(row.status, row.reason)
-        self.numbers = np.flatnonzero([row.is_ok for row in store.rows])
+        for number, reason in status.reasons.items():
+            self.left_out[store.rows[number].clip_id] = reason
         self.columns: dict[str, list[Any]] = {}
         for name in (ID_KEY, FILM_KEY, *SPAN_KEYS):
             facts = [getattr(row, name) for row in rows]

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixUsage, Mismatch, ObygazeWarning
 from obygaze_features.core.files import canonical_json, sha256_bytes
@@ -30,7 +31,7 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.files import Files
 from obygaze_features.store.layout import Array
-from obygaze_features.store.reading import Matched, Reason, Selection, Store
+from obygaze_features.store.reading import Reason, Selection, Store
 from obygaze_features.store.reading import open_store as open_one
 from obygaze_features.store.recipe import SECTIONS, Recipe
 from obygaze_features.store.rows import FAILED, Row
@@ -185,12 +186,10 @@ class JoinedStore(Store):
         """Return for each row whether all parts have features of its clip."""
         return self._presence(Selection(rows, self))[0]
 
-    def match(self, clips: Sequence[Clip]) -> Matched:
+    def match(self, clips: Sequence[Clip]) -> Rows:
         """Return the rows of clips of a manifest; -1 if a part does not have the clip."""
-        matched = [part.store.match(clips) for part in self.parts]
-        is_everywhere = np.all([of_part.rows >= 0 for of_part in matched], axis=0)
-        rows = np.where(is_everywhere, matched[0].rows, -1)
-        return Matched(rows, max(of_part.n_by_ids for of_part in matched))
+        rows = np.array([part.store.match(clips) for part in self.parts])
+        return np.where((rows >= 0).all(axis=0), rows[0], -1)
 
     def select(
         self,
@@ -199,7 +198,7 @@ class JoinedStore(Store):
     ) -> Selection:
         """Return the rows of clips, or of films; by default all clips of any part."""
         if clips is None:
-            named = None if films is None else [*films]
+            named = None if films is None else each_name(films)
             ids: dict[str, None] = {}
             for store in self.stores:
                 of_store = store.select(films=named)
@@ -222,15 +221,18 @@ class JoinedStore(Store):
         return [(part, part.store.table.find(ids)) for part in self.parts]
 
     def _read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
-        """Return the values of rows in their order; NaN if a part does not have the clip."""
+        """Return the values of rows in their order; NaN if a part has no features of the clip."""
         values = self.arrays.reserve(array, len(rows))
         values[:] = np.nan
         first = 0
+        firsts = []
         for part, numbers in self._rows_of_parts(rows):
             known = numbers >= 0
             columns = slice(first, first + part.width)
             values[known, columns] = part.store.read(part.array, numbers[known])
+            firsts.append(first)
             first = columns.stop
+        values[np.isnan(values[:, firsts]).any(axis=1)] = np.nan
         return values
 
     def _presence(

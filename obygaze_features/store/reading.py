@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -134,18 +134,6 @@ class Status:
     counts: Mapping[str, int]
     reasons: Mapping[int, Reason]
     is_ok: npt.NDArray[np.bool_] = field(compare=False)
-
-
-class Matched(NamedTuple):
-    """The rows of clips of a manifest.
-
-    Args:
-        rows: The row of each clip; -1 if the store does not have it.
-        n_by_ids: The number of clips that are matched by their ids alone.
-    """
-
-    rows: Rows
-    n_by_ids: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -426,7 +414,7 @@ class Store:
         for array in self.record.arrays:
             shape = " x ".join(map(str, (len(self), *array.shape)))
             arrays.append(f"{array.name} ({shape} {array.dtype})")
-        counts = [f"{n} {status}" for status, n in self.record.rows.by_status.items()]
+        counts = [f"{n} {status}" for status, n in self.status().counts.items()]
         facts = {
             "features": self.recipe.title,
             "clips": f"{len(self)} ({', '.join(counts)})",
@@ -601,12 +589,17 @@ class Store:
         are named by their ids. A clip of a manifest must have the same film and times as the clip
         of its id in the store. A warning counts clips that are matched by their ids alone.
         """
-        rows = None if films is None else self.table.rows_of(self._check_films(films))
+        names = None if films is None else self._check_films(films)
+        rows = None if names is None else self.table.rows_of(names)
         if clips is None:
             return Selection(self.table.all_rows() if rows is None else rows, self)
         if isinstance(clips, str):
             raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
         listed = list(clips)
+        if names is not None:
+            of_films = {*names, ""}
+            # An id states no film.
+            listed = [one for one in listed if getattr(one, "movie_id", "") in of_films]
         requested = []
         for clip in listed:
             requested.append(clip.clip_id if isinstance(clip, Clip) else str(clip))
@@ -614,13 +607,13 @@ class Store:
         is_clip = np.array([isinstance(clip, Clip) for clip in listed], dtype=bool)
         if is_clip.any():
             of_manifest = [clip for clip in listed if isinstance(clip, Clip)]
-            found[is_clip] = self.match(of_manifest).rows
+            found[is_clip] = self.match(of_manifest)
         selection = Selection(found, self, np.array(requested, dtype=np.str_))
         if rows is None:
             return selection
         return selection[(found < 0) | np.isin(found, rows)]
 
-    def match(self, clips: Sequence[Clip]) -> Matched:
+    def match(self, clips: Sequence[Clip]) -> Rows:
         """Return the rows of clips of a manifest; -1 if the store does not have the clip.
 
         Raise an error for a clip with a different film or span in the store.
@@ -646,7 +639,7 @@ class Store:
                 ObygazeWarning,
                 stacklevel=3,
             )
-        return Matched(rows, n_by_ids)
+        return rows
 
     def facts_of(self, rows: Rows) -> ClipFacts:
         """Return the ids, films, times and frames that the store states of the clips of rows."""

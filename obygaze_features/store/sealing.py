@@ -53,7 +53,7 @@ def seal(
         target: The folder of the store; NAME.next is beside it.
         seal_now: Whether to seal although blocks are missing. The new rows of these blocks get the
             status `not-extracted`.
-        terms: Licence and citation for the card; by default those of the changed store.
+        terms: Licence and citation for the card, where the changed store states none.
     """
     while True:
         try:
@@ -108,7 +108,7 @@ def _contents(source: "_Blocks", terms: Terms) -> Contents:
         makers=source.makers,
         replaces=(*before.record.replaces, before.seal) if before else (),
         origins=before.record.origins if before else (),
-        terms=terms.or_else(before.terms) if before else terms,
+        terms=before.terms.or_else(terms) if before else terms,
     )
 
 

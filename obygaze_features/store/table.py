@@ -310,8 +310,11 @@ class RowTable:
         """Return the numbers of all rows.
 
         Statuses are read first: an untrusted number of rows must not decide the length of a list.
+        Raise an error for a duplicate clip.
         """
-        return np.arange(len(self.codes))
+        numbers = np.arange(len(self.codes))
+        _ = self._row_of_clip
+        return numbers
 
     def rows(self) -> list[Row]:
         """Return all rows."""

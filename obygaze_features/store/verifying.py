@@ -153,6 +153,8 @@ def verify(
     if hashes and not report.problems:
         _check_documents(unsealed, report)
         _check_indexes(unsealed, report)
+        with report.collecting("the table of rows"):
+            unsealed.table.rows()
     if report.problems:
         # This raises an error if another store has taken the place of this store meanwhile.
         with suppress(FileNotFoundError):

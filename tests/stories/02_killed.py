@@ -176,7 +176,7 @@ def test_a_full_disk(ws: Workspace, full_disk: list[Path]) -> None:
 def test_half_a_store_is_looked_at_and_then_completed(ws: Workspace) -> None:
     begin_after_a_kill(ws)
     ws(f"store verify {STORE}", code=4)
-    ws(f"{EXTRACT} --seal-now")
+    ws(f"{EXTRACT} --seal-now", code=3)
     verified = ws(f"store verify {STORE} --hash").text
     assert "whole: " in verified
     assert "seal: " in verified

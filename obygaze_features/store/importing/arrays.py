@@ -130,8 +130,11 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
     folders = Counter(
         folder.name for folder in {file.parent for file in files} - {root}
     )
-    films = [file.parent.name for file in files]
-    films = [film if folders[film] == 1 else "" for film in films]
+    films = []
+    for file in files:
+        film = file.parent.name
+        is_known = folders[film] == 1 and file.parent != root
+        films.append(film if is_known else "")
     array = ArrayOfClips(lambda place: read(files[place]), len(files))
     several = "frames" if kind == "npy" else "tokens"
     name = several if len(array.shape) > 2 else "clip"

@@ -91,6 +91,8 @@ class _Hdf5:
     def data_set(self, path: str) -> Any:
         """Return the data set at a path; raise BadRow if it has no readable values."""
         node = self.node(path)
+        if not self.is_array(node):
+            raise BadRow(f"the file has no data set {path!r}")
         dtype = node.dtype
         if dtype.hasobject and self.h5py.check_string_dtype(dtype) is None:
             # The HDF5 library may crash on such a type, which damage can produce.

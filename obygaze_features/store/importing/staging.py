@@ -242,8 +242,8 @@ class ImportedRows:
             stored = values.astype(dtype, copy=False)
         is_wrong = np.zeros(len(stored), bool)
         is_wrong[rows_not_finite(stored)] = True
-        if dtype.kind == "i":
-            is_wrong |= stored != values
+        if values.dtype.kind in "iu":
+            is_wrong |= (stored != values).reshape(len(stored), -1).any(axis=1)
         elif dtype.itemsize < values.dtype.itemsize:
             had_numbers = values.reshape(len(stored), -1).any(axis=1)
             is_wrong |= had_numbers & ~stored.reshape(len(stored), -1).any(axis=1)

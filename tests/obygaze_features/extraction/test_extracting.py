@@ -14,7 +14,7 @@ from support.extracted_stores import bytes_of, films_with_failures, run
 from support.extraction import keep_manifest
 from support.videos import write_video
 
-from obygaze_features.core.errors import AlreadyThere, Mismatch, ObygazeError
+from obygaze_features.core.errors import AlreadyThere, FixUsage, Mismatch, ObygazeError
 from obygaze_features.extraction import cases, extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.stored import store_status
@@ -187,6 +187,23 @@ def test_the_status_counts_blocks_while_a_store_is_filled(world, films) -> None:
     run(films, world)
     text = extract(world, "status", "films.descriptors").ok().stdout
     assert "sealed; 12 clips: 9 ok, 2 failed, 1 no-video" in text
+
+
+def test_a_licence_that_was_corrected_stays(films: Manifest, world: Path) -> None:
+    """A licence that a finished store does not get is refused before anything is computed."""
+    few = films.with_clips(films.clips[:8])
+    run(few, world)
+    card = world / "stores" / STORE / "README.md"
+    text = card.read_text("utf-8")
+    card.write_text(text.replace("cc0-1.0", "unknown", 1), "utf-8")
+    with pytest.raises(FixUsage, match="complete, and states no licence"):
+        run(few, world, licence="CC-BY-4.0")
+    card.write_text(text.replace("cc0-1.0", "cc-by-nc-4.0", 1), "utf-8")
+    with pytest.raises(AlreadyThere, match="different terms are stated already"):
+        run(films, world, licence="CC-BY-4.0")
+    run(films, world, licence="cc-by-nc-4.0")
+    store = open_store(world / "stores" / STORE)
+    assert (len(store), store.terms.licence) == (N_CLIPS, "CC-BY-NC-4.0")
 
 
 def write_bad_files(folder: Path, good: bytes) -> list[str]:

@@ -82,6 +82,27 @@ def test_a_hostile_store_is_refused(name: str, whole: Path, tmp_path: Path) -> N
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s"]
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "the table" in name])
+def test_a_store_whose_table_is_refused_is_not_whole(
+    name: str, whole: Path, tmp_path: Path
+) -> None:
+    spoil, words = CASES[name]
+    shutil.copytree(whole, tmp_path / "s")
+    spoil(tmp_path / "s")
+    with pytest.raises(ObygazeError, match=words):
+        verify(tmp_path / "s", hashes=True).require_ok()
+
+
+def test_two_rows_of_one_clip_are_not_read(whole: Path, tmp_path: Path) -> None:
+    spoil, _ = CASES["the table has a clip twice"]
+    shutil.copytree(whole, tmp_path / "s")
+    spoil(tmp_path / "s")
+    store = open_store(tmp_path / "s")
+    for read in (store.status, store.torch, lambda: store["plain"]):
+        with pytest.raises(ObygazeError, match="a clip occurs twice"):
+            read()
+
+
 def test_rows_that_need_more_memory_than_there_is(whole, tmp_path, monkeypatch) -> None:
     """The checksums are as long as they should be, and take no place on the disk."""
     n_rows = 2**26

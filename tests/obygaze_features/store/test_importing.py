@@ -80,6 +80,9 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
     store = open_store(tmp_path / "s")
     assert values_of(store, "clip", ["a-0", "a-3"]).tolist() == [[1, 2], [0, 0]]
     assert store.rows[1].reason == done.failed["a-1"]
+    whole = saved(tmp_path / "i.npz", clip_id=ids[:2], X=[[2**24, 1], [2**24 + 1, 1]])
+    done = import_features(whole, tmp_path / "i", arrays={"clip": "X"})
+    assert done.failed == {"a-1": problem}
     with pytest.raises(FixInput, match="no clip has usable features; the first: clip"):
         bad = saved(tmp_path / "g.npz", clip_id=ids[:1], X=values[1:2])
         import_features(bad, tmp_path / "t")

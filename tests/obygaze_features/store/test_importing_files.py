@@ -183,6 +183,11 @@ def test_values_that_were_never_written_are_no_zeros(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         values_of(open_store(tmp_path / "s"), "clip", ids[:2]), A[:2]
     )
+    with h5py.File(tmp_path / "h.h5", "w") as file:
+        file["m-0/a"], file["m-0/b"], file["m-1/a"] = A[:3]
+    both = {"clip": "{id}/a", "pooled": "{id}/b"}
+    done = import_features(tmp_path / "h.h5", tmp_path / "u", arrays=both)
+    assert done.failed == {"m-1": "pooled: the file has no data set 'm-1/b'"}
     with h5py.File(tmp_path / "g.h5", "w") as file:
         file["clip_id"] = ids
         file.create_dataset("X", (3, 2), "f4", chunks=(1, 2))[:2] = A[:2]
@@ -367,6 +372,9 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
     store = imported(tmp_path / "f", tmp_path / "s")
     assert store.movie_ids.tolist() == ["alien", "brazil"]
     assert store.feature_arrays == ("frames",)
+    npy(tmp_path / "g/g/x-1.npy", A)
+    npy(tmp_path / "g/x-0.npy", A)
+    assert open_features(tmp_path / "g").films == ["g", ""]
     npy(tmp_path / "f/brazil/x-1.npy", A)
     reader = open_features(tmp_path / "f")
     assert reader.names == ["alien-x-1", "brazil-x-1", "brazil-x-2"]

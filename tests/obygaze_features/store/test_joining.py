@@ -61,6 +61,18 @@ def opened(here: Workspace, name: str) -> Store:
     return og.open_store(name, workspace=here.root)
 
 
+def test_a_row_that_a_part_lacks_has_no_features_anywhere(here: Workspace) -> None:
+    """Of the nine clips of the first part, eight are ok in both: the page says so."""
+    both = opened(here, "seen+heard")
+    assert both.status().counts == {"ok": 8, "missing": 1}
+    assert "9 (8 ok, 1 missing)" in both._repr_html_()
+    values = both.read("clip", np.arange(9))
+    assert np.isnan(values).sum(axis=1).tolist() == [0, 0, 5, *[0] * 6]
+    film = both.movie_ids[0]
+    of_film = both.select(films=film).clip_ids.tolist()
+    assert of_film == both.select(films=[film]).clip_ids.tolist()
+
+
 def test_a_clip_that_is_lacking_names_the_store_that_lacks_it(here: Workspace) -> None:
     both = opened(here, "seen+heard")
     ids = opened(here, "seen").clip_ids.tolist()

@@ -110,6 +110,15 @@ def test_what_is_missing_is_an_error_with_its_reason(path: Path) -> None:
     assert "obygaze store info STORE --clips" in str(caught.value.hint)
 
 
+def test_clips_of_other_films_are_left_out_with_their_reasons(path: Path) -> None:
+    """Of a manifest with clips that the store lacks, only those of the film count."""
+    store = open_store(path)
+    clips = [Clip("clip-00", "tt0"), Clip("new-0", "tt0"), Clip("new-1", "tt1")]
+    matrix = store.matrix("clip", clips=clips, films=["tt0"], missing="nan")
+    assert matrix.present.tolist() == [True, False]
+    assert list(matrix.reasons) == ["new-0"]
+
+
 def test_missing_rows_become_nan_or_are_dropped(path: Path, values) -> None:
     store = open_store(path)
     clips = ["clip-22", "no such", "clip-03", "clip-01"]
