@@ -125,7 +125,7 @@ def read_store_vectors(
         try:
             found = store.matrix(ARRAY, clips=clips)
         except NotFound as error:
-            error.hint = "groups of clips that the store has"
+            error.hint = "change --x or --y to clips of this store"
             raise
         values = np.asarray(found.values, dtype=np.float64)
         require_same_shared(
@@ -139,16 +139,16 @@ def read_store_vectors(
             films = _films_of(group.clips, films, manifest)
         if "" in films:
             raise FixInput(
-                f"the films of the group {group.name!r} are not known, so that the clips of a film"
-                " cannot be kept together",
+                f"the films of the group {group.name!r} are unknown, so clips of one film cannot be"
+                " kept together",
                 where=store.location,
-                hint="a manifest that has the films of these clips",
+                hint="use a manifest with the films of these clips",
             )
         has_words = store.has_words(ARRAY, found.rows)
         n_silent += int((~has_words).sum())
         if not has_words.any():
             raise FixInput(
-                f"nothing is said in any clip of the group {group.name!r}",
+                f"no clip of the group {group.name!r} has words",
                 where=store.location,
                 hint="change --x or --y",
             )
@@ -235,7 +235,7 @@ def _stated_in(path: Path, manifest: Manifest | None) -> ClipFacts:
     """Return what a table states of its clips; an error where the manifest states otherwise."""
     violations = Violations(path)
     table = read_table(path, required=("clip_id",), violations=violations)
-    violations.raise_if_any("this is no selection of these clips")
+    violations.raise_if_any("this table is not a valid list of clips")
     rows = [{**row.cells, "clip_id": row["clip_id"].strip()} for row in table.rows]
     stated = ClipFacts.of_cells(rows)
     if manifest is not None:
@@ -263,28 +263,31 @@ def check_spaces(store: Store, array: str, texts: TextTable) -> None:
         raise Mismatch(
             f"{unnamed} does not name the embedding space of its vectors",
             where=store.location,
-            hint="vectors of one checkpoint, in an npz file: audit eat --vectors",
+            hint="use vectors of one checkpoint in an npz file: obygaze audit eat --vectors",
         )
     if len(shape) != 1:
         what = f"array {array!r} must have one vector per clip, got {len(shape)}-dimensional arrays"
         raise FixInput(what, where=store.location)
     if texts.embeddings.shape[1] != shape[0]:
-        widths = f"{texts.embeddings.shape[1]} dimensions, the clips {shape[0]}"
-        raise Mismatch(f"the texts have {widths}", where=store.location)
+        raise Mismatch(
+            f"expected texts with {shape[0]} dimensions, as the clips have, got"
+            f" {texts.embeddings.shape[1]}",
+            where=store.location,
+        )
 
 
 def text_pairs(texts: TextTable, names: Sequence[tuple[str, str]]) -> Pairs:
     """Return the vectors of each pair of attributes; without names, of the only two."""
     groups = attribute_vectors(texts)
     if not names and len(groups) != 2:
-        what = f"the texts have {len(groups)} attributes: {few(list(groups), 12)}"
-        raise FixUsage(what, hint="--attributes A B, once for each pair")
+        what = f"expected texts with two attributes, got {len(groups)}: {few(list(groups), 12)}"
+        raise FixUsage(what, hint="use --attributes A B, once for each pair")
     if not names:
         a, b = groups.values()
         return [(a, b)]
     for name in itertools.chain.from_iterable(names):
         if name not in groups:
-            hint = f"one of {few(list(groups), 12)}"
+            hint = f"use one of {few(list(groups), 12)}"
             raise NotFound(f"the texts have no attribute {name!r}", hint=hint)
     return [(groups[a], groups[b]) for a, b in names]
 

@@ -512,9 +512,9 @@ def on_shared_clips(cells: Sequence[Cell]) -> Shared:
     y = classes[0][is_same]
     problem = ""
     if not len(tested):
-        problem = "no clip is tested in all of them"
+        problem = "no clip is tested in all results"
     elif not len(shared):
-        problem = "no clip is tested with the same class in all of them"
+        problem = "no clip is tested with the same class in all results"
     elif y.all() or not y.any():
         name = "positive" if y.all() else "negative"
         clips = "1 clip" if len(shared) == 1 else f"{len(shared)} clips"

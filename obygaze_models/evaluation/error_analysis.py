@@ -146,7 +146,7 @@ def analyse(
     elif not columns:
         note = "no factor varies"
     elif n_clips < n_needed:
-        note = f"{n_clips} clips, {n_needed} are needed for {len(factors)} factors"
+        note = f"{len(factors)} factors need {n_needed} clips, got {n_clips}"
     if note:
         return replace(empty, note=note)
     by_film = None
@@ -171,12 +171,12 @@ def analyse(
         n_of_rarer_side = min(n_with, n_clips - n_with)
         if np.isin(column, (0, 1)).all() and n_of_rarer_side < LEAST_CLIPS:
             side = "with" if n_of_rarer_side == n_with else "without"
-            left_out[name] = f"{n_of_rarer_side} of {n_clips} clips are {side} it"
+            left_out[name] = f"only {n_of_rarer_side} of {n_clips} clips are {side} it"
             continue
         log_odds, se, low, high, p = values.tolist()
         shown.append(Factor(name, log_odds, se, low, high, p, n_with))
     if not shown:
-        note = f"fewer than {LEAST_CLIPS} clips have, or have not, each factor"
+        note = f"each factor has fewer than {LEAST_CLIPS} clips with or without it"
     return replace(
         empty,
         factors=tuple(shown),
@@ -205,7 +205,7 @@ def independent_factors(
             independent[name] = column
             basis = wider
         elif np.ptp(column) == 0:
-            left_out[name] = "never varies"
+            left_out[name] = "it never varies"
         else:
-            left_out[name] = "follows from the factors before it"
+            left_out[name] = "it follows from the factors above"
     return independent, left_out

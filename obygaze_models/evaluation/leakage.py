@@ -125,7 +125,7 @@ def check_leaks(leaks: Sequence[Leak], *, allowed: bool = False) -> None:
         worst = max(bad, key=lambda leak: leak.share)
         n_leaked = worst.is_leaked.sum()
         raise FixInput(
-            f"{len(bad)} of {len(leaks)} cells test on clips of their training or validation",
+            f"{len(bad)} of {len(leaks)} cells test clips that were used in training or validation",
             where=f"worst: {worst.cell}, {n_leaked} of {len(worst.is_leaked)} test clips",
             hint='use splits from one master fold, or set leakage = "warn" in the protocol',
             details=[leak.text for leak in bad],

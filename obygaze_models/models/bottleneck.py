@@ -128,7 +128,7 @@ class Bottleneck(Classifier):
         if self.residual is not None:
             if RESIDUAL in self.bank_.concepts_:
                 raise FixTraining(
-                    f"no concept can be called {RESIDUAL!r}, as a part of the model is"
+                    f"a concept cannot have the name {RESIDUAL!r}, which is a part of the model"
                 )
             X = data.rows.machines.X[rows]
             self._fit_residual(X, y, self._logit(margins))

@@ -69,7 +69,7 @@ def check_values(largest: float) -> None:
     if not largest <= LARGEST_VALUE:
         raise FixInput(
             f"the features have values up to {largest:.0e}, expected at most {LARGEST_VALUE:.0e}",
-            hint="--set data.scale=standard",
+            hint="use --set data.scale=standard",
         )
 
 
@@ -175,7 +175,7 @@ def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise FixTraining(
-            f"the training rows have one class only: {classes[0]}",
+            f"all training rows have the same class: {classes[0]}",
         )
     if len(classes) > 2:
         message = "Only binary classification is supported"

@@ -236,7 +236,7 @@ def build_estimator(description: Mapping[str, Any]) -> Savable:
     if not isinstance(name, str) or name not in CLASSES:
         names = ", ".join(sorted(CLASSES))
         raise Corrupt(
-            f"unknown estimator {name!r} in the saved model", hint=f"one of {names}"
+            f"unknown estimator {name!r} in the saved model", hint=f"use one of {names}"
         )
     try:
         params = {

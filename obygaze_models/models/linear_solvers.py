@@ -81,9 +81,9 @@ class Scales:
         most = MOST_VARIANCE / min(C, 1.0)
         if variance > most:
             raise FixInput(
-                f"the features have a total variance of {variance:.1g}, on which a support"
-                f" vector machine of tolerance {C:g} may have no end: expected at most {most:.1g}",
-                hint="--set data.scale=standard",
+                f"expected features with a total variance of at most {most:.1g}, got"
+                f" {variance:.1g}: a support vector machine of tolerance {C:g} may not converge",
+                hint="use --set data.scale=standard",
             )
         is_long = variance * C > MOST_VARIANCE
         return MOST_STEPS * max(len(rows), 1000) if is_long else -1
@@ -119,8 +119,8 @@ class Gram:
         n_bytes = 8 * len(self.X) ** 2
         if n_bytes > most_bytes():
             raise FixInput(
-                f"the products of {len(self.X):,} clips take {human(n_bytes)} of memory, more than "
-                f"half of this machine",
+                f"the products of {len(self.X):,} clips need {human(n_bytes)}, more than half of"
+                " the memory of this machine",
                 hint="use fewer clips (data.where), or a model without concept vectors (ridge)",
             )
         with one_thread():
@@ -166,9 +166,9 @@ class Gram:
         svm = _fit_svm(products, positive, C, weight, tolerance, most_steps)
         if svm.fit_status_:
             raise FixInput(
-                f"a support vector machine of tolerance {C:g} did not end after {most_steps:,}"
+                f"a support vector machine of tolerance {C:g} did not converge in {most_steps:,}"
                 " steps",
-                hint="--set data.scale=standard, or a smaller tolerance",
+                hint="use --set data.scale=standard, or a smaller tolerance",
             )
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]

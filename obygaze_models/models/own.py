@@ -47,8 +47,9 @@ class OwnClassifier(Classifier):
         package = (self.settings or {}).get(PACKAGE, user_code.package)
         if package != user_code.package:
             raise Mismatch(
-                f"{self.class_name} has changed since the run began: {package} then,"
-                f" {user_code.package} now",
+                f"{self.class_name} was changed during the run: expected {package}, got"
+                f" {user_code.package}",
+                hint="run the command again",
             )
         return user_code
 

@@ -393,9 +393,7 @@ def setting_problem(kind: str, name: str, value: Any) -> str | None:
     """Return what is wrong with the value of a setting, or None if it is valid."""
     expected = find_kind(kind).types[name]
     if expected is Any and not _is_plain(value):
-        return (
-            "must be text, a finite number, true, false, or a list or a table of those"
-        )
+        return "must be text, a finite number, true, false, or a list or a table of such values"
     # NumPy floats are a subclass of float that msgspec does not accept.
     plain = float(value) if isinstance(value, float) else value
     return problem_with(plain, expected)
@@ -417,7 +415,7 @@ def build(
         if name not in known:
             raise FixInput(
                 f"unknown setting of {kind} {name!r}{near(name, known)}",
-                hint=f"one of {', '.join(known)}",
+                hint=f"use one of {', '.join(known)}",
             )
         problem = setting_problem(kind, name, value)
         if problem:
@@ -482,6 +480,6 @@ def _known_name(name: str, names: Iterable[str], noun: str) -> str:
     if name not in names:
         meant = near(str(name), names)
         raise FixInput(
-            f"unknown {noun} {name!r}{meant}", hint=f"one of {', '.join(names)}"
+            f"unknown {noun} {name!r}{meant}", hint=f"use one of {', '.join(names)}"
         )
     return name

@@ -242,7 +242,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         raise FixInput(
             "no clip has a concept, so every clip would be EN in the visual view",
             where=manifest.name,
-            hint="--set data.view=raw, or og.dataset(..., view='raw')",
+            hint="use --set data.view=raw, or og.dataset(..., view='raw')",
         )
     viewed = manifest.view(data.view)
     selected = viewed.where(data.where) if data.where else viewed
@@ -283,7 +283,8 @@ def _remarks(
         if n_open:
             clips = count(n_open, viewed.header.unit)
             remarks["disputed"] = (
-                f"{clips} left out by data.where, because annotators differ on what it asks for."
+                f"{clips} excluded by data.where, because annotators differ on its columns or"
+                " concepts."
             )
     if data.view != manifest.header.view:
         # Compare clips that `where` selects in the view or in the raw annotations.
@@ -326,7 +327,7 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
         view = ", in the visual view" if table.view == "visual" else ""
         if columns == ["level"] and not any(table.levels):
             own = few(own_columns(table.clips[0].extra)) or "there is none"
-            has = [f"no clip has a level; --task with a column of your own: {own}"]
+            has = [f"no clip has a level; use --task with one of your columns: {own}"]
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
@@ -372,7 +373,7 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
             f"tasks.{name}.values has no class for {word!r} of the column {column}"
             f"{near(word, values)}: {count(cells.count(word), 'clip')}",
             where=table.name,
-            hint="add it to values, or replace it in the table by a word of values",
+            hint="add it to values of the task, or correct these cells in the table",
         )
     return np.array([values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
 
@@ -485,8 +486,10 @@ def empty_labels(
         if n_left_out or n_kept:
             clips = f"{n_left_out + n_kept} of {count(len(table), 'clip')}"
             before = f"{clips} have no value in the column {' or '.join(columns)}:"
-            kept = f", and {n_kept} kept, as other values decide" if n_kept else ""
-            sentences.append((f"{before} {n_left_out} left out of ", name, f"{kept}."))
+            kept = f", and {n_kept} kept, because other values decide" if n_kept else ""
+            sentences.append(
+                (f"{before} {n_left_out} excluded from ", name, f"{kept}.")
+            )
     return _joined(sentences)
 
 

@@ -35,15 +35,15 @@ def problem_of(kind: str, name: str, value: Any) -> str | None:
     if isinstance(value, list | tuple) and not isinstance(
         default_settings(kind).get(name), list | tuple
     ):
-        return "must be one value, or for a choice { grid = [...] }"
+        return "must be one value, or { grid = [...] } with several values"
     if grid is not None and kind in KINDS and name in OF_SENTENCES:
         return "must be one value, not a grid"
     if grid is not None and len({*map(repr, grid)}) < max(len(grid), 1):
-        return "as a grid must list at least one value, and none twice"
+        return "must list at least one value in grid, and no value twice"
     for item in [value] if grid is None else grid:
         of_tasks = item[BY_TASK] if _is_by_task(item) else {OTHER_TASKS: item}
         if not isinstance(of_tasks, Mapping) or OTHER_TASKS not in of_tasks:
-            return f"by_task must be a table of values, with one for {OTHER_TASKS!r}"
+            return f"must have in by_task a table of values, with a value for {OTHER_TASKS!r}"
         for one_value in of_tasks.values():
             problem = setting_problem(kind, name, one_value)
             if problem:

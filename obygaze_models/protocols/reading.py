@@ -78,12 +78,12 @@ def load_protocol(
         asked: The tasks to run (`tasks.with_tasks`); empty: the tasks of the grid.
     """
     known = _protocol_files()
-    hint = f"a file NAME.toml, or one of {', '.join(sorted(known))}"
+    hint = f"use a file NAME.toml, or one of {', '.join(sorted(known))}"
     text = system.typed_path(str(name))
     path = Path(text)
     if path.suffix == ".toml" or "/" in text:
         if not path.is_file():
-            raise NotFound("no such protocol", where=str(path), hint=hint)
+            raise NotFound("missing protocol file", where=str(path), hint=hint)
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         return parse_protocol(data, str(path), changes, asked)
@@ -164,14 +164,14 @@ def _parse_change(change: str) -> tuple[str, Any]:
     key, equals, value = change.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > 4:
-        raise FixUsage(f"a change must be section.key=value, got {change!r}")
+        raise FixUsage(f"expected --set SECTION.KEY=VALUE, got {change!r}")
     try:
         return ".".join(parts), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError as error:
         if value.strip()[:1] in ("[", "{"):
             raise FixUsage(
                 f"--set {key.strip()}: not valid TOML: {value}",
-                hint="text in a list needs quotes: --set 'grid.models=[\"ridge\"]'",
+                hint="put text in a list into quotes: --set 'grid.models=[\"ridge\"]'",
             ) from error
         return ".".join(parts), value.strip()
 
@@ -200,7 +200,7 @@ def _read_models(document: Document, tables: Any) -> dict[str, Model]:
         settings = dict(table) if isinstance(table, dict) else {}
         kind = settings.pop("kind", None)
         if not isinstance(kind, str) or not is_kind(kind):
-            document.unknown(f"{key_path}.kind", str(kind), KINDS, "kind of model")
+            document.unknown(f"{key_path}.kind", str(kind), KINDS, "model type")
             continue
         known = find_kind(kind).types
         defaults = default_settings(kind)
@@ -234,13 +234,13 @@ def _check_task(document: Document, task: Task, key_path: str) -> None:
     """Check that a task defines its classes in exactly one way, with valid expressions."""
     ways = [bool(task.classes), bool(task.positive), bool(task.column)]
     if sum(ways) != 1:
-        document.add(key_path, "needs one of classes, positive and column")
+        document.add(key_path, "must have exactly one of classes, positive and column")
     if task.negative and not task.positive:
-        document.add(f"{key_path}.negative", "needs positive beside it")
+        document.add(f"{key_path}.negative", "requires the key positive")
     if task.series and not task.row:
-        document.add(f"{key_path}.series", "needs row beside it")
+        document.add(f"{key_path}.series", "requires the key row")
     if bool(task.column) != bool(task.values):
-        document.add(key_path, "column and values go together")
+        document.add(key_path, "must have both column and values, or neither")
     for key, values in (("classes", task.classes), ("values", task.values)):
         if values and set(values.values()) != {0, 1}:
             document.add(f"{key_path}.{key}", "must name a class 0 and a class 1")
@@ -302,11 +302,13 @@ def _check_names(document: Document, protocol: Protocol) -> None:
                 problem = f"must not list a value twice, got {[*values]!r}"
                 document.add(f"{section}.{key}", problem)
     for name in protocol.models.keys() & {*BASELINES}:
-        document.add(f"models.{name}", "is the name of a baseline; another name")
+        document.add(
+            f"models.{name}", "is the name of a baseline: use a different name"
+        )
     if len(report.contrast) not in (0, 2):
-        document.add("report.contrast", "needs two training tasks, or none")
+        document.add("report.contrast", "must list two training tasks, or none")
     if not protocol.pairs or not (protocol.model_names or grid.baselines):
-        problem = "needs a task that trains and is tested, and a model or a baseline"
+        problem = "must have a training task and a test task, and a model or a baseline"
         document.add("grid", problem)
     _check_expression(document, protocol.data.where, "data.where")
 
@@ -317,7 +319,7 @@ def _check_bars(document: Document, protocol: Protocol) -> None:
     for name, task in protocol.tasks.items():
         other = task_of_bar.setdefault((task.row, task.series or name), name)
         if task.row and other != name:
-            problem = f"the same row and series as tasks.{other}"
+            problem = f"has the same row and series as tasks.{other}"
             document.add(f"tasks.{name}.series", problem)
 
 
@@ -332,13 +334,13 @@ def _check_every_task_is_run(
     if not protocol.report.contrast:
         choices.discard("report.contrast")
     for key in choices if asked else ():
-        document.add(key, "is chosen by --task, which runs each task on itself")
+        document.add(key, "cannot be used with --task, which tests each task on itself")
     for name in protocol.tasks.keys() - {*(asked or protocol.used_tasks)}:
         if name not in in_file or not (asked or choices):
             document.add(
                 f"tasks.{name}",
-                "is in no pair of grid.train and grid.test, so it would not be run:"
-                f" --task {shell_word(name)} runs it",
+                "is in no pair of grid.train and grid.test, so it would not be run: use"
+                f" --task {shell_word(name)} to run it",
             )
 
 
@@ -355,7 +357,9 @@ def _check_models(document: Document, protocol: Protocol) -> None:
                 problems["max_epochs"] = "must be at least min_epochs"
             for key in BANK:
                 if settings.get(TEXTS) and settings.get(key) != defaults.get(key):
-                    problems[key] = "has no effect: texts are the concept vectors"
+                    problems[key] = (
+                        "has no effect with texts, which are the concept vectors"
+                    )
             if protocol.splits.follow_scheme or not find_kind(model.kind).head:
                 continue
             for key, value in (("best_of_folds", True), ("tolerance", "folds")):
@@ -363,7 +367,7 @@ def _check_models(document: Document, protocol: Protocol) -> None:
                     problems[key] = "needs published splits and a scheme"
             # In-sample margins would favour the store with the most features.
             if protocol.fit.choose_store and settings["cross_fit"] < 2:
-                problems["cross_fit"] = "fit.choose_store needs 2 or more"
+                problems["cross_fit"] = "must be at least 2 with fit.choose_store"
         for key, problem in problems.items():
             document.add(f"models.{name}.{key}", problem)
 
@@ -382,24 +386,24 @@ def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) 
         if kind.by_task and not protocol.tasks[name].folds:
             document.add(
                 f"tasks.{name}",
-                f"{splits.kind} splits need the name of a fold column of the manifest: "
-                f"--set {shell_word(f'tasks.{name}.folds=NAME')}",
+                f"{splits.kind} splits need the name of a fold column of the manifest: use"
+                f" --set {shell_word(f'tasks.{name}.folds=NAME')}",
             )
     if not all(getattr(splits, key) for key in kind.needs):
         needed = " and ".join(kind.needs)
         document.add("splits", f"{splits.kind} splits need {needed}")
     if splits.folds == 1:
-        or_none = ", or 0 for one of each film" if kind.by_film else ""
+        or_none = ", or 0 for one fold per film" if kind.by_film else ""
         document.add("splits.folds", f"must be at least 2{or_none}, got 1")
     for key in fields(Splits):
         is_read = key.name in (*KEYS_OF_ALL, *kind.keys)
         if not is_read and getattr(splits, key.name) != key.default:
-            problem = f"has no meaning in {splits.kind} splits"
+            problem = f"has no effect in {splits.kind} splits"
             if key.name == "column":
                 problem += f"; {LEAVES_OUT_GROUPS}"
             document.add(f"splits.{key.name}", problem)
     if splits.validation == "each" and not kind.pairs:
-        problem = f"each has no meaning in {splits.kind} splits"
+        problem = f"cannot be 'each' in {splits.kind} splits"
         document.add("splits.validation", problem)
     if protocol.balancing != "none" and not splits.follow_scheme:
         document.add("balancing", "needs published splits and a scheme")

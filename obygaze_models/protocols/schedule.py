@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import few, plural
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import plain_value, quoted_word
@@ -43,8 +43,8 @@ LEAVES_OUT_GROUPS = (
     " splits.kind=nested --set splits.column=director, with the column of your groups"
 )
 WITHOUT_FILMS = (
-    "--set splits.kind=kfold --set splits.folds=10, which divides clips; or --set"
-    " splits.column=COLUMN, a column that has the group of each clip, such as its participant"
+    "use --set splits.kind=kfold --set splits.folds=10 to divide clips, or --set"
+    " splits.column=COLUMN with a column of groups, such as the participant of each clip"
 )
 # Reports name a group by its column; these names have a different meaning there.
 OWN_WORDS = ("film", "clip", "row")
@@ -143,7 +143,8 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
         n_splits *= n_splits - 1
     if n_splits > MOST_SPLITS:
         raise FixInput(
-            f"{n_splits:,} splits are more than {MOST_SPLITS:,}, and each model is fitted in each",
+            f"expected at most {MOST_SPLITS:,} splits, got {n_splits:,}; each model is fitted in"
+            " each split",
             where=clips.table.name,
             hint="use --set splits.folds=10 (ten groups of films), or fewer clips (data.where)",
         )
@@ -167,7 +168,7 @@ def _never_tested(clips: _Clips) -> BoolArray:
             where=table.name,
         )
     if never.all():
-        message = f"splits.never names every {column}, so that nothing is tested"
+        message = f"splits.never names every {column}, so no clip would be tested"
         raise FixInput(message, where=table.name)
     return never
 
@@ -196,7 +197,7 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
         raise FixInput(
             f"no clip has {unknown[0]!r} in the column {splits.column}",
             where=table.name,
-            hint=f"its values are {', '.join(values[:8])}",
+            hint=f"use values of this column: {', '.join(values[:8])}",
         )
     folds = np.where(cells == "", OUTSIDE, 0)
     folds[np.isin(cells, test)] = 2
@@ -271,17 +272,17 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
     if column == FILM_COLUMN:
         if SPLIT_KINDS[splits.kind].by_film and not table.has_films:
             raise FixInput(
-                f"{splits.kind} splits hold out whole films, and this manifest has no films",
+                f"{splits.kind} splits hold out whole films, but this manifest has no films",
                 where=table.name,
                 hint=WITHOUT_FILMS,
             )
         return table
     if column.casefold() in OWN_WORDS:
         raise FixInput(
-            f"splits.column needs a column of another name than {column}: reports call a group by"
-            f" the name of its column, and a {column.casefold()} is something else there",
+            f"splits.column cannot be a column with the name {column}: in reports, a"
+            f" {column.casefold()} is not a group",
             where=table.name,
-            hint="give the column another name in the table, and import it again",
+            hint="rename the column in the table, and import the table again",
         )
     table = replace(table, group_column=column)
     unit = "film" if table.has_films else "clip"
@@ -292,19 +293,17 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
     for whole, groups in groups_of_whole.items():
         problem = ""
         if groups == {""}:
-            problem = (
-                f"no value in the column {column}, so its {column} may be any other"
-            )
+            problem = f"no value in the column {column}, so its group is unknown"
         elif len(groups) > 1 or "|" in "".join(groups):
             named = few([*map(repr, sorted(groups))], 3)
-            problem = f"{named} in the column {column}, and splits.column needs one group for a"
+            problem = f"{named} in the column {column}, but splits.column needs one group for each"
             problem += f" {unit}"
         if problem:
-            where = f"data.where={quoted_word(column)}"
+            hint = f"obygaze manifest join --force, with one {column} for each {unit}"
+            if "" in groups:
+                where = shell_word(f"data.where={quoted_word(column)}")
+                hint += f"; or exclude clips without a value with --set {where}"
             raise FixInput(
-                f"the {unit} {whole!r} has {problem}",
-                where=table.name,
-                hint=f"obygaze manifest join --force, with one {column} for each {unit}; or leave"
-                f" out such {plural(unit)} with --set {shell_word(where)}",
+                f"the {unit} {whole!r} has {problem}", where=table.name, hint=hint
             )
     return table

@@ -56,7 +56,7 @@ COMPARISON = re.compile(
 NAMED = re.compile(r"""\s*([^"'=<>!(){}]+?)\s*=(?!=)\s*(.+?)\s*""")
 TASK_NAME = re.compile(r"[^\W\d][\w.-]*")
 TASK_OPTION = "--task"
-ASKED = "Do the features of an unseen {unit} say {what}?"
+ASKED = "Do the features of an unseen {unit} predict {what}?"
 IN_WORDS = {
     "==": "is",
     "!=": "is not",
@@ -83,7 +83,10 @@ def with_tasks(
             if len(of_text) > 1:
                 asks[name] = f"which {text} a clip has"
             if tasks.setdefault(name, task) != task:
-                raise FixUsage(f"two tasks have the name {name}")
+                raise FixUsage(
+                    f"two tasks have the name {name}",
+                    hint="use --task 'NAME=EXPRESSION' to give each task its own name",
+                )
             if SPLIT_KINDS[protocol.splits.kind].by_task and not task.folds:
                 raise FixUsage(
                     f"the published splits of the protocol {protocol.name} have no folds for"
@@ -141,9 +144,8 @@ def _only_one(text: str, tasks: Mapping[str, Task]) -> tuple[str, Task]:
     """Return the only task of a text, with its name; refuse several tasks."""
     if len(tasks) > 1:
         raise FixUsage(
-            f"expected one task, but the column {text} has one for each of its"
-            f" {len(tasks)} words",
-            hint=f"one of {', '.join(map(shell_word, tasks))}",
+            f"expected one task, got the column {text} with {len(tasks)} values",
+            hint=f"use one of {', '.join(map(shell_word, tasks))}",
         )
     (of_name,) = tasks.items()
     return of_name
@@ -163,8 +165,9 @@ def asked_tasks(
     if text in protocol.tasks:
         if text in manifest.columns and protocol.tasks[text].column != text:
             raise FixUsage(
-                f"{text} is a task of the protocol {protocol.name}, and a column",
-                hint=f"{text}=VALUE for the column, honest:{text} or FILE.toml:{text} for the task",
+                f"{text} is both a task of the protocol {protocol.name} and a column",
+                hint=f"use {text}=VALUE for the column, and honest:{text} or FILE.toml:{text} for"
+                " the task",
             )
         return {text: protocol.tasks[text]}
     place, _, name = text.rpartition(":")
@@ -173,7 +176,7 @@ def asked_tasks(
         if name not in tasks:
             raise FixUsage(
                 f"{place} has no task {name!r}{near(name, tasks)}",
-                hint=f"one of {', '.join(tasks)}",
+                hint=f"use one of {', '.join(tasks)}",
             )
         return {name: tasks[name]}
     labels = _Labels(protocol.data, manifest, option)
@@ -193,11 +196,11 @@ def asked_tasks(
         return labels.task_of_expression(text)
     columns = [*dict.fromkeys((*manifest.columns, "level", "concept"))]
     hint = (
-        f"one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2', of the"
-        f" columns {few(columns)}"
+        f"use one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2' with one"
+        f" of the columns {few(columns)}"
     )
     if text in manifest.header.concepts:
-        hint = f"{option} {shell_word(f'concept={text}')}"
+        hint = f"use {option} {shell_word(f'concept={text}')}"
     known = [*protocol.tasks, *columns]
     raise FixUsage(
         f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
@@ -215,14 +218,14 @@ def _check_name(name: str, protocol: Protocol, labels: "_Labels") -> None:
     problem = ""
     if not TASK_NAME.fullmatch(name):
         problem = (
-            "cannot be the name of a task: it has other signs than letters and digits"
+            "is not valid: expected a letter, then letters, digits, '_', '.' or '-'"
         )
     elif name in labels.columns:
-        problem = "is taken: it is a column"
+        problem = "is already the name of a column"
     elif name in protocol.tasks:
-        problem = "is taken: it is a task of the protocol"
+        problem = "is already a task of the protocol"
     if problem:
-        raise FixUsage(f"the name {name!r} {problem}")
+        raise FixUsage(f"the task name {name!r} {problem}")
 
 
 class _Labels:
@@ -264,13 +267,13 @@ class _Labels:
             if column in ("level", *CONCEPTS):
                 hint = f"--set {KEEPS_LEVELS} and concepts, or {hint}"
             return FixUsage(
-                f"no selected clip has {word!r} in the column {column}, though others of"
-                f" {self.manifest.name} have",
+                f"no selected clip has {word!r} in the column {column}, but other clips of"
+                f" {self.manifest.name} have it",
                 hint=hint,
             )
         return FixUsage(
-            f"the column {column} has no {word!r}{near(word, values)}",
-            hint=f"one of its values: {few(values)}",
+            f"the column {column} has no value {word!r}{near(word, values)}",
+            hint=f"use one of its values: {few(values)}",
         )
 
     def tasks_of(self, text: str) -> dict[str, Task]:
@@ -317,10 +320,10 @@ class _Labels:
         if not values or (len(values) == 1 and column not in CONCEPTS):
             one = f"has one value, {values[0]!r}" if values else "is empty"
             raise FixInput(
-                f"the column {column} {one}: a task needs two",
+                f"the column {column} {one}: a task needs two values",
                 where=self.manifest.name,
-                hint="write another word, such as no, where it does not hold: clips with an"
-                " empty cell are left out",
+                hint="write a second value, such as no, for the other clips: clips with an empty"
+                " cell are excluded",
             )
         # "yes" is the positive class; for other words, the positive class is unknown.
         written = {value.lower(): value for value in values}
@@ -330,7 +333,9 @@ class _Labels:
                 # A cell with both words is then in both classes, which is refused.
                 negative = f"{quoted_word(column)} == {quoted_word(written[no])}"
                 return {column: replace(task, negative=negative)}
-        problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
+        problem = (
+            f"the column {column} has {count(len(values), 'value')}: {few(values)}"
+        )
         examples = [f"{column}={word}" for word in values[:2]]
         cells = self.cells(column)
         if has_numbers(cells):
@@ -346,7 +351,10 @@ class _Labels:
                 tasks |= self.task_of_value(column, "==", value)
             return tasks
         options = [f"{self.option} {shell_word(example)}" for example in examples]
-        raise FixUsage(f"{problem}; which are positive?", hint=" or ".join(options))
+        raise FixUsage(
+            f"{problem}; the positive values are not stated",
+            hint=f"use {' or '.join(options)}",
+        )
 
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, Task]:
         """Return the task of the clips that match a comparison, against the others."""

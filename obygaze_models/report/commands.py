@@ -61,18 +61,17 @@ def compare(
     metric: str | None = None,
     workspace: PathLike | None = None,
 ) -> ComparedRuns:
-    """Compare runs on the clips and tasks that all of them have.
+    """Compare runs on their common clips and tasks.
 
-    Each model has a value in each run, and a difference to the first run, on the clips that all
-    runs with this model tested. A difference of AP or AUC has an interval over films, and a p that
-    is corrected for all differences of the comparison. Runs must hold out the same units: films, or
-    groups of one column. Names of stores matter only if a run has several stores, and names of
-    models only if a run has several models. -o writes CSV, .xlsx or LaTeX (.tex).
+    The table has the value of each model in each run and its difference from the first run, on the
+    clips that all runs with this model tested. A difference of AP or AUC has an interval over films
+    and a p that is corrected for all differences of the table. Runs must hold out the same units:
+    films, or groups of one column. Models are matched by store only if a run has several stores,
+    and by name only if a run has several models. -o writes CSV, .xlsx or LaTeX (.tex).
 
     Args:
-        runs: Names of runs of the workspace, or their folders. The others are compared with the
-            first.
-        models: The model to compare. Repeat it to name one for each run.
+        runs: Names of runs of the workspace, or their folders. The first run is the reference.
+        models: The model to compare. Repeat the option to name a model for each run.
         metric: The metric, such as ap or auc.
         workspace: The workspace, if it is not the current one.
 

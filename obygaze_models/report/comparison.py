@@ -62,9 +62,10 @@ if TYPE_CHECKING:
 LATEX = ".tex"
 MOST_DRAWS = 1_000_000  # draws of films, as in a protocol
 NO_CELL = (
-    "no model is in two of these runs, so nothing is compared. Models are the same if they have the"
-    " same tasks, and, if a run has several models or stores, the same names of model and store"
-    " (--model NAME takes one model of each run; obygaze run --store NAME=STORE names a store)."
+    "nothing is compared, because no model is in two of these runs. Models are matched by their"
+    " tasks, by name if a run has several models, and by store if a run has several stores. Use"
+    " --model NAME to select one model of each run, or obygaze run --store NAME=STORE to name a"
+    " store."
 )
 
 # Training task, test task, model and store. The model or store is "" if no run has several.
@@ -155,27 +156,27 @@ class ComparedRuns(Listing):
                 shown["better?"] = "the same"
             rows.append(shown)
         sentences = []
+        units = plural(self.unit)
         if rows:
             sentences.append(
-                "The numbers of a row are on the clips that all runs with this model tested with"
-                f" the same class. The difference is the mean over {plural(self.unit)} if these are"
-                " unseen. p is two-sided, and corrected for all differences of this comparison. The"
-                f" last column shows whether the run is better than {first}."
+                "All values of a row are on the clips that all runs with this model tested, with"
+                f" the same class. On unseen {units}, the difference is the mean over {units}. p is"
+                " two-sided, and corrected for all differences of this table. The last column shows"
+                f" whether the run is better than {first}."
             )
         bases = []
         for row in self.rows:
             if math.isfinite(row["difference_low"]):
                 bases.append(row["difference_basis"])
         if bases:
-            units = plural(self.unit)
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(
                 f"In brackets: intervals over {units}, which hold for {of_intervals}."
             )
         if others:
-            named = [f"{name} ({listed(runs)})" for name, runs in others.items()]
-            sentences.append(f"Without a difference to {first}: {few(named)}.")
-        title = f"{metric} of each run, and its difference to {first}"
+            named = [f"{name} in {listed(runs)}" for name, runs in others.items()]
+            sentences.append(f"Without a difference from {first}: {few(named)}.")
+        title = f"{metric} of each run, and its difference from {first}"
         return result_table("compared", title, rows, " ".join(sentences))
 
 
@@ -198,8 +199,8 @@ def compare_runs(
     """
     if len(runs) < 2:
         message = (
-            "a comparison needs two runs or more. The report of one run has differences of its"
-            " models if the run has report.questions"
+            "expected two or more runs; the report of one run compares the models that"
+            " report.questions names"
         )
         names = " ".join(shell_word(run.folder.name) for run in runs) or "RUN"
         raise FixUsage(message, hint=f"obygaze report {names}")
@@ -244,7 +245,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
                 continue
             row["value_of_first"] = first.value(metric)
             if math.isnan(row["value"] - row["value_of_first"]):
-                problem = f"not all of them have a value of {metric_name(metric)}"
+                problem = f"not all runs have a value of {metric_name(metric)}"
                 continue
             apart = row_of_difference(cell, first, metric)
             apart["over_films"] = apart["value"]
@@ -258,7 +259,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
             found.append((row, apart))
         if problem and len(cells) > 1 and 0 in cells:
             tasks = pair_name(*key[:2])
-            warnings.append(f"{tasks}: nothing is compared, as {problem}.")
+            warnings.append(f"{tasks}: nothing is compared, because {problem}.")
     add_p_of_family(tested)
     for row, apart in found:
         row["difference"] = apart["over_films"]
@@ -292,7 +293,7 @@ def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
     # another.
     if metric != AP.name and len({cell.is_averaged for cell in of_runs}) > 1:
         other = (
-            "one value is a mean over fits, and the other pools the clips of all fits"
+            "one value is a mean over fits, and the other is over the clips of all fits"
         )
         return shared, shared.problem or other
     return shared, shared.problem
@@ -459,7 +460,7 @@ def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterato
             facts_of_first,
             facts,
             (one, name),
-            hint="runs whose manifests give the same id to the same clip",
+            hint="compare runs whose manifests give the same id to the same clip",
         )
         are_same = ours["labels"]["clips"] == theirs["labels"]["clips"]
         if n_by_id or ((is_first_lost or is_lost) and not are_same):
@@ -513,14 +514,14 @@ def _other_tests(
             n_other_folds += not are_alike
         if n_other_clips:
             yield (
-                f"{name} tests other clips than {names[0]}, or with other classes, in"
-                f" {n_other_clips} of {count(n_cells, 'result')}: all numbers are on the clips"
+                f"In {n_other_clips} of {count(n_cells, 'result')}, {name} tests different clips"
+                f" than {names[0]}, or clips with a different class: all values are on the clips"
                 " that all runs test with the same class."
             )
         if n_other_folds and metric in RANKING_METRICS:
             yield (
-                f"{name} tests clips of {names[0]} in other folds in {n_other_folds} of"
-                f" {count(n_cells, 'result')}: {metric_name(metric)} is computed within folds, so"
-                " the values cannot be compared, and their difference has no interval"
+                f"In {n_other_folds} of {count(n_cells, 'result')}, {name} tests clips in different"
+                f" folds than {names[0]}: {metric_name(metric)} is computed within folds, so the"
+                " values cannot be compared, and their difference has no interval"
                 " (docs/reports.md)."
             )

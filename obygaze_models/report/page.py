@@ -139,7 +139,7 @@ def write_report(
     if not folders:
         raise FixUsage(
             "expected at least one run",
-            hint="name a run or its folder; obygaze ls lists the runs",
+            hint="name a run or its folder",
         )
     if out is not None and not out.suffix and out.name.strip("."):
         out = out.with_suffix(REPORT_ENDINGS[0])

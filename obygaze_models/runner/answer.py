@@ -85,10 +85,10 @@ def clips_text(run: Run) -> str:
     text = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
     if run.has_films:
         text += f" of {count(manifest['n_films'], 'film')}"
-    words = (f"manifest {manifest['name']}", view_text(run))
-    text += f" ({', '.join(filter(None, words))})"
+    words = [text, f"manifest {manifest['name']}", view_text(run)]
     where = run.protocol["data"]["where"]
-    return f"{text} with {where}" if where else text
+    words.append(where and f"only {where}")
+    return ", ".join(filter(None, words))
 
 
 def array_text(run: Run) -> str:
@@ -431,7 +431,7 @@ def about_difference(run: Run) -> str:
     return (
         f"If a baseline gives all clips of a {run.unit} the same score, the difference in this"
         f" {run.unit} is half of the difference between the model's order and its reversed order;"
-        f" the counts of {run.units} use it, too."
+        f" {run.units} are counted by this half."
     )
 
 
@@ -485,7 +485,7 @@ def sentence_of(run: Run, cell: Cell) -> str:
         if math.isnan(row["p"]) and math.isfinite(row["low"]):
             apart = with_ends(row["over_films"], row["low"], row["high"])
             text += f"; the difference is {apart}"
-        text += _films_text(run, cell, guess, row, f"{model} is higher")
+        text += _films_text(run, cell, guess, row, model)
     return f"{where}, {model} {text}."
 
 
@@ -512,7 +512,7 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
     )
     if found == LEAKED:
         return f"{text} on {tested_on(LEAKED, run.units)}."
-    text += _films_text(run, first, second, row, f"{ours} is higher")
+    text += _films_text(run, first, second, row, ours)
     if parts:
         more = f"{listed(parts)} together are better than the best single store"
         if found != BETTER:
@@ -541,10 +541,8 @@ def _shown_p(row: RunRow) -> str:
     return f"p {p}" if p.startswith("<") else f"p = {p}"
 
 
-def _films_text(
-    run: Run, first: Cell, second: Cell, row: RunRow, is_higher: str
-) -> str:
-    """Return in how many films the first cell is higher, and whether films are too few for p.
+def _films_text(run: Run, first: Cell, second: Cell, row: RunRow, name: str) -> str:
+    """Return in how many films the first cell, called `name`, is higher, and why p may be missing.
 
     Return "" with fewer than two films.
     """
@@ -554,7 +552,7 @@ def _films_text(
     of_films = f"{films.n_films} {run.units}"
     if films.n_films < first.n_films:
         of_films += " that have clips of both classes"
-    text = f"; {is_higher} in {films.text(of_films)}"
+    text = f"; {name} is higher in {films.text(of_films)}"
     if films.n_films < FILMS_OF_A_TEST:
         text += f"; there is no p, because a test needs {FILMS_OF_A_TEST} {run.units}"
     return text

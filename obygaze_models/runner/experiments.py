@@ -84,18 +84,21 @@ def run(
     """Run an experiment: train and test the models of a protocol.
 
     Args:
-        protocol: The name of a protocol that comes with obygaze, or a TOML file.
-        stores: A store, and its name in tables; in Python one or several, or a mapping.
-        manifest: The clips. The default is the protocol's, or the only one there is.
-        tasks: The labels to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2' or a task by its name;
-            'NAME=EXPRESSION' gives an expression a short name. A value is told from all others:
-            --set 'data.where=COLUMN != OTHER' leaves out a third.
-        changes: Change a key of the protocol, as in splits.scheme=none.
-        output: The name of the run, or a folder.
-        n_jobs: Processes that train.
-        trust: User code that the protocol names and that may run; what is typed after --set may.
+        protocol: The name of a protocol of obygaze, or a TOML file.
+        stores: Features: a store, or NAME=STORE with its name in tables. In Python also a list, or
+            a mapping of names to stores.
+        manifest: The manifest of the clips. The default is the manifest of the protocol, or the
+            only manifest of the workspace.
+        tasks: The label to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2', a task of the protocol, or
+            'NAME=EXPRESSION' with a short name. Clips with other values are negative; --set
+            'data.where=COLUMN != VALUE' excludes a value.
+        changes: A changed key of the protocol, such as splits.scheme=none.
+        output: The name of the run in the workspace, or a folder.
+        n_jobs: Number of training processes.
+        trust: User code that the protocol file names and that may run. Code that is named in --set
+            may run without --trust.
         force: Replace the output if it exists.
-        progress: Show a progress bar on stderr, or a function that makes the bar.
+        progress: Whether to show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -129,7 +132,8 @@ def run(
     segments = chosen.data.segments
     if segments and clips.name != segments:
         raise FixUsage(
-            f"data.segments is {segments}, and the manifest is {clips.name}",
+            f"expected the manifest {segments} (data.segments), got {clips.name}",
+            hint=f"use --manifest {segments}, or change data.segments",
         )
     named_stores = open_stores(stores, workspace)
     chosen = replace(chosen, data=with_view(chosen.data, clips, named_stores))
@@ -163,21 +167,22 @@ def train(
 ) -> Trained:
     """Train one model, evaluate it on unseen films, and save it.
 
-    The metrics are computed on unseen films, by fits with the same settings. The saved model is
-    then trained on all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h or cav;
-    `run` takes a class of your own, too.
+    The metrics are from fits with the same settings, tested on unseen films. The saved model is
+    then trained on all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h or cav.
+    A class of your own can be tested with `run`, but not saved.
 
     Args:
-        model: The kind of the model.
-        store: Its features: a store, or NAME=STORE with the name in tables.
-        manifest: The clips and labels. The default is the only manifest there is.
-        task: The label to predict, as in `run`; PROTOCOL.toml:NAME for the task of a protocol.
-        changes: Change a key of the honest protocol, or model.KEY of the model; an unknown KEY is
-            an error that lists those of its kind. cav has none.
-        output: The name of the run and of the model, which are in the workspace.
-        n_jobs: Processes that train.
+        model: The model type.
+        store: Features: a store, or NAME=STORE with its name in tables.
+        manifest: The manifest of the clips and labels. The default is the only manifest of the
+            workspace.
+        task: The label to predict, as in `run`, or PROTOCOL.toml:NAME for a task of a protocol.
+        changes: A changed key of the protocol honest, or model.KEY=VALUE for a setting of the
+            model; the error for an unknown KEY lists all settings. cav has no settings.
+        output: The name of the run and of the model in the workspace.
+        n_jobs: Number of training processes.
         force: Replace the output if it exists.
-        progress: Show a progress bar on stderr, or a function that makes the bar.
+        progress: Whether to show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -193,7 +198,7 @@ def train(
     """
     if not isinstance(model, str):
         raise FixUsage(
-            f"model must be a name, got {model!r}",
+            f"expected the name of a model type, got {model!r}",
             hint=f"use one of {', '.join(trainable())}",
         )
     require_each_once(changes)
@@ -210,7 +215,7 @@ def train(
         if output is not None:
             words += ["-o", str(output)]
         raise FixUsage(
-            f"expected a model type of obygaze, got {model}: a run tests it, but cannot save it",
+            f"expected a model type of obygaze, got {model}, which can be tested but not saved",
             hint=shell_line(words),
         )
     trust_code(changes)
@@ -231,7 +236,8 @@ def train(
     if folder != here.folder("runs") / folder.name:
         raise FixUsage(
             f"expected a name for the run and its model, got the path {name!r}",
-            hint=f"-o {shell_word(folder.name)} for runs/{folder.name} and models/{folder.name}",
+            hint=f"use -o {shell_word(folder.name)} to write runs/{folder.name} and"
+            f" models/{folder.name}",
         )
     model_folder = here.folder("models") / folder.name
     # If the run is repeated, its model may be replaced: licences on the card may have changed, or
@@ -276,7 +282,7 @@ def named_manifest(
             raise FixUsage(
                 "expected the name of a manifest, because the workspace has"
                 f" {count(len(names), 'manifest')}",
-                hint=f"one of {few(names)}"
+                hint=f"use one of {few(names)}"
                 if names
                 else "obygaze manifest import --help",
             )
@@ -295,8 +301,8 @@ def require_each_once(changes: Sequence[str]) -> None:
         if first != value:
             raise FixUsage(
                 f"--set {key} is given twice, with {first} and with {value}",
-                hint=f"use one --set {shell_word(key)}; data.where takes (A) and (B) for clips that"
-                " fulfil both",
+                hint=f"use one --set {shell_word(key)}; to combine two conditions of data.where,"
+                " write (A) and (B)",
             )
 
 
@@ -314,7 +320,10 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
         for store in stores:
             name, place = named_store(store, workspace)
             if name in named:
-                raise FixUsage(f"--store names {name!r} twice")
+                raise FixUsage(
+                    f"two stores have the name {name!r}",
+                    hint="use --store NAME=STORE to give each store its own name",
+                )
             named[name] = place
     if "" in named:
         raise FixUsage("a store has an empty name", hint='use stores={"NAME": STORE}')
@@ -370,20 +379,22 @@ def test_model(
 ) -> Run:
     """Test a saved model on your own clips and labels.
 
-    Nothing is fitted: scores, decisions and refusals are those of `models predict`. The result is a
-    run: `report` shows it, and `compare` compares it with a run of your own model on these clips.
-    Clips that the model was trained on are excluded and counted. Other clips of its training films
-    are tested, and the run names these films.
+    Nothing is fitted: scores, decisions and refused clips are the same as in `models predict`. The
+    result is a run: `report` shows it, and `compare` compares it with a run of your own model on
+    these clips. Training clips of the model are excluded and counted. Other clips of its training
+    films are tested, and the run names these films.
 
     Args:
         model: A saved model of two classes: its name in the workspace, or its folder.
-        store: Features of the recipe that the model was trained on, or NAME=STORE with the name in
+        store: A store with the same recipe as the training features, or NAME=STORE with its name in
             tables.
-        manifest: The clips and labels. The default is the only manifest there is.
+        manifest: The manifest of the clips and labels. The default is the only manifest of the
+            workspace.
         task: The label to test, as in `run`.
-        changes: Change a key of the honest protocol: data.where, data.view, report.primary,
-            report.metrics or report.replicates. The view of the labels is that of the training.
-        output: The name of the run, or a folder.
+        changes: A changed key of the protocol honest: data.where, data.view, report.primary,
+            report.metrics or report.replicates. The default of data.view is the view of the
+            training labels.
+        output: The name of the run in the workspace, or a folder.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 

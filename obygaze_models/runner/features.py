@@ -85,7 +85,7 @@ class Features:
         clips = np.flatnonzero(self.present & stays)
         if not len(clips):
             raise FixInput(
-                f"none of the {int(np.sum(stays))} clips that can be used has features",
+                f"none of the {int(np.sum(stays))} usable clips has features",
                 where=self.origin["location"],
             )
         row_of = np.full(len(stays), -1, dtype=np.intp)
@@ -109,7 +109,9 @@ def read_stores(
         of_frames: Whether models read frames of clips. None: the run has no models.
     """
     for name in protocol.features.keys() - stores.keys():
-        raise FixUsage(f"features.{name}: no store has the name {name!r} in this run")
+        raise FixUsage(
+            f"features.{name}: no store of this run has the name {name!r}",
+        )
     features = []
     for name, store in stores.items():
         data = replace(protocol.data, array=wanted_arrays(name, protocol))
@@ -123,7 +125,8 @@ def read_stores(
     names = [store.name for store in features]
     if len(names) < 2:
         raise FixUsage(
-            f"fit.choose_store needs two stores or more, got {len(names)}",
+            f"fit.choose_store needs two or more stores, got {len(names)}",
+            hint="add --store NAME=STORE, or use --set fit.choose_store=false",
         )
     is_common = np.all([store.present for store in features], axis=0)
     if not is_common.any():
@@ -164,7 +167,7 @@ def read_store(
     if not is_usable.any():
         reason, n_clips = Counter(missing.values()).most_common(1)[0]
         raise FixInput(
-            f"no clip of the manifest has a vector in this store ({n_clips} {reason})",
+            f"no clip of the manifest has usable features in this store ({n_clips} {reason})",
             where=store.location,
         )
     if not is_usable.all():
@@ -263,10 +266,11 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
         return
     wanted = "unscaled frames" if of_frames else "one vector"
     raise FixInput(
-        f"this protocol reads {wanted} of each clip, {array} has {n_dimensions} dimensions",
+        f"expected {wanted} for each clip, got the {n_dimensions}-dimensional array {array}",
         where=store.location,
-        hint=f"use another array of {', '.join(store.feature_arrays)}; store import --pool mean"
-        " makes one vector of frames, and the protocol honest-frames reads frames",
+        hint=f"use --set data.array=[...] with one of {', '.join(store.feature_arrays)}; store"
+        " import --pool mean makes one vector of frames, and the protocol honest-frames reads"
+        " frames",
     )
 
 
@@ -291,9 +295,9 @@ def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Se
         f"none of the {len(table)} {noun} of the manifest has features in this store ({clip}:"
         f" {status})",
         where=store.location,
-        hint=f"its first clip id is {next(iter(store), '')!r}, the manifest's is {table.ids[0]!r}:"
-        f" obygaze store import FILE --manifest {shell_word(table.name)} makes a store of these"
-        " clips",
+        hint=f"the first clip id is {next(iter(store), '')!r} in the store and {table.ids[0]!r} in"
+        f" the manifest; obygaze store import FILE --manifest {shell_word(table.name)} makes a"
+        " store of these clips",
     )
 
 

@@ -247,7 +247,8 @@ class Run:
 
         if name not in RUN_TABLES:
             raise FixUsage(
-                f"a run has no table {name!r}", hint=f"one of {', '.join(RUN_TABLES)}"
+                f"unknown table of a run {name!r}",
+                hint=f"use one of {', '.join(RUN_TABLES)}",
             )
         if name in self.known:
             return self.known[name]
@@ -256,10 +257,10 @@ class Run:
         path = self.folder / name
         again = {"where": str(path), "hint": RUN_AGAIN}
         if not path.is_file():
-            raise NotFound(f"this run has no file {name}", **again)
+            raise NotFound(f"the file {name} of this run is missing", **again)
         data = path.read_bytes()
         if sha256_bytes(data) != self.about["files"][name]:
-            raise Corrupt(f"{name} is not the file that this run wrote", **again)
+            raise Corrupt(f"{name} was changed after the run", **again)
         try:
             return read_csv(data, RUN_TABLES[name])
         except (ArithmeticError, ValueError, LookupError) as error:
@@ -342,7 +343,9 @@ def read_folder(folder: Path) -> Run:
     path = folder / RUN_FILE
     if not path.is_file():
         raise NotFound(
-            "no finished run here", where=str(path), hint="obygaze run --help"
+            "expected a finished run, but this file is missing",
+            where=str(path),
+            hint="obygaze run --help",
         )
     try:
         about = parse_json(path.read_bytes())
@@ -358,7 +361,7 @@ def read_folder(folder: Path) -> Run:
             hint=RUN_AGAIN,
         )
     if about.get("sha256") != document_sha256(about):
-        problem = "this is not the file that this run wrote: its sha256 is different"
+        problem = "this file was changed after the run: its SHA-256 is different"
         raise Corrupt(problem, where=str(path), hint=RUN_AGAIN)
     refuse_unknown(sorted(about.keys() - {*RUN_KEYS}), str(path))
     return Run(folder, about)

@@ -66,7 +66,7 @@ from obygaze_models.text_vectors import (
 
 # The name of joined features in protocols.
 JOINED = "joined"
-HOW_TO_JOIN = "--store a=A --store b=B --store joined=a+b"
+HOW_TO_JOIN = "use --store a=A --store b=B --store joined=a+b"
 
 
 # A feature that equals the classes is an error only with this many clips of each class. With fewer
@@ -156,7 +156,7 @@ def gather(
     if refused:
         if labels:
             words = " ".join(f"--task {shell_word(name)}" for name in labels)
-            hint = f"{words} for the tasks that these clips have"
+            hint = f"use {words} to run only the tasks that these clips have"
             refused[0].hint = f"{hint}; {refused[0].hint}"
         raise refused[0]
     for of_store in features:
@@ -185,8 +185,8 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
     if not stores and protocol.model_names:
         raise FixUsage(
             "models need features, but no store is given",
-            hint="--store NAME=STORE (obygaze ls; obygaze extract run MANIFEST -b descriptors"
-            " makes one of films)",
+            hint="add --store NAME=STORE (list stores: obygaze ls; make a store: obygaze extract"
+            " run MANIFEST -b descriptors)",
         )
     if CHOSEN in stores:
         raise FixUsage(
@@ -206,7 +206,7 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
     for question in protocol.report.questions:
         for name in (question.first_store, question.second_store):
             if name and name not in known:
-                hint = f"one of {', '.join(known)}"
+                hint = f"use one of {', '.join(known)}"
                 if name == JOINED:
                     hint = HOW_TO_JOIN
                 raise FixUsage(
@@ -227,9 +227,9 @@ def _check_join(
     ):
         if is_set:
             raise FixUsage(
-                f"{name} is the join {join.location}: {key} has no meaning, as each part has a"
-                " scale, an array and a space of its own",
-                hint=f"leave out {key}, or the store {name}",
+                f"{name} is the join {join.location}, which cannot have {key}: each part has its"
+                " own scale, array and embedding space",
+                hint=f"remove {key}, or the store {name}",
             )
     if not protocol.fit.choose_store:
         return
@@ -239,15 +239,15 @@ def _check_join(
         store = stores.get(part.name)
         if store is None:
             raise FixUsage(
-                f"{name} has the part {part.name}, which is not among the stores to choose from",
+                f"fit.choose_store needs all parts of {name} as stores, but {part.name} is missing",
                 hint=f"add --store {shell_word(part.store.location)}",
             )
         array = choose_array(store, wanted_arrays(part.name, protocol))
         if part.named_array not in ("", array):
             raise FixUsage(
-                f"{name} has the array {part.named_array} of {part.name}, which is read by its"
-                f" array {array}",
-                hint=f"{part.name} without :{part.named_array} in the join",
+                f"{name} has the array {part.named_array} of {part.name}, but the store {part.name}"
+                f" is read with the array {array}",
+                hint=f"write {part.name} without :{part.named_array} in the join",
             )
 
 
@@ -297,13 +297,13 @@ def _without_models_of_concepts(
         why = f"no clip with a visual concept has the level {' or '.join(RATED)}"
     if not others:
         raise FixInput(
-            f"{why}, and {' and '.join(of_concepts)} needs such clips to learn from",
+            f"{why}, but {' and '.join(of_concepts)} cannot be trained without such clips",
             where=table.name,
         )
     protocol = protocol.with_models(others)
     report = replace(protocol.report, concepts=False)
-    left_out = f"{' and '.join(of_concepts)} left out: {why}."
-    return replace(protocol, report=report), left_out
+    excluded = f"{' and '.join(of_concepts)} excluded from this run: {why}."
+    return replace(protocol, report=report), excluded
 
 
 def _reads_frames(protocol: Protocol) -> bool | None:
@@ -312,7 +312,7 @@ def _reads_frames(protocol: Protocol) -> bool | None:
     read = {find_kind(kind).reads for kind in kinds}
     if len(read) > 1:
         raise FixUsage(
-            "this protocol has models of frames and models of clips: use one protocol for each"
+            "expected models of frames or models of clips, got both: use one protocol for each"
         )
     return "frames" in read if read else None
 
@@ -334,9 +334,9 @@ def _texts_of_models(
         is_reduced = bool(protocol.data.segments) and protocol.data.reduce == "max"
         if protocol.data.scale == "standard" or is_reduced:
             raise FixUsage(
-                f"{name} compares the features with texts, so they must not be scaled, and not be"
-                " the maximum over the windows of a segment",
-                hint="leave out data.scale, and --set data.reduce=mean",
+                f"{name} compares features with texts: the features must not be scaled, and must"
+                " not be the maximum over the windows of a segment",
+                hint="remove data.scale, and use --set data.reduce=mean",
             )
         if path not in files:
             require_file(Path(path))
@@ -354,7 +354,7 @@ def _texts_of_models(
                     f"models.{name}.{side}: the texts have no attribute {settings[side]!r}"
                     f"{near(settings[side], known)}",
                     where=path,
-                    hint=f"one of {few([*known])}",
+                    hint=f"use one of {few([*known])}",
                 )
     return files
 
@@ -375,12 +375,12 @@ def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
             kept = of_task[store.present & (of_task >= 0)]
             if store.parts and len(left_out) and len(kept):
                 of_tasks.append(
-                    f"{100 * np.mean(left_out == 1):.0f} % of {len(left_out)} left out and"
-                    f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} kept in {task}"
+                    f"{100 * np.mean(left_out == 1):.0f} % of {len(left_out)} excluded and"
+                    f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} remaining clips in {task}"
                 )
         if of_tasks:
             sentences.append(
-                f"Clips without features of {store.name} are left out. Positive are"
+                f"Clips without features of {store.name} are excluded. Share of positive clips:"
                 f" {few(of_tasks)}."
             )
     return " ".join(sentences)
@@ -399,9 +399,9 @@ def _without_validation(
         films = without_validation(protocol, table, labels, store.present, task)
         if films:
             sentences.append(
-                f"These {units} validate no fit of {task} on {store.name}, because none of their"
-                f" clips has features and a class: {few(films)}. Other {units} are tested by fewer"
-                " fits."
+                f"These {units} cannot validate a fit of {task} on {store.name}, because none of"
+                f" their clips has both features and a class: {few(films)}. So other {units} are"
+                " tested by fewer fits."
             )
     return " ".join(sentences)
 
@@ -425,5 +425,5 @@ def _only_heard(
         return ""
     return (
         f"These concepts can only be heard: {', '.join(heard)}. The features of"
-        f" {listed(of_pictures)} are made of pictures, and do not contain them."
+        f" {listed(of_pictures)} are computed from pictures, and do not contain them."
     )

@@ -53,8 +53,8 @@ def current_labels(run: Run, manifest: Manifest | None = None) -> RunLabels:
         viewed = today.view(about["view"])
     except (ObygazeError, OSError):
         lost = (
-            f"The manifest {name} was in memory, or was moved or changed after the run"
-            f" {run.folder.name}: the labels of the run cannot be read."
+            f"The labels of the run {run.folder.name} cannot be read, because its manifest {name}"
+            " was moved or changed after the run, or was only in memory."
         )
         return RunLabels(None, lost)
     recorded: Mapping[str, Any] = about["labels"]
@@ -73,6 +73,6 @@ def current_labels(run: Run, manifest: Manifest | None = None) -> RunLabels:
         pass
     return RunLabels(
         viewed,
-        f"Clips or labels of the manifest {name} were changed after the run {run.folder.name}:"
-        " the run was made with others.",
+        f"Clips or labels of the manifest {name} were changed after the run {run.folder.name}. The"
+        " numbers of the run are for the clips and labels before the change.",
     )

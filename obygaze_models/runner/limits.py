@@ -85,8 +85,8 @@ def _leaks(run: Run) -> Iterator[str]:
     if found:
         cells, most = found
         yield (
-            f"{cells} too high, because test clips were used in training or selection: {most}."
-            " Such results have no interval and no p, and are not compared."
+            f"{cells}, values are too high, because test clips were used in training or selection:"
+            f" {most}. Such results have no interval and no p, and are not compared."
         )
 
 
@@ -95,9 +95,9 @@ def _copies(run: Run) -> Iterator[str]:
     if found:
         cells, most = found
         yield (
-            f"{cells} affected by test clips whose features are equal to those of a training clip"
-            " (the same pictures or words under another id, or short vectors that are equal by"
-            f" chance): {most}."
+            f"{cells}, test clips have exactly the features of a training clip (the same pictures"
+            " or words under another id, or short vectors that are equal by chance):"
+            f" {most}."
         )
 
 
@@ -142,8 +142,7 @@ def _most_of_a_cell(
     most = f"all {worst.n_clips} {of_test}"
     if number(worst) < worst.n_clips:
         most = f"up to {number(worst)} of the {worst.n_clips} {of_test}"
-    be = "is" if len(cells) == 1 else "are"
-    return f"{len(cells)} of {len(models)} results {be}", most
+    return f"In {len(cells)} of {len(models)} results", most
 
 
 def _clips_as_films(run: Run) -> Iterator[str]:
@@ -169,12 +168,9 @@ def _few_films(run: Run) -> Iterator[str]:
         if not known:
             n_tested = number_range([tested for _, tested in of_few])
             known = f"only {n_tested} {run.units} are tested"
-        where = f"In {len(of_few)} of {len(counts)} results, {known}"
-        if len(of_few) == len(counts):
-            where = f"{known[0].upper()}{known[1:]}"
         yield (
-            f"{where}; the values of so few {run.units} depend on chance, and may not hold for"
-            f" other {run.units}."
+            f"In {len(of_few)} of {len(counts)} results, {known}; the values of so few {run.units}"
+            f" depend on chance, and may not hold for other {run.units}."
         )
 
 
@@ -219,8 +215,7 @@ def _no_interval(run: Run) -> Iterator[str]:
             reasons.append(why_no_interval(cell, run))
     if reasons:
         because = "; ".join(dict.fromkeys(reasons))
-        have = "has" if len(reasons) == 1 else "have"
-        yield f"{len(reasons)} of {len(run.models)} results {have} no interval: {because}."
+        yield f"Without an interval: {len(reasons)} of {len(run.models)} results ({because})."
 
 
 def why_no_interval(cell: Cell, run: Run) -> str:

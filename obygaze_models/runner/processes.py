@@ -102,7 +102,7 @@ def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None,
     except BrokenProcessPool as error:
         raise FixInput(
             "a training process was killed, probably because memory ran out",
-            hint="--jobs 1",
+            hint="use --jobs 1",
         ) from error
     except BaseException:
         # Python 3.14 has terminate_workers() for this.

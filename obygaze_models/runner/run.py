@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 # Why a fold is not tested on the store that is chosen on training films.
-NOT_CHOSEN = "there are no scores of held-out training clips to compare the stores by"
+NOT_CHOSEN = "no held-out training clips have scores by which stores can be compared"
 # The words of an error for what a baseline requires.
 NEEDS = {
     "concepts": "visual concepts",
@@ -541,13 +541,13 @@ def _without_fit(
     where = f"model {name}"
     if run.features is not None:
         n_clips = int(run.features.present.sum())
-        where += f" on {run.name}, with vectors of {n_clips} of {len(run.table)} clips"
+        where += f" on {run.name}, with features of {n_clips} of {len(run.table)} clips"
     return FixInput(
         f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
         f"{'; '.join(dict.fromkeys(reasons)) or 'there are no folds'}",
         where=where,
-        hint="use other splits, a task with more clips of both classes, or --set grid.models=[...]"
-        f" without {name}",
+        hint="use different splits, a task with more clips of both classes, or --set"
+        f" grid.models=[...] without {name}",
     )
 
 
@@ -605,8 +605,8 @@ def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
 
 def _without_choice(model: str) -> FixInput:
     return FixInput(
-        f"training films cannot choose a store for {model} in any fold: {NOT_CHOSEN}",
-        hint=f"use splits with validation clips, grid.models without {model}, or --set"
+        f"no store can be chosen for {model} in any fold: {NOT_CHOSEN}",
+        hint=f"use splits with validation clips, --set grid.models=[...] without {model}, or --set"
         " fit.choose_store=false",
     )
 

@@ -95,7 +95,7 @@ class StoreRun:
     def of_store(self) -> Features:
         """The features of the store. Raise an error if there is no store."""
         if self.features is None:
-            raise FixInput("a model needs a store", hint="--store NAME=STORE")
+            raise FixInput("a model needs a store", hint="add --store NAME=STORE")
         return self.features
 
     @cached_property

@@ -71,4 +71,4 @@ def success_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
                     of_factor["p"] = item.p
                 yield of_factor
             for name, reason in result.left_out.items():
-                yield {**row, "factor": name, "note": f"left out: {reason}"}
+                yield {**row, "factor": name, "note": f"excluded: {reason}"}

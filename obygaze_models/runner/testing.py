@@ -109,7 +109,7 @@ def inputs_of_test(
     except ObygazeError as error:
         if not task and str(error.where).startswith("tasks."):
             error.hint = (
-                f"use --task for a task of these labels, instead of {info.task}"
+                f"use --task with a label of these clips, instead of {info.task}"
             )
         raise
     _refuse_exchanged(info, inputs)
@@ -135,20 +135,21 @@ def _check(
     """Raise an error for a model, a store or a key that cannot be used in a test."""
     if len(info.classes) != 2:
         raise FixUsage(
-            f"a test needs a model of two classes, and {info.name} ({info.summary}) has"
+            f"expected a model with two classes, got {info.name} ({info.summary}) with"
             f" {', '.join(info.classes) or 'no classes'}",
         )
     if info.name in BASELINES:
         raise FixUsage(
             f"a tested model cannot have the name {info.name!r}: a baseline has this name",
+            hint="rename the folder of the model",
         )
     if len(stores) != 1:
-        raise FixUsage(f"a saved model reads one store, got {', '.join(stores)}")
+        raise FixUsage(f"expected one store, got {', '.join(stores)}")
     for change in changes:
         key = change.partition("=")[0].strip()
         if key not in CHANGES:
             raise FixUsage(
-                f"--set {key} has no meaning where nothing is fitted",
+                f"--set {key} has no effect on a saved model, because nothing is fitted",
                 hint=f"use one of {', '.join(CHANGES)}",
             )
 
@@ -180,9 +181,9 @@ def _protocol(
         if source.licence:
             terms.append(f"licence {source.licence}")
         if source.citation:
-            terms.append(f"to cite: {source.citation.removesuffix('.')}")
+            terms.append(f"citation: {source.citation.removesuffix('.')}")
         if terms:
-            notes.append(f"The {kind} that trained {info.name}: {'; '.join(terms)}.")
+            notes.append(f"Training {kind} of {info.name}: {'; '.join(terms)}.")
     report = replace(
         honest.report,
         title=f"The saved model {info.name}: {asked_task.in_words(name) or name}",
@@ -216,8 +217,9 @@ def _refuse_exchanged(info: ModelInfo, inputs: Inputs) -> None:
         is_exchanged = bool((labels != trained)[both].all())
     if is_exchanged:
         raise FixUsage(
-            f"the task {task} calls {names[1]!r} positive, and {info.name} was trained for"
-            f" {info.classes[1]!r}: the classes are exchanged",
+            f"the classes are exchanged: the positive class of the task {task} is {names[1]!r}, and"
+            f" the positive class of {info.name} is {info.classes[1]!r}",
+            hint="use --task with a label whose positive class is that of the model",
         )
 
 
@@ -271,9 +273,8 @@ def run_test(
         test = np.flatnonzero(is_tested)
         if not len(test):
             raise FixInput(
-                f"{info.name} was trained, or may have been, on each of the"
-                f" {count(len(train), 'clip')} with a class in {task} and features: there is"
-                " nothing to test",
+                f"no clip to test: {info.name} was trained, or may have been trained, on all"
+                f" {count(len(train), 'clip')} with features and a class in {task}",
                 where=inputs.manifest_path,
             )
         held = HeldOut(
@@ -346,9 +347,9 @@ def _remarks(
         )
     if protocol.grid.baselines == UNTRAINED:
         remarks["guesses"] = (
-            f"{info.name} is compared only with guesses that learn nothing"
-            f" ({' and '.join(UNTRAINED)}): film_prior and neighbour need all clips that trained"
-            " it, and some are not here."
+            f"{info.name} is compared only with baselines that are not trained"
+            f" ({' and '.join(UNTRAINED)}), because film_prior and neighbour need all training"
+            f" clips of {info.name}, and some are missing here."
         )
     is_other = name != info.task or info.where not in ("", protocol.data.where)
     if is_other or info.asked not in (None, Classes.of(task)):

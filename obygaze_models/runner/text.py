@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from obygaze_features.core.console import MISSING, count, table
+from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.notebook import html_repr
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -89,7 +89,7 @@ def result_text(run: Run) -> str:
     below += others[:MOST_OTHERS]
     n_more = len(others) - MOST_OTHERS
     if n_more > 0:
-        below.append(f"{count(n_more, 'more limit')} in the report")
+        below.append(f"further limits in the report: {n_more}")
     # The compared metric is the first metric, because the sentences are about this metric.
     metrics = [
         *dict.fromkeys((compared_metric(run), report["primary"], *report["metrics"]))

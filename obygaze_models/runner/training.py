@@ -87,21 +87,21 @@ def training_protocol(
     if name not in trainable():
         raise FixUsage(
             f"unknown model {name!r}{near(name, trainable())}",
-            hint=f"one of {', '.join(trainable())}",
+            hint=f"use one of {', '.join(trainable())}",
         )
     if name == CAV and task != DEFAULT_TASK:
         raise FixUsage(
-            f"expected no task, got {task!r}: each concept vector has a task of its own",
+            f"expected no --task for {CAV}, got {task!r}: each concept vector has its own task",
         )
     asked = [] if name == CAV else [f"models.{name}.kind={name}"]
     for change in changes:
         section, _, rest = change.partition(".")
         if name == CAV and section in ("model", "models"):
             raise FixUsage(
-                f"{CAV} has no settings of its own, got --set {change}: each vector is that of a"
-                " linear machine with the published strength",
-                hint="--set data.view=raw or another key of [data], [splits], [fit] or [report];"
-                " a bottleneck, such as pcbm-lr, has settings of its concept vectors",
+                f"{CAV} has no settings, got --set {change}: each vector is from a linear support"
+                " vector machine with the published tolerance",
+                hint="use --set with a key of [data], [splits], [fit] or [report], such as"
+                " data.view=raw; to set concept vectors, train a bottleneck such as pcbm-lr",
             )
         # `model.C=1` is a key of the one model that is trained.
         asked.append(f"models.{name}.{rest}" if section == "model" else change)
@@ -112,12 +112,13 @@ def training_protocol(
     others.discard(name)
     if others:
         raise FixUsage(
-            f"the model to train is {name}, and --set asks for {', '.join(sorted(others))}",
+            f"expected only the model {name}, got --set with {', '.join(sorted(others))}",
         )
     if honest.data.scale != NONE or honest.fit.choose_store or len(stores or ()) > 1:
         named = f", got {', '.join(stores)}" if stores and len(stores) > 1 else ""
         raise FixUsage(
-            f"a saved model reads one store{named}, and its features as they are",
+            f"a saved model reads the unscaled features of one store{named}",
+            hint="use one --store, without data.scale and fit.choose_store",
         )
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
     if name == CAV:
@@ -160,7 +161,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             f" {plural(unit)}: {', '.join(left_out)}."
         )
         warnings.warn(notes[-1], ObygazeWarning, stacklevel=3)
-    title = "Concept vectors, films unseen"
+    title = "Concept vectors on unseen films"
     settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}
     return replace(
         honest,
@@ -315,7 +316,7 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
     """Yield the notes of a card on its metrics, because a card is sent without its run."""
     models = run.models
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
-    note = f"The metrics and the out-of-fold scores are those of the same recipe on {held_out}"
+    note = f"The metrics and out-of-fold scores are from fits with the same settings, on {held_out}"
     of_intervals = intervals_hold_for(run, models)
     if of_intervals:
         note += f"; {100 * CONFIDENCE:g} % intervals over {run.units} hold for {of_intervals}"
@@ -330,8 +331,8 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
             yield limit.text
     if inputs.stores[0].parts:
         yield (
-            "The coefficients have a factor for each part of the features, by which all parts of"
-            " the training clips have the same total variance."
+            "The coefficients include a factor for each part of the features, which gives all parts"
+            " the same total variance on the training clips."
         )
 
 

@@ -49,10 +49,10 @@ from obygaze_models.zoo.training_overlap import (
 LENGTHS = "lengths"  # a doubt that is printed as a note: clips of a different length
 # The warning for clips of a basis, after their number.
 WARNINGS = {
-    FILM_UNKNOWN: "of films that may have trained: the films of the training clips are not known",
-    COPY: "with exactly the features of a training clip, under another id: their scores are as"
-    " those of training clips",
-    IN_SAMPLE: "trained the model: their in-sample scores are not predictions and cannot be used to"
+    FILM_UNKNOWN: "of possible training films: the films of the training clips are unknown",
+    COPY: "with the same features as a training clip with a different id: such scores are like"
+    " in-sample scores",
+    IN_SAMPLE: "used in training: in-sample scores are not predictions and cannot be used to"
     " evaluate the model",
 }
 
@@ -183,13 +183,13 @@ class Predicted:
         notes.append(f"rows by basis: {self._by_basis}")
         if OUT_OF_FOLD in self.basis:
             notes.append(
-                "out-of-fold scores are of several fits, and not on one scale: compare them within"
-                " a film"
+                "out-of-fold scores are from several fits with different scales: compare them only"
+                " within a film"
             )
         if OUT_OF_FOLD in self.basis and self.is_elsewhere and not self.n_by_id:
             notes.append(
-                "this is not the store of the training: the out-of-fold scores are those of the"
-                " training, not of these features"
+                "this is not the training store: the out-of-fold scores are from the training"
+                " features, not from these features"
             )
         if self.model.where:
             notes.append(f"the model was trained on clips{self.model.with_where}")
@@ -206,8 +206,8 @@ class Predicted:
         if self.refused:
             (reason,) = set(self.refused.values())
             warnings.append(
-                f"no row for {few([*self.refused], 1)}: {reason}; --in-sample gives all clips that"
-                " the model was trained on the score of the model itself"
+                f"no row for {few([*self.refused], 1)}: {reason}; --in-sample gives all training"
+                " clips the score of the saved model itself"
             )
         for name, text in self.doubts.items():
             if name != LENGTHS:
@@ -242,12 +242,12 @@ def predict(
 
     Args:
         model: A saved model: its name in the workspace, or its folder.
-        store: Features of the recipe that the model was trained on.
-        clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
+        store: A store with the same recipe as the training features.
+        clips: Clip ids to predict, separated by commas, or a file with one id per line or a column
             clip_id. In Python also a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
-        in_sample: Score all training clips with the model itself, also those that have an
-            out-of-fold score; such scores are not predictions.
+        in_sample: Score all training clips with the saved model itself, even if they have an
+            out-of-fold score. In-sample scores are not predictions.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -316,13 +316,11 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
     others += [one for one in backbones if one.startswith(UNKNOWN_FACT)]
     if others and features.parts:
         each = " and ".join(backbones)
-        return (
-            f"make a store of these clips for each of {each}, and pass A+B as the store"
-        )
+        return f"make one store of these clips for each of {each}, and pass A+B as the store"
     if first.startswith(UNKNOWN_FACT):
         return (
-            "imports have the same recipe with the same --backbone: import both so, each under a"
-            " new name (-o), and train again"
+            "import the training features and these features with the same --backbone NAME, each"
+            " under a new name (-o), and train again"
         )
     if others:
         word = shell_word(first.removesuffix(IMPORTED))
@@ -330,7 +328,7 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
     words = " ".join(f"-b {shell_word(one)}" for one in backbones)
     command = f"obygaze extract run {name} {words}"
     if features.grid:
-        command += ", of windows: obygaze manifest windows FOLDER -o NAME"
+        command += ", with the windows of obygaze manifest windows FOLDER -o NAME"
         for option in ("window", "stride", "seconds", "every"):
             if option in features.grid:
                 # All digits, because rounding would change the grid.
@@ -379,7 +377,7 @@ def _doubts(
     grid = store.recipe.grid
     if grid and not features.rule and store.fingerprint != features.fingerprint:
         length = f" of {grid['seconds']:g} s" if "seconds" in grid else ""
-        doubts[LENGTHS] = f"{trained_on}, and these are windows{length}"
+        doubts[LENGTHS] = f"{trained_on}, but these clips are windows{length}"
     if table is not None:
         clips = [clip for clip in table if clip.clip_id in ids]
         videos: dict[str, None] = {}
@@ -388,9 +386,9 @@ def _doubts(
             videos |= dict.fromkeys(replaced)
         if videos:
             doubts["replaced films"] = (
-                "these videos have other files than those whose features were scored:"
-                f" {few([*videos])}; obygaze extract plan {shell_word(table.name)} -b BACKBONE says"
-                " what to do"
+                "the files of these videos were replaced after their features were extracted:"
+                f" {few([*videos])}; obygaze extract plan {shell_word(table.name)} -b BACKBONE"
+                " shows what to do"
             )
     return doubts
 
@@ -447,9 +445,9 @@ def _predicted(
     doubts = _doubts(model, store, table, {*kept_ids})
     if seen.n_by_ids:
         doubts["by ids"] = (
-            f"{count(seen.n_by_ids, 'clip')} taken for training clips by their ids alone, as no"
-            " film and no time is known on both sides: their scores are those of the training, not"
-            " of these features"
+            f"{count(seen.n_by_ids, 'clip')} matched to training clips only by id, because no film"
+            " and no time is known on both sides: the scores are from the training, not from these"
+            " features"
         )
     pairs = _pairs(model.info.features, store)
     return Predicted(
@@ -485,15 +483,15 @@ def features_for_model(
         segments = [clip for clip in clips or () if isinstance(clip, Clip)]
         if not segments or len(segments) < len(clips or ()):
             raise FixUsage(
-                "this model needs a manifest of segments: the features of a segment are those of"
-                f" its windows, by the rule {wanted.rule!r}",
+                "expected a manifest of segments: this model computes the features of a segment"
+                f" from its windows, by the rule {wanted.rule!r}",
                 hint="pass --manifest NAME (in Python, a manifest as `clips`)",
             )
         cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
         return store.segments(segments, array, **cut)
     if clips is not None and not clips:
         hint = "pass ids separated by commas, or omit --clips"
-        raise FixUsage("--clips lists no clip", hint=hint)
+        raise FixUsage("expected at least one id in --clips", hint=hint)
     if clips is None:
         return store.matrix(array, missing="drop")
     # A clip of the manifest must be the clip of the store that has the same id.
@@ -526,7 +524,7 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
     read = [part.array.name for part in join.parts]
     if read != arrays:
         raise Mismatch(
-            f"{model.info.name} reads the arrays {', '.join(arrays)} of these stores, got"
+            f"{model.info.name} expects the arrays {', '.join(arrays)} of these stores, got"
             f" {', '.join(read)}",
             where=store.location,
         )

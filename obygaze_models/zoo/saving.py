@@ -154,7 +154,7 @@ def save_model(
         most = MAX_BYTES[name]
         if len(content) > most:
             raise FixInput(
-                f"{name} would have {len(content):,} bytes; at most {most:,} are read",
+                f"{name} must have at most {most:,} bytes, got {len(content):,}",
                 where=str(folder),
             )
 
@@ -246,7 +246,7 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
         if stated != found:
             there = ", ".join(map(str, found)) or "none"
             listed = ", ".join(map(str, stated)) or "none"
-            return f"{name} {listed}, but {there} in the estimator"
+            return f"{name} {listed} in model.json, but {there} in the estimator"
     names = {*(clips.scores if clips else ())}
     unknown = names.difference(score_columns(estimator, info))
     return f"{CLIPS_FILE}: unknown score column {min(unknown)!r}" if unknown else ""
@@ -311,11 +311,13 @@ def read_document(folder: Path) -> ModelDocument:
     path = folder / MODEL_FILE
     if not path.is_file():
         raise NotFound(
-            f"no model here: no {MODEL_FILE}",
+            f"expected a saved model, but {MODEL_FILE} is missing",
             where=str(folder),
         )
     if path.stat().st_size > MAX_BYTES[MODEL_FILE]:
-        raise Corrupt(f"more than {MAX_BYTES[MODEL_FILE]:,} bytes", where=str(path))
+        raise Corrupt(
+            f"expected at most {MAX_BYTES[MODEL_FILE]:,} bytes", where=str(path)
+        )
     document = parse_document(path.read_bytes(), str(path))
     return structs.replace(document, name=folder.absolute().name)
 
@@ -343,7 +345,7 @@ def read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
         raise Corrupt(f"expected {mark.n_bytes} bytes, got {size}", where=str(path))
     most = MAX_BYTES[name]
     if size > most:
-        raise Corrupt(f"{size:,} bytes; at most {most:,} are read", where=str(path))
+        raise Corrupt(f"expected at most {most:,} bytes, got {size:,}", where=str(path))
     data = path.read_bytes()
     if sha256_bytes(data) != mark.sha256:
         raise Corrupt(

@@ -67,7 +67,7 @@ def show_model(
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics.
 
-    Arrays and training clips must have the sizes and checksums of model.json.
+    The command fails if the sizes or checksums of the files differ from model.json.
 
     Args:
         model: The name of a model of the workspace, or its folder.
@@ -132,9 +132,9 @@ def pull_model(
 ) -> SavedModel:
     """Copy a model into the workspace and check it.
 
-    The copy is kept only if the sizes and checksums of all files are correct. Somebody who can
-    change the files at an address can replace the model. #sha256=... at the end of the address
-    accepts only the model whose seal, the SHA-256 of model.json, is this one.
+    The copy is kept only if the sizes and checksums of all files are correct. People who can change
+    the files at an address can replace the model. To accept only one model, add its seal (the
+    SHA-256 of model.json) to the address as #sha256=SEAL.
 
     Args:
         location: A folder, or an https://, s3:// or hf:// URL.
@@ -163,7 +163,8 @@ def pull_model(
             model_json = files.read(MODEL_FILE, MAX_BYTES[MODEL_FILE]).tobytes()
         except FileNotFoundError as error:
             raise NotFound(
-                f"no model here: no {MODEL_FILE}", where=files.location
+                f"expected a saved model, but {MODEL_FILE} is missing",
+                where=files.location,
             ) from error
         seal = sha256_bytes(model_json)
         if expected and seal != expected:

@@ -86,7 +86,7 @@ def find_training_overlap(
             model.clips.facts,
             ("this store", f"the training of {model.info.name}"),
             where=store.location,
-            hint="give the clips of this data set other ids, in its manifest",
+            hint="give the clips of this data set different ids in its manifest",
         )
     is_film_seen = _is_film_seen(training, clips, store)
     new_films = dict.fromkeys(clips.movie_ids[~is_film_seen].tolist())

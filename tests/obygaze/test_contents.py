@@ -40,7 +40,10 @@ def test_each_kind_has_rows_and_what_is_broken_is_named(tmp_path: Path) -> None:
     done = call_obygaze("-C", tmp_path, "ls").ok()
     assert done.stdout == f"{listed}\n"
     assert "Warning: stores/broken: this is not a document of a store" in done.stderr
-    assert "Warning: runs/killed: no finished run here" in done.stderr
+    assert (
+        "Warning: runs/killed: expected a finished run, but this file is missing"
+        in done.stderr
+    )
     typed = call_obygaze("-C", tmp_path, "ls", "--json").ok().json()
     assert {**typed, "json_version": 1} == {"json_version": 1, **listed.to_json()}
 

@@ -57,7 +57,7 @@ def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(
     ).ok()
     assert run.stderr.count(LOST) == 1
     assert f"! {LOST}" in run.stdout
-    assert "137 clips of 6 films (manifest made-up, visual view)" in run.stdout
+    assert "137 clips of 6 films, manifest made-up, visual view" in run.stdout
     call_obygaze("-C", here, "report", "r").ok()
     assert LOST in (here / "runs" / "r" / "report.html").read_text("utf-8")
 

@@ -119,7 +119,7 @@ def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) ->
     ("cells", "problem"),
     [
         ({0: ""}, "has no value in the column director"),
-        ({0: "0|1"}, "needs one group for a film"),
+        ({0: "0|1"}, "needs one group for each film"),
     ],
 )
 def test_groups_that_may_hide_a_leak_are_refused(
@@ -139,11 +139,13 @@ def test_groups_that_may_hide_a_leak_are_refused(
     first = manifest.clips[0].clip_id
     divided = {clip.clip_id: clip.extra["director"] for clip in manifest}
     divided[first] = "another"
-    with pytest.raises(FixInput, match="needs one group for a film"):
+    with pytest.raises(FixInput, match="needs one group for each film") as refused:
         run_of(
             tmp_path,
             manifest.with_column("director", divided),
             "splits.column=director",
         )
-    with pytest.raises(FixInput, match="needs a column of another name"):
+    # Each clip has a value: an expression over the column would exclude no clip.
+    assert "data.where" not in str(refused.value.hint)
+    with pytest.raises(FixInput, match="cannot be a column with the name"):
         run_of(tmp_path, grouped(SEED, "film"), "splits.column=film")

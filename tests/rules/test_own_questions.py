@@ -143,7 +143,7 @@ def test_clips_without_a_label_are_in_no_class_and_counted(
     n_empty = n_left_out + n_kept
     assert sentence.startswith(f"{n_empty} of {len(clips)} clips") == bool(n_empty)
     assert sentence.count(f" of {len(clips)} clips") == bool(n_empty)
-    assert (f": {n_left_out} left out of t" in sentence) == bool(n_empty)
+    assert (f": {n_left_out} excluded from t" in sentence) == bool(n_empty)
     assert (f", and {n_kept} kept" in sentence) == bool(n_kept)
 
 
@@ -217,7 +217,7 @@ def test_a_task_that_is_defined_is_run_or_an_error(
         assert all("--task" in line for line in error.details)
         return
     except FixUsage as error:
-        if "mood is a task of the protocol" in str(error):
+        if "mood is both a task of the protocol" in str(error):
             assert "mood" in asked and "mood" in {*of_file, *of_set}
             return
         # "c" that no change defines; "a" or "b" that the file has not.

@@ -325,7 +325,7 @@ def drawn_cell(
             level = 0 if name[3] == "prevalence" else int(rng.integers(0, 4))
             row = {**clip, **facts, "fold": fold, "score": level / 4 + 0.1}
             rows.append(row if is_trained else {**row, "score": 0.0, "decision": 0.5})
-    why = "the training rows have one class only: 0"
+    why = "all training rows have the same class: 0"
     return Made(name, rows, {fold: why for fold in names if fold not in kept})
 
 

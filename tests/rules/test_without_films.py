@@ -42,7 +42,7 @@ def test_splits_by_film_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="this manifest has no films") as no:
         run_of(tmp_path, manifest)
     assert no.value.message == (
-        "nested splits hold out whole films, and this manifest has no films"
+        "nested splits hold out whole films, but this manifest has no films"
     )
     assert "--set splits.kind=kfold --set splits.folds=10" in str(no.value.hint)
 

@@ -151,7 +151,7 @@ def test_the_words_of_a_column_are_one_question(ws: Workspace) -> None:
         of_mood = table[table.index(f"mood={mood}") :]
         assert f"AP {ap:.2f}".replace("0.", ".")[3:] in of_mood[:60]
     ws("report moods")
-    question = "Do the features of an unseen film say which mood a clip has?"
+    question = "Do the features of an unseen film predict which mood a clip has?"
     page = ws.read("runs/moods/report.html")
     assert f"<h1>{question}</h1>" in page
     rows = ws.read_table("runs/moods/tables/results.csv")
@@ -192,7 +192,11 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
     ("line", "message", "advice"),
     [
         ("--task 'Rating Ben'", "numbers from 0 to 3", "--task 'Rating Ben>=2'"),
-        ("--task mood=jo", "has no 'jo' (did you mean 'joy'?)", "anger, fear, joy"),
+        (
+            "--task mood=jo",
+            "has no value 'jo' (did you mean 'joy'?)",
+            "anger, fear, joy",
+        ),
         (
             "--task violnt",
             "did you mean 'violent'?",
@@ -201,7 +205,7 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
         (
             "",
             "no clip of class 0 (EN)",
-            "column of your own: violent, Rating Ben, mood",
+            "one of your columns: violent, Rating Ben, mood",
         ),
     ],
 )

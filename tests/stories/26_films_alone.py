@@ -128,7 +128,9 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     scores = ws.read_table("scores.csv")
     assert decided(scores) == LEVELS_OF_NEW_FILM
     assert {row["basis"] for row in scores} == {"unseen"}
-    assert "trained on clips of 1 s (median), and these are windows of 1 s" in said
+    assert (
+        "trained on clips of 1 s (median), but these clips are windows of 1 s" in said
+    )
     assert [row["movie_id"] for row in scores] == ["pier"] * 6
     assert [float(row["start_s"]) for row in scores] == list(range(6))
     values = np.array([float(row["score:positive"]) for row in scores])
@@ -137,7 +139,7 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     # A film that was replaced has the scores of the film before, and it is said.
     write_film(ws.path("new/pier.mp4"), numbers_of_seconds(900, ["S", "EN"]))
     said = ws("models predict motion new.descriptors").text
-    assert "other files than those whose features were scored: pier.mp4" in said
+    assert "replaced after their features were extracted: pier.mp4" in said
 
 
 # ---- the pictures --------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -
     lab("models pull ../disk/kept -o theirs")
     # The model has the titles of its parts, and not what made them.
     told = lab("models predict theirs sound", code=5).err
-    assert f"a store of these clips for each of {HEARD} (imported) and {SEEN}" in told
+    assert f"one store of these clips for each of {HEARD} (imported) and {SEEN}" in told
     lab("models predict theirs pictures+sound -o scores.csv")
     scores = {
         row["clip_id"]: float(row["score:positive"])

@@ -44,14 +44,14 @@ class TestWhatCannotBeTold:
         )
         assert list(kept) == ["a", "b", "c"]
         assert left_out == {
-            "always": "never varies",
-            "number": "follows from the factors before it",
-            "not a": "follows from the factors before it",
+            "always": "it never varies",
+            "number": "it follows from the factors above",
+            "not a": "it follows from the factors above",
         }
 
     def test_too_few_clips(self) -> None:
         found = analyse([1, 0, 1], {"a": [0, 1, 1], "b": [1, 1, 0]})
-        assert found.note == "3 clips, 10 are needed for 2 factors"
+        assert found.note == "2 factors need 10 clips, got 3"
         assert found.factors == ()
 
     def test_a_factor_of_one_clip_has_no_coefficient(self) -> None:
@@ -63,8 +63,8 @@ class TestWhatCannotBeTold:
         assert [factor.name for factor in found.factors] == ["Look"]
         assert found.factors[0].n == 10
         assert found.left_out == {
-            "Body": "1 of 20 clips are with it",
-            "Voice": "1 of 20 clips are without it",
+            "Body": "only 1 of 20 clips are with it",
+            "Voice": "only 1 of 20 clips are without it",
         }
         # It stays in the regression: the coefficient of Look is the one beside it.
         design = np.column_stack([look, alone, ~alone[::-1]])

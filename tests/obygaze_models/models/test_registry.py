@@ -51,7 +51,7 @@ def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
     X = rng.normal(size=(40, 4))
     concepts = (X[:, :2] > 0).astype(int)
     names = ["Look", "residual"]
-    with pytest.raises(FixInput, match="no concept can be called 'residual'"):
+    with pytest.raises(FixInput, match="a concept cannot have the name 'residual'"):
         taught(named("pcbm-h", names), X, X[:, 0] > 0, concepts)
     linear = taught(named("pcbm-lr", names), X, X[:, 0] > 0, concepts)
     assert linear.bank_.concepts_.tolist() == names

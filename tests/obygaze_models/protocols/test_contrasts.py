@@ -92,7 +92,7 @@ def test_leaked_clips_leave_no_interval_and_no_p(n_leaked: int) -> None:
 def test_a_contrast_names_two_tasks() -> None:
     with pytest.raises(FixInput) as caught:
         load_protocol("honest", ['report.contrast=["EN_S"]'])
-    assert "report.contrast: needs two training tasks" in caught.value.details[0]
+    assert "report.contrast: must list two training tasks" in caught.value.details[0]
     with pytest.raises(FixInput) as caught:
         load_protocol("honest", ['report.contrast=["EN_S", "NS_S"]'])
     assert "NS_S" in caught.value.details[0]

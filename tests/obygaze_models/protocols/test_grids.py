@@ -65,7 +65,7 @@ def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
     for ambiguous in ("shrink=[0.1, 0.9]", "none=[1, 2]"):
         with pytest.raises(FixInput) as error:
             read(f"models.l.{ambiguous}")
-        assert "for a choice { grid = [...] }" in error.value.details[0]
+        assert "{ grid = [...] } with several values" in error.value.details[0]
     for not_plain in (
         "missing=nan",
         "shrink=inf",
@@ -80,7 +80,7 @@ def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
     model = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
     assert len(candidates(model)) == 2
     for change, said in (
-        ("models.pcbm-lr.C=[0.1, 1.0]", "for a choice { grid = [...] }"),
+        ("models.pcbm-lr.C=[0.1, 1.0]", "{ grid = [...] } with several values"),
         ("models.ridge.class_weight.grid=['none', 'all']", "must be one of"),
         ("leakage.grid=['error']", "must be"),  # no setting of a model
     ):

@@ -64,7 +64,10 @@ class TestRefused:
                 "must name a class 0 and a class 1",
             ),
             ("[tasks.X]\nclasses = { S = 1, HM = 0 }", "unknown level 'HM'"),
-            ('[tasks.X]\ncolumn = "violence"', "column and values go together"),
+            (
+                '[tasks.X]\ncolumn = "violence"',
+                "must have both column and values, or neither",
+            ),
             ('[grid]\nmodels = ["nb"]', "unknown model 'nb'"),
             ('[splits]\nkind = "kfold"', "kfold splits need folds"),
             ('[splits]\nkind = "fixed"', "need column and test"),
@@ -94,7 +97,7 @@ class TestRefused:
 class TestChanges:
     @pytest.mark.parametrize("words", ["splits.scheme", "leakage.x.y.z.w=1"])
     def test_what_is_no_change(self, words: str) -> None:
-        with pytest.raises(FixUsage, match=r"section\.key=value"):
+        with pytest.raises(FixUsage, match=r"SECTION\.KEY=VALUE"):
             read(MINIMAL, words)
 
 
@@ -125,10 +128,10 @@ def test_two_tasks_with_one_bar_are_a_violation() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ((f"splits.scheme={CODE}",), "splits.scheme: has no meaning in nested splits"),
+        ((f"splits.scheme={CODE}",), "splits.scheme: has no effect in nested splits"),
         (
             ("splits.kind=fixed", *PART, 'splits.never=["x"]'),
-            "splits.never: has no meaning in fixed splits",
+            "splits.never: has no effect in fixed splits",
         ),
         (("splits.folds=1",), "splits.folds: must be at least 2, or 0"),
         (("balancing=rotated",), "balancing: needs published splits and a scheme"),

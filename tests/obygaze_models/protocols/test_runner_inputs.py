@@ -97,10 +97,10 @@ class TestMissing:
     ) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", *RIDGE, "features.other.array=clip")
-        with pytest.raises(FixUsage, match="no store has the name 'other' in this run"):
+        with pytest.raises(FixUsage, match="no store of this run has the name 'other'"):
             gather(protocol, manifest, "", {"x": store})
         clips = {"stores": {}, "manifest": manifest, "workspace": tmp_path}
-        with pytest.raises(FixUsage, match=r"data\.segments is other, and the"):
+        with pytest.raises(FixUsage, match=r"the manifest other \(data\.segments\)"):
             run("honest", changes=["data.segments=other"], **clips)
         with pytest.raises(FixUsage, match="expected the name of a manifest"):
             named_manifest(None, tmp_path)
@@ -127,7 +127,7 @@ class TestOnDisk:
         about = json.loads((folder / "run.json").read_bytes())
         files = {**about["files"], "predictions.csv": 0.5}  # not even text
         write_run_json(folder, {**about, "files": files})
-        with pytest.raises(Corrupt, match=r"predictions\.csv is not the file"):
+        with pytest.raises(Corrupt, match=r"predictions\.csv was changed"):
             _ = read_run(folder).predictions
         del about["files"]
         write_run_json(folder, about)
@@ -227,7 +227,7 @@ class TestOnDisk:
         assert (tmp_path / "a/thesis.txt").read_text() == "years"
 
     def test_what_is_no_run(self, tmp_path: Path) -> None:
-        with pytest.raises(NotFound, match="no finished run here"):
+        with pytest.raises(NotFound, match="expected a finished run"):
             read_run(tmp_path)
         (tmp_path / "run.json").write_text("{", encoding="utf-8")
         with pytest.raises(Corrupt, match="not valid JSON"):
@@ -246,7 +246,7 @@ class TestOnDisk:
             changed = bytearray(whole)
             changed[whole.index(b"0.", len(whole) // 2) + 2] ^= 1
             (folder / name).write_bytes(changed)
-            with pytest.raises(Corrupt, match=f"{name} is not the file that this run"):
+            with pytest.raises(Corrupt, match=f"{name} was changed after the run"):
                 assert len(read_run(folder).table(name))
             (folder / name).write_bytes(whole)
 
@@ -281,7 +281,7 @@ def test_features_of_no_clip_with_a_video_are_refused_before_anything_is_fitted(
     of_others = manifest.with_clips([c for c in clips if c.clip_id in without])
     store = store_of(tmp_path / "s", of_others, planted(of_others))
     protocol = quick("paper-pcbm", "data.view=raw")
-    with pytest.raises(FixInput, match="none of the 40 clips that can be used has"):
+    with pytest.raises(FixInput, match="none of the 40 usable clips has"):
         run_on(tmp_path, protocol, manifest, {"x": store})
 
 

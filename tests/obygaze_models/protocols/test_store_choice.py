@@ -189,7 +189,7 @@ def test_a_perceptron_without_validation_clips_chooses_no_store(tmp_path: Path) 
     manifest = films(2, 40, seed=3)
     stores = two_stores(tmp_path / "stores", manifest)
     with pytest.raises(
-        FixInput, match="cannot choose a store for mlp in any fold"
+        FixInput, match="no store can be chosen for mlp in any fold"
     ) as error:
         run_on(tmp_path, choosing(models=("ridge", "mlp")), manifest, stores)
     assert "fit.choose_store=false" in (error.value.hint or "")
@@ -199,7 +199,7 @@ def test_a_perceptron_without_validation_clips_chooses_no_store(tmp_path: Path) 
 
 def test_what_cannot_be_chosen_is_refused(tmp_path: Path) -> None:
     stores = two_stores(tmp_path / "stores")
-    with pytest.raises(FixUsage, match="needs two stores or more, got 1"):
+    with pytest.raises(FixUsage, match="needs two or more stores, got 1"):
         gather(choosing(), MANIFEST, "", {"a": stores["a"]})
     with pytest.raises(FixUsage, match="a store cannot have the name 'chosen'"):
         gather(quick(), MANIFEST, "", {"chosen": stores["b"]})
@@ -220,17 +220,19 @@ def test_a_bottleneck_whose_own_clips_found_its_vectors_has_no_inner_score() -> 
     with pytest.raises(FixInput) as error:
         choosing("models.pcbm-lr.cross_fit=0", "models.pcbm-dt.cross_fit.grid=[5, 1]")
     assert list(error.value.details) == [
-        "--set models.pcbm-lr.cross_fit: fit.choose_store needs 2 or more",
-        "--set models.pcbm-dt.cross_fit.grid: fit.choose_store needs 2 or more",
+        "--set models.pcbm-lr.cross_fit: must be at least 2 with fit.choose_store",
+        "--set models.pcbm-dt.cross_fit.grid: must be at least 2 with fit.choose_store",
     ]
     choosing("models.pcbm-lr.cross_fit=0", "fit.choose_store=false")
-    with pytest.raises(FixUsage, match="a saved model reads one store"):
+    with pytest.raises(FixUsage, match="reads the unscaled features of one store"):
         training_protocol("ridge", "EN_S", MANIFEST, ["fit.choose_store=true"])
 
 
 def test_a_model_is_trained_on_one_store(tmp_path: Path) -> None:
     """Of two stores, the model read the first one, and its card had the metrics of the second."""
     write_workspace(tmp_path, MANIFEST, planted(MANIFEST, width=14))
-    with pytest.raises(FixUsage, match="a saved model reads one store, got a, b"):
+    with pytest.raises(
+        FixUsage, match="reads the unscaled features of one store, got a, b"
+    ):
         og.train("ridge", {"a": "sig", "b": "sig"}, "made-up", workspace=tmp_path)
     assert not (tmp_path / "models").exists()

@@ -168,13 +168,13 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     compared = compare_runs(runs[:2])
     (warning,) = compared.warnings
     assert warning not in str(compared), "the command prints it by itself"
-    assert "b tests clips of a in other folds in 1 of 1 result" in warning
+    assert "In 1 of 1 result, b tests clips in different folds than a" in warning
     side = the_row(compared)
     assert side["difference"] is not None
     assert side["difference_low"] is None and side["difference_p"] is None
     clips, folds = compare_runs([runs[0], runs[2]]).warnings
-    assert "c tests other clips than a" in clips
-    assert "c tests clips of a in other folds in 1 of 1 result" in folds
+    assert "c tests different clips than a" in clips
+    assert "In 1 of 1 result, c tests clips in different folds than a" in folds
 
 
 def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_the_first_screen_has_question_answer_figure_and_limits(
     assert "p = .010:" in words
     assert f"higher in {better} of 8 films" in words
     assert (
-        "EN_S: easy negatives against sure · 96 clips of 8 films (manifest made-up, visual view)"
+        "EN_S: easy negatives against sure · 96 clips of 8 films, manifest made-up, visual view"
         in words
     )
     assert first_screen.count("<figure>") == 1

@@ -498,4 +498,4 @@ def test_all_that_protects_a_number_is_shown_and_three_other_lines(
     expected = [*(found[name] for name in names), *[*remarks.values()][:3]]
     lines = text.result_text(run).splitlines()
     assert [line[2:] for line in lines if line.startswith("! ")] == expected
-    assert "2 more limits in the report" in lines
+    assert "further limits in the report: 2" in lines

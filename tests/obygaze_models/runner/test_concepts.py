@@ -112,7 +112,7 @@ def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(
     models = 'grid.models=["ridge", "pcbm-lr"]'
     inputs = inputs_of(tmp_path / "others", bare, 1.0, models)
     assert inputs.protocol.model_names == ["ridge"]
-    sentence = "pcbm-lr left out: no clip has a visual concept."
+    sentence = "pcbm-lr excluded from this run: no clip has a visual concept."
     assert inputs.table.remarks["models of concepts"] == sentence
     assert tables_of(inputs) == ([], [])
 

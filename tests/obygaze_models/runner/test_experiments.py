@@ -134,7 +134,7 @@ def test_no_other_model_is_trained_under_its_name(
     words = (*TRAIN_RIDGE, "-C", here, "--set", change)
     done = call_obygaze(*words)
     assert done.code == 2
-    said = f"the model to train is ridge, and --set asks for {asked}\n"
+    said = f"expected only the model ridge, got --set with {asked}\n"
     assert said in done.stderr
     assert not (here / "runs").exists()
 
@@ -150,7 +150,7 @@ def test_stores_are_names_paths_objects_or_several_of_them(here: Path) -> None:
         open_stores({"": store}, None)
     assert list(open_stores(["b=sig", "a=sig", store], here)) == ["b", "a", "sig"]
     assert open_stores(None, here) == {}
-    with pytest.raises(FixUsage, match="--store names 'sig' twice"):
+    with pytest.raises(FixUsage, match="two stores have the name 'sig'"):
         open_stores([store, store], here)
 
 

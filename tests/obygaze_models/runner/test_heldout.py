@@ -128,4 +128,4 @@ def test_a_film_without_clips_that_can_validate_makes_no_fit(tmp_path: Path) -> 
                 tested[film] = tested.get(film, 0) + 1
         assert tested == dict.fromkeys(films, len(films) - 1)
         remark = inputs.table.remarks["without validation"]
-        assert f"has features and a class: {missing}." in remark
+        assert f"has both features and a class: {missing}." in remark

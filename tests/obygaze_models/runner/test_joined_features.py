@@ -154,9 +154,11 @@ def test_what_has_no_meaning_for_joined_features_is_refused(tmp_path: Path) -> N
             gather(fusion(*changes), MANIFEST, "made-up", used)
 
     joined = r"joined is the join heard\+seen"
-    refused(f"{joined}.* data.scale has no meaning", "data.scale=standard")
-    refused(f"{joined}.* data.scale has no meaning", "data.scale=unit")
-    refused("joined has the part heard, which is not among", without="heard")
+    refused(f"{joined}.* cannot have data.scale", "data.scale=standard")
+    refused(f"{joined}.* cannot have data.scale", "data.scale=unit")
+    refused(
+        "needs all parts of joined as stores, but heard is missing", without="heard"
+    )
 
 
 def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
@@ -164,9 +166,7 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
     values = {**senses(), "read": planted(MANIFEST, width=13, seed=4)}
     stores = joined_stores(tmp_path, MANIFEST, values)
     without = {name: store for name, store in stores.items() if name != "read"}
-    with pytest.raises(
-        FixUsage, match="has the part read, which is not among"
-    ) as error:
+    with pytest.raises(FixUsage, match="as stores, but read is missing") as error:
         gather(fusion(), MANIFEST, "made-up", without)
     assert error.value.hint == f"add --store {tmp_path / 'read'}"
     rows = [Row(clip.clip_id, clip.movie_id) for clip in MANIFEST]
@@ -176,10 +176,10 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
     parts = [JoinedPart("read", read, "read:pooled", "pooled")]
     parts += [JoinedPart(name, stores[name], name) for name in ("seen", "heard")]
     used = {**stores, "read": read, "joined": JoinedStore(parts)}
-    read_so = "the array pooled of read, which is read by its array clip"
+    read_so = "the array pooled of read, but the store read is read with the array clip"
     with pytest.raises(FixUsage, match=read_so) as error:
         gather(fusion(), MANIFEST, "made-up", used)
-    assert error.value.hint == "read without :pooled in the join"
+    assert error.value.hint == "write read without :pooled in the join"
     with pytest.raises(FixUsage, match="under the name 'joined', got one store"):
         gather(quick(), MANIFEST, "made-up", {"joined": stores["read"]})
     with pytest.raises(FixUsage, match="names the unknown store 'joined'") as error:

@@ -192,7 +192,7 @@ def test_texts_are_not_compared_with_a_maximum_over_windows(
     cut = [*zero_shot(texts, *ONE_PAIR), "data.segments=x"]
     with pytest.raises(FixUsage, match="the maximum over the windows") as caught:
         gather(quick("honest", *cut), manifest, "", stores)
-    assert caught.value.hint == "leave out data.scale, and --set data.reduce=mean"
+    assert caught.value.hint == "remove data.scale, and use --set data.reduce=mean"
     # Their mean is in the space of the texts, if the store says which space that is.
     with pytest.raises(Mismatch, match="does not name the embedding space"):
         gather(quick("honest", *cut, "data.reduce=mean"), manifest, "", stores)

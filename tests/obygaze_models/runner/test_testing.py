@@ -178,7 +178,7 @@ def test_the_run_says_what_its_interval_is_of_and_what_to_cite(here: Path) -> No
     assert "hold for further clips of other training films of this model" in text
     (note,) = run.protocol["report"]["notes"]
     assert note == (
-        "The features that trained theirs: licence CC-BY-NC-4.0; to cite: Their paper."
+        "Training features of theirs: licence CC-BY-NC-4.0; citation: Their paper."
     )
 
 
@@ -382,7 +382,7 @@ def test_models_that_are_not_of_two_classes(here: Path) -> None:
         classes=(),
         concepts=("Look",),
     )
-    with pytest.raises(FixUsage, match="a test needs a model of two classes"):
+    with pytest.raises(FixUsage, match="expected a model with two classes"):
         run_on(here)
 
 
@@ -391,15 +391,15 @@ def test_a_task_whose_positive_class_is_the_negative_one_of_the_model(
 ) -> None:
     keep(here, task="mood=tense", classes=("calm", "tense"))
     assert len(rows_of(run_on(here, task="mood=tense")))
-    with pytest.raises(FixUsage, match="calls 'calm' positive"):
+    with pytest.raises(FixUsage, match="of the task mood=calm is 'calm'"):
         run_on(here, task="mood=calm", output="other")
 
 
 def test_words_that_have_no_meaning_here(here: Path) -> None:
     keep(here)
-    with pytest.raises(FixUsage, match="where nothing is fitted"):
+    with pytest.raises(FixUsage, match="because nothing is fitted"):
         run_on(here, changes=["models.ridge.class_weight=balanced"])
-    with pytest.raises(FixUsage, match="a saved model reads one store"):
+    with pytest.raises(FixUsage, match="expected one store, got"):
         og.models.test("theirs", ["seen", "b=seen"], manifest="mine", workspace=here)
     keep(here, name="random")
     with pytest.raises(FixUsage, match="a baseline has this name"):

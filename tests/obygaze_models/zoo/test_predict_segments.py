@@ -120,7 +120,7 @@ def test_a_model_of_segments_never_scores_windows(trained: Path) -> None:
         ["tt0000001_9.000-12.000"],
         [CLIPS.clips[0], "tt0000001_9.000-12.000"],
     ):
-        with pytest.raises(FixUsage, match="needs a manifest of segments"):
+        with pytest.raises(FixUsage, match="expected a manifest of segments"):
             predict(model, store, clips)
     here = ("-C", trained, "models", "predict", "kept", "whole")
     assert call_obygaze(*here).code == 2

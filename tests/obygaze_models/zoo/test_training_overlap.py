@@ -117,8 +117,8 @@ def test_a_copy_of_a_training_clip_is_seen(model: SavedModel, tmp_path: Path) ->
     store = store_with(tmp_path, rows, np.stack([X[0], X[2], X[1]]))
     found = predict(kept, store)
     assert found.basis == ["unseen", "copy", "out-of-fold"]
-    (warned,) = (text for text in found.warnings if "exactly" in text)
-    assert warned.startswith("1 clip with exactly the features of a training clip")
+    (warned,) = (text for text in found.warnings if "same features" in text)
+    assert warned.startswith("1 clip with the same features as a training clip")
 
 
 def test_a_film_that_trained_is_seen_under_any_name(
@@ -182,8 +182,8 @@ def test_a_model_that_was_trained_without_films_never_says_unseen(
     found = predict(model, store)
     assert found.basis == ["out-of-fold"] * 2 + ["film-unknown"] * 2
     typed = call_obygaze("-C", tmp_path, "models", "predict", "kept", "theirs").ok()
-    assert "2 clips taken for training clips by their ids alone" in typed.stderr
-    assert "2 clips of films that may have trained" in typed.stderr
+    assert "2 clips matched to training clips only by id" in typed.stderr
+    assert "2 clips of possible training films" in typed.stderr
     assert "unseen" not in typed.stdout + typed.stderr
     # In the store of the training, ids are enough.
     assert predict(with_features(model, seal=store.seal), store).n_by_id == 0
@@ -279,6 +279,6 @@ def test_a_film_that_was_replaced_is_said(model: SavedModel, tmp_path: Path) -> 
     header = Header("Theirs", video_root=str(tmp_path / "videos"))
     manifest = Manifest("theirs", header, tuple(clips))
     found = predict(model, store_with(tmp_path, rows), manifest=manifest)
-    said = "have other files than those whose features were scored: brug.mp4;"
+    said = "were replaced after their features were extracted: brug.mp4;"
     assert said in found.doubts["replaced films"]
     assert found.doubts["replaced films"] in found.warnings
