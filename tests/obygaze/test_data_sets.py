@@ -39,12 +39,15 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
 @pytest.mark.parametrize(
     ("task", "problem"),
     [
-        ({}, "needs one of classes, positive and column"),
+        ({}, "must have exactly one of classes, positive and column"),
         ({"EN": 0, "S": 2}, "classes.S: must be int"),
         ({"EN": 0, "X": 1}, "'X'"),
-        ({"classes": {"EN": 0, "S": 1}, "positive": "level == S"}, "needs one of"),
+        (
+            {"classes": {"EN": 0, "S": 1}, "positive": "level == S"},
+            "must have exactly one of",
+        ),
         ({"column": "decade", "values": ["1990"]}, "values"),
-        ({"column": "decade"}, "column and values go together"),
+        ({"column": "decade"}, "must have both column and values, or neither"),
         ({"positive": "level == S", "negativ": "x"}, "unknown key 'negativ'"),
     ],
 )

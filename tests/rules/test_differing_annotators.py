@@ -252,7 +252,7 @@ def test_an_association_of_clips_without_films_is_refused(tmp_path: Path) -> Non
     rows = [Row(one, "") for one in ids]
     made_store(tmp_path / "s", rows, {"clip": vectors}, recipe=recipe_of_words())
     texts = write_sentences(tmp_path / "t.npz", {"up": vectors[0], "down": vectors[1]})
-    with pytest.raises(FixInput, match="the films of the group 'clips' are not known"):
+    with pytest.raises(FixInput, match="the films of the group 'clips' are unknown"):
         audit_eat(tmp_path / "s", manifest, x=ids[:1], y=ids[1:], text=texts)
 
 

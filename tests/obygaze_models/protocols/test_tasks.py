@@ -72,19 +72,27 @@ def test_short_names_of_tasks() -> None:
 @pytest.mark.parametrize(
     ("column", "cells", "tasks", "problem"),
     [
-        ("EN_S", "yes no", ["EN_S"], "EN_S is a task of the protocol honest, and a"),
+        (
+            "EN_S",
+            "yes no",
+            ["EN_S"],
+            "EN_S is both a task of the protocol honest and a",
+        ),
         *(
             ("rating", "1 2 3", [text], problem)
             for text, problem in (
-                ("a name=rating>=2", "the name 'a name' cannot be the name of a task"),
-                ("EN_S=rating>=2", "the name 'EN_S' is taken: it is a task of the"),
-                ("level=rating>=2", "the name 'level' is taken: it is a column"),
-                ("harsh=rating", "numbers from 1 to 3; which are positive?"),
+                ("a name=rating>=2", "the task name 'a name' is not valid"),
+                ("EN_S=rating>=2", "the task name 'EN_S' is already a task of the"),
+                (
+                    "level=rating>=2",
+                    "the task name 'level' is already the name of a column",
+                ),
+                ("harsh=rating", "numbers from 1 to 3; the positive values are not"),
                 ("ratng=3", "unknown task or column 'ratng' (did you mean 'rating'?)"),
             )
         ),
-        ("mood", "Joy fear", ["mood=Jo"], "the column mood has no 'Jo'"),
-        ("mood", "joy fear odd", ["m=mood"], "expected one task, but the column mood"),
+        ("mood", "Joy fear", ["mood=Jo"], "the column mood has no value 'Jo'"),
+        ("mood", "joy fear odd", ["m=mood"], "expected one task, got the column mood"),
         (
             "mood",
             "joy fear",

@@ -505,7 +505,7 @@ def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
 def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
     kept = load_model(saved)
     (saved / "thesis.txt").write_text("mine")
-    with pytest.raises(AlreadyThere, match="also contains 'thesis"):
+    with pytest.raises(AlreadyThere, match="it contains 'thesis"):
         save_model(kept.estimator, kept.info, saved, np.ones((2, D)), force=True)
     (saved / "model.json").unlink()
     with pytest.raises(AlreadyThere, match="not an obygaze model"):
