@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from support.experiments import ONE_PAIR, films, planted, quick, store_of
-from support.extracted_stores import run as extract
 from support.extraction import film_folder
+from support.extraction import run as extract
 from support.killed_commands import COMMANDS, Scene
 from support.kills import kill_after, kill_at
 from support.leftovers import name_of_another_machine, name_of_ended

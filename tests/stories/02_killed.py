@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import begins_with, call_obygaze
-from support.kills import MUTATING
 from support.seeds import amount
 
 import obygaze as og
@@ -94,23 +94,11 @@ import os
 import signal
 import sys
 
-left = int(os.environ["DIE_AT_CHANGE"])
-changes = {changes!r}
+from support.kills import Before, changes_disk
 
-
-def count(event, arguments):
-    global left
-    if event == "open":
-        is_change = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-    else:
-        is_change = event in changes
-    if is_change:
-        left -= 1
-        if left == 0:
-            os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
-sys.addaudithook(count)
+n = int(os.environ["DIE_AT_CHANGE"])
+kill = lambda: os.killpg(os.getpgrp(), signal.SIGKILL)
+sys.addaudithook(Before(n, changes_disk, kill))
 """
 
 
@@ -120,8 +108,8 @@ def test_killed_before_many_changes_of_the_disk(ws: Workspace) -> None:
     alone = "--store counting.py:model=alone"
     ws(f"{EXTRACT} {alone}")
     expected = bytes_of_features(ws, "alone")
-    program = DIE_AT_A_CHANGE.format(changes=sorted(MUTATING))
-    hook = begins_with(ws.path("hook"), program)
+    hook = begins_with(ws.path("hook"), DIE_AT_A_CHANGE)
+    hook["PYTHONPATH"] = os.pathsep.join([str(hook["PYTHONPATH"]), *sys.path])
     n_kills = 0
     every = amount(33, 11)
     for change in itertools.count(1, every):

@@ -157,27 +157,3 @@ def test_a_wrong_cell_is_named_by_line_and_column(ws: Workspace) -> None:
     assert f"{name}:7:" in answer.text
     assert "4 problems" in answer.text
     assert not ws.path("manifests/club.csv").exists()
-
-
-def test_times_are_the_same_after_excel(ws: Workspace) -> None:
-    rows = []
-    for number in range(1, 60):
-        # The times of pictures at 24000/1001 pictures a second have up to 17 digits.
-        start_s = number * 100 * 1001 / 24000
-        end_s = (number + 1) * 100 * 1001 / 24000
-        row = {
-            "clip_id": f"lake-{number:03d}",
-            "movie_id": "lake",
-            "start_s": repr(start_s),
-            "end_s": repr(end_s),
-            "level": "EN",
-        }
-        rows.append(row)
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
-    ws("manifest export films films.xlsx")
-    ws("manifest import films.xlsx -o again")
-    ws("manifest export again again.csv")
-    given = [(row["start_s"], row["end_s"]) for row in rows]
-    back = [(row["start_s"], row["end_s"]) for row in ws.read_table("again.csv")]
-    assert back == given

@@ -7,6 +7,7 @@ their column, and the score that scikit-learn would give; what was not annotated
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -65,11 +66,13 @@ def table_of_clips() -> tuple[list[Row], Array]:
     return rows, X.astype(np.float32)
 
 
-def import_own(ws: Workspace, rows: list[Row], X: Array) -> None:
+def import_own(ws: Workspace, rows: list[Row], X: Array) -> str:
+    """Import a table without levels, and its features; return what is said of the table."""
     ws.write_table("own.csv", rows)
-    ws("manifest import own.csv -o films")
+    said = ws("manifest import own.csv -o films").text
     np.savez(ws.path("own.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
     ws("store import own.npz --array clip=X --manifest films -o own")
+    return said
 
 
 def check_against_sklearn(
@@ -123,7 +126,11 @@ def classes(rows: list[Row], column: str, positive: tuple[Any, ...]) -> Array:
 
 def test_scores_of_own_labels_are_those_of_scikit_learn(ws: Workspace) -> None:
     rows, X = table_of_clips()
-    import_own(ws, rows, X)
+    said = import_own(ws, rows, X)
+    for column in ("violent", "mood"):
+        n_of_word = sorted(Counter(row[column] for row in rows if row[column]).items())
+        words = ", ".join(f"{word}: {n}" for word, n in n_of_word)
+        assert f"{column} ({words}, empty: {len(FILMS)})" in said
     asked = "--task violent --task 'Rating Ben>=2' --task mood"
     done = ws(f"run honest --store own {asked} -o own {QUICK}")
     tasks = {

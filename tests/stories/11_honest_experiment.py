@@ -6,14 +6,11 @@ import re
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.stats import norm
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from stories.films import Row, features_of, import_features, labelled_clips
-from stories.results import in_order, results_of, scores_of, the_result
+from stories.results import results_of, the_result
 from stories.workspace import Workspace
 
 # The share of S among the EN and S clips of the twelve films of the paper: films differ much.
@@ -79,62 +76,6 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
     refused = ws(f"run honest --store planted -o no {without_hn}", code=1).text
     assert "the task HN_S has no clip of class 0 (HN)" in refused
     assert "--task EN_S" in refused
-
-
-def test_each_film_is_tested_by_a_model_of_the_other_films(ws: Workspace) -> None:
-    rows = labelled_clips(n_films=8)
-    X = features_of(rows, level=1.0)
-    import_features(ws, rows, X, "planted")
-    ws(
-        "run honest --manifest films --store planted -o honest"
-        """ --set 'grid.models=["logistic"]' --set models.logistic.kind=logistic"""
-        f" --set models.logistic.C=0.5 {QUICK} --set report.compare=false"
-    )
-
-    used = in_the_task(rows)
-    y = np.array([rows[number]["level"] == "S" for number in used])
-    films = np.array([rows[number]["movie_id"] for number in used])
-    clip_ids = [rows[number]["clip_id"] for number in used]
-    found = in_order(scores_of(ws, "honest", model="logistic"), clip_ids)
-    expected = scores_of_unseen_films(X[used].astype(float), y, films)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-    result = the_result(ws, "honest", model="logistic")
-    ap, auc = ap_and_auc_within_films(y, found, films)
-    assert result["ap"] == pytest.approx(ap)
-    assert result["auc"] == pytest.approx(auc)
-
-
-def scores_of_unseen_films(
-    X: npt.NDArray[Any], y: npt.NDArray[Any], films: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
-    """Return the probabilities of scikit-learn for each film, by a model of all other films."""
-    scores = np.zeros(len(y))
-    for film in np.unique(films):
-        tested = films == film
-        model = LogisticRegression(
-            C=0.5, class_weight="balanced", tol=1e-9, max_iter=10_000
-        )
-        model.fit(X[~tested], y[~tested])
-        scores[tested] = model.predict_proba(X[tested])[:, 1]
-    return scores
-
-
-def ap_and_auc_within_films(
-    y: npt.NDArray[Any], scores: npt.NDArray[Any], films: npt.NDArray[Any]
-) -> tuple[float, float]:
-    """Return the mean AP of the films, and the mean AUC by their pairs a clip."""
-    aps = []
-    aucs = []
-    pairs_a_clip = []
-    for film in np.unique(films):
-        of_film = films == film
-        aps.append(average_precision_score(y[of_film], scores[of_film]))
-        aucs.append(roc_auc_score(y[of_film], scores[of_film]))
-        n_positive = y[of_film].sum()
-        n_negative = of_film.sum() - n_positive
-        pairs_a_clip.append(n_positive * n_negative / of_film.sum())
-    return float(np.mean(aps)), float(np.average(aucs, weights=pairs_a_clip))
 
 
 @pytest.mark.check("forty stores of noise")

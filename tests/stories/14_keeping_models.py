@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import obygaze as og
 from stories.films import features_of, import_features, labelled_clips
 from stories.made import begin_with_extracted_films
-from stories.results import scores_of
+from stories.results import logistic, scores_of
 from stories.workspace import Workspace
 
 QUICK = "--set report.replicates=20 --jobs 1"
 LOGISTIC = f"train logistic --set model.C=0.5 {QUICK}"
-
-
-def logistic(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> LogisticRegression:
-    """Return the model of scikit-learn that `train logistic` should be."""
-    model = LogisticRegression(
-        C=0.5, class_weight="balanced", tol=1e-9, max_iter=100_000
-    )
-    return model.fit(X.astype(float), y)
 
 
 def planted_clips(ws: Workspace, n_films: int = 5) -> og.Dataset:

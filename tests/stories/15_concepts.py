@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ import pytest
 from scipy.ndimage import label
 from scipy.special import logit
 from sklearn.svm import SVC
+from support.checkpoints import write_card
+from support.videos import encode_video
 
 import obygaze as og
 from stories.films import CONCEPTS, Row, features_of, import_features, labelled_clips
@@ -28,26 +30,12 @@ SIDE = 64
 PATCH = 16
 PICTURES_A_CLIP = 8
 PICTURES_A_SECOND = 4
-PATCHES = """
-schema = "obygaze-backbone/1"
-like = "clip-b16"
-name = "patches"
-checkpoint = "local/patches"
-frames = 4
-size = 64
-gflop = 0.001
-download_mb = 1
-
-[tokens]
-grid = [4, 4, 4]
-width = 32
-out = 24
-
-[depth]
-layers = 1
-hidden = 48
-heads = 2
-"""
+PATCHES = {
+    **{"like": "clip-b16", "checkpoint": "local/patches", "frames": 4, "size": 64},
+    **{"gflop": 0.001, "download_mb": 1},
+    "tokens": {"grid": [4, 4, 4], "width": 32, "out": 24},
+    "depth": {"layers": 1, "hidden": 48, "heads": 2},
+}
 
 
 def has_concept(rows: list[Row], concept: str) -> npt.NDArray[np.bool_]:
@@ -149,7 +137,7 @@ def test_a_planted_corner_is_the_peak_of_its_map(ws: Workspace) -> None:
     ws("manifest import clips.csv -o films")
     ws("manifest link films videos")
     write_network(ws.path("weights"))
-    ws.write("backbones/patches.toml", PATCHES)
+    write_card(ws.path("backbones"), "patches", **PATCHES)
     ws(
         "extract run films -b patches --weights patches=weights --workers 1"
         " --arrays pooled,tokens --store patches=patches"
@@ -194,29 +182,27 @@ def test_a_planted_corner_is_the_peak_of_its_map(ws: Workspace) -> None:
 
 def films_with_corners(folder: Path) -> list[Row]:
     """Write four grey films, and return their clips: in each second one a corner is red."""
-    import av
-
     folder.mkdir()
     rows = []
     for film, (row, column) in CORNERS.items():
-        with av.open(str(folder / f"{film}.mp4"), "w") as out:
-            stream: Any = out.add_stream(
-                "libx264", rate=PICTURES_A_SECOND, options={"g": "4", "crf": "10"}
-            )
-            stream.width = stream.height = SIDE
-            stream.pix_fmt = "yuv420p"
-            for clip in range(8):
-                picture = np.full((SIDE, SIDE, 3), 110, dtype=np.uint8)
-                has_look = clip % 2 == 1
-                if has_look:
-                    down = slice(row * PATCH, (row + 1) * PATCH)
-                    across = slice(column * PATCH, (column + 1) * PATCH)
-                    picture[down, across] = (230, 60, 60)
-                for _ in range(PICTURES_A_CLIP):
-                    frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-                    out.mux(stream.encode(frame))
-                rows.append(clip_of(film, clip, has_look))
-            out.mux(stream.encode())
+        pictures = []
+        for clip in range(8):
+            picture = np.full((SIDE, SIDE, 3), 110, dtype=np.uint8)
+            has_look = clip % 2 == 1
+            if has_look:
+                down = slice(row * PATCH, (row + 1) * PATCH)
+                across = slice(column * PATCH, (column + 1) * PATCH)
+                picture[down, across] = (230, 60, 60)
+            pictures += [picture] * PICTURES_A_CLIP
+            rows.append(clip_of(film, clip, has_look))
+        encode_video(
+            folder / f"{film}.mp4",
+            pictures=pictures,
+            rate=PICTURES_A_SECOND,
+            tick=Fraction(1, PICTURES_A_SECOND),
+            size=(SIDE, SIDE),
+            options={"g": "4", "crf": "10"},
+        )
     return rows
 
 

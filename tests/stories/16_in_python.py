@@ -6,16 +6,11 @@ import runpy
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.metrics import roc_auc_score
+from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import (
     GroupKFold,
-    LeaveOneGroupOut,
-    cross_val_predict,
     cross_val_score,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import obygaze as og
 from stories.films import features_of, labelled_clips
@@ -76,31 +71,6 @@ def test_the_clips_of_a_task(planted: Workspace) -> None:
     assert looks.ids.tolist() == list(rows)
     has_look = ["Look" in rows[clip]["concepts"] for clip in rows]
     assert looks.y.astype(bool).tolist() == has_look
-
-
-def test_cross_validation_of_scikit_learn_with_films_as_groups(
-    planted: Workspace,
-) -> None:
-    X, y, groups, _ = og.dataset("planted", "films", task="EN_S")
-    assert len(set(groups)) == 12
-    for train, test in LeaveOneGroupOut().split(X, y, groups):
-        assert len(set(groups[test])) == 1
-        assert not set(groups[train]) & set(groups[test])
-    model = make_pipeline(StandardScaler(), LogisticRegression())
-    scores = {}
-    for name in ("planted", "noise"):
-        X, y, groups, _ = og.dataset(name, "films", task="EN_S")
-        predicted = cross_val_predict(
-            model,
-            X,
-            y,
-            groups=groups,
-            cv=LeaveOneGroupOut(),
-            method="decision_function",
-        )
-        scores[name] = roc_auc_score(y, predicted)
-    assert scores["planted"] > 0.7
-    assert scores["noise"] < 0.65
 
 
 def test_a_matrix_has_the_rows_that_are_asked_for(planted: Workspace) -> None:

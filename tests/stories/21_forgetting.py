@@ -69,17 +69,6 @@ def test_its_bytes_are_in_no_file_of_the_new_store(ws: Workspace) -> None:
     assert FILM not in ws.read("runs/ridge/predictions.csv")
 
 
-def test_what_is_made_of_the_new_store_has_nothing_of_it(ws: Workspace) -> None:
-    X = make_store(ws)
-    ws(f"store subset stored --without {FILM} -o rest")
-    ws("store pull rest -o copy")
-    check_forgotten(ws, "copy", X)
-    ws("store subset rest --film film01 -o one")
-    ws("store subset rest --film film03 --film film04 -o others")
-    ws("store merge one others -o merged")
-    check_forgotten(ws, "merged", X)
-
-
 def test_the_manifests_that_still_have_it_are_named(ws: Workspace) -> None:
     make_store(ws)
     rows = labelled_clips(n_films=4, per_film=PER_FILM)

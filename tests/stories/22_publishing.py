@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas
 import pytest
-from support.fake_hub import fake_hub
 
 from stories.workspace import Workspace
 
@@ -131,24 +130,6 @@ def test_datasets_loads_equal_values(ws: Workspace) -> None:
         str(ws.path("exported")), split="train", cache_dir=str(ws.path("cache"))
     )
     check_table(table.to_pandas(), ids, X)
-
-
-def test_it_is_published_on_the_hub(ws: Workspace) -> None:
-    pytest.importorskip("huggingface_hub")
-    make_store(ws, f"--licence {LICENCE} --citation '{CITATION}'")
-    with fake_hub() as hub:
-        environment = {
-            "HF_ENDPOINT": hub.url,
-            "HF_HUB_OFFLINE": "0",
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_TOKEN": "hf_of_the_lab",
-        }
-        ws.process("store push stored hf://lab/films", env=environment)
-        assert hub.private
-        files = dict(hub.files)
-    assert files == ws.bytes_of("stores/stored")
-    assert front_matter(files["README.md"].decode())["license"] == LICENCE.lower()
 
 
 def test_a_licence_that_is_there_is_not_replaced_by_chance(ws: Workspace) -> None:

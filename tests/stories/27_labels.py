@@ -180,15 +180,3 @@ def test_emotions_are_joined_and_tested_exactly(ws: Workspace) -> None:
         "audit annotations films 'level == S' 'level == EN' --column emotions"
     ).text
     assert "fear: 66.7 % of X, 14.3 % of Y" in text
-
-
-# ---- joined tables -------------------------------------------------------------------------------
-
-
-def test_a_row_of_another_film_is_not_joined(ws: Workspace) -> None:
-    import_clips(ws)
-    rows = [{"clip_id": "pier-005", "movie_id": "tt0467406", "emotions": "fear"}]
-    rows += [{"clip_id": "pier-004", "movie_id": "pier", "emotions": "joy"}]
-    ws.write_table("emotions.csv", rows)
-    text = ws("manifest join films emotions.csv", code=5).text
-    assert "'pier-005' is of the film 'pier' and of 'tt0467406'" in text

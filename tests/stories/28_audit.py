@@ -24,15 +24,6 @@ def cosines(first: Vectors, second: Vectors) -> Vectors:
 
 # ---- clips of a store, with prompts of one's own ------------------------------------------------
 
-PROMPTS = """
-schema = "obygaze-prompts/1"
-name = "mine"
-templates = ["a {} man", "the {} dog"]
-[attributes]
-joy = ["happy"]
-grief = ["sad", "angry"]
-"""
-
 
 def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
     ws: Workspace,
@@ -40,7 +31,7 @@ def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from support.checkpoints import write_tiny_card
-    from support.words import save_text_model
+    from support.words import PROMPTS, save_text_model
 
     import_films(ws, "harbour", "lake")
     save_text_model("clip", ws.path("weights"))

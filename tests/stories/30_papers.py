@@ -853,31 +853,24 @@ def check_figure_6(ws: TypingWorkspace, row: Row) -> None:
         assert math.isfinite(float(of_all["log_odds"]))
 
 
-@checks_row("Levels")
+@checks_row("Levels", "Levels without NS")
 def check_levels(ws: TypingWorkspace, row: Row) -> None:
     text = stats_of(ws, "obygaze12 --view visual")
-    written = numbers(row.here)
-    levels = ("EN", *POSITIVE_LEVELS)
+    levels = ["EN", *POSITIVE_LEVELS]
+    place, column, of_paper = "section 3.4", "share", ["EN", "S"]
+    if row.name == "Levels without NS":
+        levels.remove("NS")
+        place, column, of_paper = "section 4.1", "share without NS", levels
     counts = [len(of_level(level)) for level in levels]
-    assert_written(written, [100 * count / sum(counts) for count in counts])
-    for level, count, share in zip(levels, counts, written, strict=True):
-        assert f"{level} {count} {share} %" in text
-    for level, share in zip(levels, written, strict=True):
-        if level in ("EN", "S"):
-            of_text = printed("section 3.4", f"level {level}", "share").strip("%")
-            assert agrees(of_text, float(share))
-
-
-@checks_row("Levels without NS")
-def check_levels_without_ns(ws: TypingWorkspace, row: Row) -> None:
-    text = stats_of(ws, "obygaze12 --view visual")
-    counts = [len(of_level(level)) for level in ("EN", "HN", "S")]
     shares = [100 * count / sum(counts) for count in counts]
-    assert_written(numbers(row.here), shares)
-    for level, count, share in zip(("EN", "HN", "S"), counts, shares, strict=True):
-        assert f"{level} {count} " in text
-        of_text = printed("section 4.1", f"level {level}", "share without NS")
-        assert agrees(of_text.strip("%"), share)
+    written = numbers(row.here)
+    assert_written(written, shares)
+    for level, count, share in zip(levels, counts, written, strict=True):
+        shown = f"{level} {count} {share} %"
+        assert (shown if "NS" in levels else f"{level} {count} ") in text
+        if level in of_paper:
+            of_text = printed(place, f"level {level}", column)
+            assert agrees(of_text.strip("%"), float(share))
 
 
 @checks_row("Concepts a clip")
@@ -961,7 +954,8 @@ def project_by_command(ws: TypingWorkspace, case: Any) -> Any:
                 "concepts": "|".join(concepts),
             }
             marks.append(mark | frames_of_film(start, end))
-    write_segments_and_clips(ws, marks, case["clips"])
+    ws.write_table("segments.csv", marks)
+    ws.write_table("clips.csv", clips_of_film(case["clips"]))
     words = "manifest project segments.csv --clips clips.csv -o projected --force"
     ws(f"{words} --threshold {case['threshold']}")
     merged = ws.read_table("manifests/projected.csv")
@@ -987,14 +981,21 @@ def frames_of_film(start: int, end: int) -> dict[str, Any]:
     return {"movie_id": "film", **frames}
 
 
-def write_segments_and_clips(
-    ws: TypingWorkspace, marks: list[dict[str, Any]], spans: Sequence[tuple[int, int]]
-) -> None:
-    ws.write_table("segments.csv", marks)
+def clips_of_film(spans: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     clips = []
     for number, (start, end) in enumerate(spans, start=1):
         clips.append({"clip_id": f"film-{number:03d}"} | frames_of_film(start, end))
+    return clips
+
+
+def agreed(ws: TypingWorkspace, marks: Any, clips: Any) -> list[dict[str, Any]]:
+    """Return how far annotators agree by their segments, by film and words."""
+    ws.write_table("segments.csv", marks)
     ws.write_table("clips.csv", clips)
+    rows: list[dict[str, Any]] = ws(
+        "agree segments.csv --clips clips.csv --json"
+    ).json()["rows"]
+    return rows
 
 
 def assert_as_by_hand(
@@ -1064,9 +1065,7 @@ def check_agreement(ws: TypingWorkspace, row: Row) -> None:
         for (start, end), level in zip(spans, case[annotator], strict=True):
             mark = {"annotator": annotator, "level": level, "concepts": ""}
             marks.append(mark | frames_of_film(start, end))
-    write_segments_and_clips(ws, marks, spans)
-    words = "agree segments.csv --clips clips.csv"
-    means = means_of_films(ws(f"{words} --json").json())
+    means = means_of_films(agreed(ws, marks, clips_of_film(spans)))
     expected = case["expect"]
     for null, of_null in expected["all"].items():
         gamma = pytest.approx(of_null["gamma"], abs=1e-9)
@@ -1087,7 +1086,7 @@ def check_agreement(ws: TypingWorkspace, row: Row) -> None:
         gammas_without_ns.append(1 - distances[kept].mean() / (4 / 9))
     written = numbers(row.here)[:2]
     assert_written(written, [np.mean(gammas), np.mean(gammas_without_ns)])
-    means = means_of_films(json.loads(ws.read("agreed.json")))
+    means = means_of_films(json.loads(ws.read("agreed.json"))["rows"])
     for words, gamma in zip(("all", "without NS"), written, strict=True):
         assert_written([gamma], [means[words]["gamma_uniform"]])
 
@@ -1097,8 +1096,7 @@ def agree_on_mobygaze(ws: TypingWorkspace) -> None:
     ws.write("agreed.json", ws("agree mobygaze --every 30 --json").out)
 
 
-def means_of_films(document: Any) -> dict[str, Any]:
-    rows = document["rows"]
+def means_of_films(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {row["words"]: row for row in rows if row["film"] == "mean of films"}
 
 
@@ -1142,11 +1140,8 @@ def check_distances(ws: TypingWorkspace, row: Row) -> None:
             marks.append(
                 film | {"annotator": annotator, "level": level, "concepts": ""}
             )
-    ws.write_table("segments.csv", marks)
-    ws.write_table("clips.csv", clips)
-    words = "agree segments.csv --clips clips.csv"
     by_film = {}
-    for found in ws(f"{words} --json").json()["rows"]:
+    for found in agreed(ws, marks, clips):
         if found["words"] == "all":
             by_film[found["film"]] = (1 - found["gamma_uniform"]) * 0.425
     ours = [by_film[clip["movie_id"]] for clip in clips]
@@ -1167,12 +1162,8 @@ def check_pairs(ws: TypingWorkspace, row: Row) -> None:
         for annotator in range(n_annotators if number < n_common else 2):
             name = f"annotator{annotator}"
             marks.append(film | {"annotator": name, "level": "S", "concepts": "Look"})
-    ws.write_table("segments.csv", marks)
-    ws.write_table("clips.csv", clips)
-    words = "agree segments.csv --clips clips.csv"
     films = {clip["movie_id"] for clip in clips}
-    found = ws(f"{words} --json").json()["rows"]
-    pairs = [one for one in found if one["film"] in films]
+    pairs = [one for one in agreed(ws, marks, clips) if one["film"] in films]
     written = list(map(int, numbers(row.here)))
     assert written == [len(pairs), math.comb(n_annotators, 2), n_common, 4, 1, n_others]
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.advice import advice_of
 from support.cli import call_obygaze, environment, obygaze_argv
 from support.once import made_once
 
 from stories.films import features_of, import_features, rows_of_clips
 from stories.made import begin_with_extracted_films
-from stories.workspace import Answer, ExitCode, Workspace
+from stories.workspace import ExitCode, Workspace
 
 Mistake = dict[str, Any]
 MISTAKES: list[Mistake] = tomllib.loads(
@@ -69,13 +70,6 @@ def world(ws: Workspace) -> Workspace:
     return ws
 
 
-def advice_of(answer: Answer) -> str:
-    lines = [line.strip() for line in answer.err.splitlines()]
-    advice = [line for line in lines if line.startswith("Try: ")]
-    assert len(advice) <= 1
-    return advice[0] if advice else ""
-
-
 def codes_of(mistake: Mistake) -> ExitCode:
     code = mistake["code"]
     return tuple(code) if isinstance(code, list) else code
@@ -95,7 +89,8 @@ def check_mistake(world: Workspace, mistake: Mistake) -> None:
     assert mistake["says"] in answer.text
     assert "Traceback" not in answer.text
     world(then)
-    assert mistake["try"] in advice_of(answer)
+    assert answer.err.count("\n  Try: ") <= 1
+    assert mistake["try"] in advice_of(answer.err)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 from support.advice import advice_of
 
 import obygaze as og
 from stories.films import rows_of_clips
 from stories.made import begin_with_extracted_films
+from stories.results import logistic
 from stories.workspace import Workspace
 
 TRAIN = (
@@ -39,10 +39,7 @@ def test_the_error_names_the_recipe_and_the_command_that_extracts(
         "films.descriptors", "films", task="EN_S", workspace=ws.folder
     )
     known = films != "station"
-    model = LogisticRegression(
-        C=0.5, class_weight="balanced", tol=1e-9, max_iter=100_000
-    )
-    model.fit(X[known].astype(float), y[known])
+    model = logistic(X[known], y[known])
     array = og.open_store("later.descriptors", workspace=ws.folder)
     rows = np.asarray(array.matrix("clip")).astype(float)
     scores = ws.read_table("scores.csv")

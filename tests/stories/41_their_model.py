@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from support.once import made_once
 
 from stories.films import features_of, labelled_clips
+from stories.results import logistic
 from stories.workspace import Workspace
 
 QUICK = "--set report.replicates=30"
@@ -95,9 +95,8 @@ def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
     trained = training_clips()
     is_learned = np.array([row["level"] in ("EN", "S") for row in trained])
     y = np.array([row["level"] == "S" for row in trained])
-    model = LogisticRegression(C=0.5, class_weight="balanced", tol=1e-9, max_iter=10**5)
-    of_trained = features_of(trained, level=1.5, width=6, seed=2).astype(float)
-    model.fit(of_trained[is_learned], y[is_learned])
+    of_trained = features_of(trained, level=1.5, width=6, seed=2)
+    model = logistic(of_trained[is_learned], y[is_learned])
     np.testing.assert_allclose(scores, model.predict_proba(X)[:, 1], atol=1e-4)
     level = {row["clip_id"]: row["level"] for row in lab.read_table("films.csv")}
     with_class = [clip for clip in level if level[clip] in ("EN", "S")]

@@ -159,20 +159,15 @@ def bytes_of_features(ws: Workspace, store: str = STORE) -> dict[str, bytes]:
 
 def assert_whole_and_as_undisturbed(ws: Workspace) -> None:
     """The store is whole, its numbers are right, its bytes those of a run without disturbance."""
-    assert_whole(ws)
-    undisturbed = Workspace(
-        made_once("stories", _undisturbed_run, "run of the counting model")
-    )
-    assert bytes_of_features(ws) == bytes_of_features(undisturbed)
-
-
-def assert_whole(ws: Workspace) -> None:
-    """The store has all clips, is sealed and undamaged, and holds the right pictures."""
     verified = ws(f"store verify {STORE} --hash").text
     assert "whole: " in verified
     assert f"rows: {N_CLIPS} ok" in verified
     assert "seal: " in verified
     np.testing.assert_array_equal(numbers_in(ws), expected_numbers())
+    undisturbed = Workspace(
+        made_once("stories", _undisturbed_run, "run of the counting model")
+    )
+    assert bytes_of_features(ws) == bytes_of_features(undisturbed)
 
 
 def _undisturbed_run(folder: Path) -> None:

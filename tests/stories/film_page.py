@@ -16,6 +16,7 @@ from support.browsers import (
     resize,
     text,
     wait,
+    wait_for_picture,
     wait_for_title,
 )
 
@@ -83,7 +84,7 @@ class FilmPage:
         return picture_shown(self.browser)
 
     def wait_for_picture(self, number: int) -> None:
-        wait(lambda: self.picture() == number)
+        wait_for_picture(self.browser, number)
 
     def press(self, *keys: str) -> None:
         """Press keys, one after another, wherever the focus is."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression
 
 import obygaze as og
 from stories.workspace import Workspace
@@ -55,3 +56,9 @@ def scores_of(ws: Workspace, run: str, **values: str) -> dict[str, float]:
 def in_order(scores: dict[str, float], clip_ids: list[str]) -> npt.NDArray[Any]:
     assert sorted(scores) == sorted(clip_ids)
     return np.array([scores[clip_id] for clip_id in clip_ids])
+
+
+def logistic(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> LogisticRegression:
+    """Return the model of scikit-learn that `train logistic --set model.C=0.5` should be."""
+    model = LogisticRegression(C=0.5, class_weight="balanced", tol=1e-9, max_iter=10**5)
+    return model.fit(X.astype(float), y)

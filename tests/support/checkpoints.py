@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -178,21 +179,17 @@ def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> P
     return snapshot
 
 
-def lsmdc_tensors(
-    *,
-    width: int = 128,
-    out: int = 64,
-    layers: int = 2,
-    temporal_layers: int = 2,
-    patch: int = 8,
-    grid: int = 3,
-    frames: int = 5,
-    positions: int = 9,
-    seed: int = 0,
-) -> dict[str, Any]:
+LSMDC = {"width": 128, "out": 64, "layers": 2, "temporal_layers": 2, "patch": 8}
+LSMDC |= {"grid": 3, "frames": 5, "positions": 9}
+
+
+def lsmdc_tensors(seed: int = 0, **sizes: int) -> dict[str, Any]:
     """The tensors of an LSMDC X-CLIP checkpoint of any size, half precision mixed, as trained."""
     import torch
 
+    sizes = LSMDC | sizes
+    width, out, grid, frames = (sizes[x] for x in ("width", "out", "grid", "frames"))
+    patch = sizes["patch"]
     generator = torch.Generator().manual_seed(seed)
 
     def draw(
@@ -235,12 +232,12 @@ def lsmdc_tensors(
         "frame_mat_weight": draw(frames, frames),
         "clip.logit_scale": draw(),
         "clip.token_embedding.weight": draw(20, out),
-        **blocks(f"{visual}.transformer", width, layers, half=True),
+        **blocks(f"{visual}.transformer", width, sizes["layers"], half=True),
         **blocks("clip.transformer", out, 1, half=True),
     }
-    if temporal_layers:
-        tensors |= blocks("transformerClip", out, temporal_layers, half=False)
-        tensors["frame_position_embeddings.weight"] = draw(positions, out)
+    if sizes["temporal_layers"]:
+        tensors |= blocks("transformerClip", out, sizes["temporal_layers"], half=False)
+        tensors["frame_position_embeddings.weight"] = draw(sizes["positions"], out)
     return tensors
 
 
@@ -252,78 +249,47 @@ def save_lsmdc(folder: Path, name: str = "pytorch_model.bin", **sizes: Any) -> P
     return folder / name
 
 
-CARD_TEXT = """
-schema = "obygaze-backbone/1"
-like = "{like}"
-name = "{name}"
-title = "A tiny checkpoint with random weights"
-checkpoint = "{checkpoint}"
-frames = {frames}
-size = {size}
-
-[tokens]
-grid = {grid}
-width = {width}
-out = {out}
-
-[depth]
-layers = {layers}
-hidden = {hidden}
-heads = {heads}
-"""
-
-
-def _write_card(folder: Path, name: str, **says: Any) -> Path:
-    path = folder / f"{name}.toml"
+def write_card(folder: Path, name: str, **facts: Any) -> Path:
+    """Write the file NAME.toml of a card; facts that are mappings are its sections."""
+    facts = {"schema": "obygaze-backbone/1", "name": name, "title": "tiny", **facts}
+    lines = []
+    sections = []
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            cells = [f"{one} = {json.dumps(value[one])}" for one in value]
+            sections += [f"[{key}]", *cells]
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(CARD_TEXT.format(name=name, **says), encoding="utf-8")
+    path = folder / f"{name}.toml"
+    path.write_text("\n".join([*lines, *sections, ""]), encoding="utf-8")
     return path
 
 
 def write_tiny_card(family: str, folder: Path, checkpoint: str = "") -> Path:
     """The file of a card that says what the tiny checkpoint of a family is: tiny-FAMILY.toml."""
     tiny = TINY[family]
-    return _write_card(
+    facts = {"like": tiny.card, "checkpoint": checkpoint}
+    return write_card(
         folder,
         f"tiny-{family}",
-        like=tiny.card,
-        checkpoint=checkpoint,
-        frames=tiny.frames,
-        size=tiny.size,
-        grid=list(tiny.grid),
-        width=32,
-        out=tiny.out,
-        layers=2,
-        hidden=tiny.hidden,
-        heads=2,
+        **(facts | {"frames": tiny.frames, "size": tiny.size}),
+        tokens={"grid": list(tiny.grid), "width": 32, "out": tiny.out},
+        depth={"layers": 2, "hidden": tiny.hidden, "heads": 2},
     )
 
 
-def write_lsmdc_card(
-    folder: Path,
-    *,
-    width: int = 128,
-    out: int = 64,
-    layers: int = 2,
-    patch: int = 8,
-    grid: int = 3,
-    frames: int = 5,
-    **_: int,
-) -> Path:
+def write_lsmdc_card(folder: Path, **sizes: int) -> Path:
     """The file of a card for `lsmdc_tensors` of these sizes: tiny-lsmdc.toml."""
-    return _write_card(
+    sizes = LSMDC | sizes
+    frames, grid, width = (sizes[name] for name in ("frames", "grid", "width"))
+    facts = {"like": "xclip-lsmdc-b32", "checkpoint": "", "frames": frames}
+    return write_card(
         folder,
         "tiny-lsmdc",
-        like="xclip-lsmdc-b32",
-        checkpoint="",
-        frames=frames,
-        size=patch * grid,
-        grid=[frames, grid, grid],
-        width=width,
-        out=out,
-        layers=layers,
-        hidden=4 * width,
-        heads=width // 64,
+        **(facts | {"size": sizes["patch"] * grid}),
+        tokens={"grid": [frames, grid, grid], "width": width, "out": sizes["out"]},
+        depth={"layers": sizes["layers"], "hidden": 4 * width, "heads": width // 64},
     )
 
 

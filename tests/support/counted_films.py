@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from support.once import made_once
-from support.videos import numbered
+from support.videos import encode_video
 
 RATES = {
     "23.976": Fraction(24000, 1001),
@@ -85,44 +86,20 @@ def make_film(film: CountedFilm, folder: Path) -> Path:
 
 
 def _encode(path: Path, film: CountedFilm) -> None:
-    import av
-
     codec, sound = CONTAINERS[film.container]
     rate = RATES[film.rate]
     steps = 100 if film.is_late else 1
     tick = 1 / (rate * steps)
     late = round(LATE_S / tick) if film.is_late else 0
-    with av.open(str(path), "w") as out:
-        video: Any = out.add_stream(codec, rate=rate, options=OPTIONS[codec])
-        video.width, video.height, video.pix_fmt = *SIZE, "yuv420p"
-        video.codec_context.thread_count = 1
-        video.time_base = video.codec_context.time_base = tick
-        packets = list(_sound(out, sound)) if film.is_late else []
-        for number in range(N_PICTURES):
-            grey = av.VideoFrame.from_ndarray(numbered(number, *SIZE), format="gray")
-            frame = grey.reformat(format="yuv420p")
-            frame.pts = late + number * steps
-            frame.time_base = tick
-            packets += video.encode(frame)
-        packets += video.encode()
-        for packet in sorted(packets, key=lambda one: one.dts * one.time_base):
-            out.mux(packet)
-
-
-def _sound(out: Any, codec: str) -> list[Any]:
-    """Packets of two seconds of silence, from the beginning of the file."""
-    import av
-    import numpy as np
-
-    stream: Any = out.add_stream(codec, rate=48000, layout="mono")
-    packets = []
-    n_samples = stream.codec_context.frame_size or 960
-    for start in range(0, 96000, n_samples):
-        silence = np.zeros((1, n_samples), np.int16)
-        frame = av.AudioFrame.from_ndarray(silence, format="s16", layout="mono")
-        frame.rate, frame.pts = 48000, start
-        packets += stream.encode(frame)
-    return packets + stream.encode()
+    encode_video(
+        path,
+        codec,
+        numbers=range(N_PICTURES),
+        ticks=[late + number * steps for number in range(N_PICTURES)],
+        **{"tick": tick, "rate": rate, "size": SIZE, "options": OPTIONS[codec]},
+        # Two seconds of silence, from the beginning of the file.
+        audio=film.is_late and (sound, np.zeros(96_000, np.int16), 48_000),
+    )
 
 
 def write_clips(path: Path, films: Sequence[CountedFilm]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 
 from obygaze_features.backbones.placement import Placement
+from obygaze_features.extraction.extracting import extract
+from obygaze_features.extraction.results import Extraction
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from support.videos import write_video
@@ -86,3 +88,28 @@ class CountingBackbone:
     def recipe(self) -> dict[str, Any]:
         recipe: dict[str, Any] = self.inner.recipe()
         return recipe
+
+
+N_CLIPS = 36
+# Not a video, an empty file; the third names no video.
+BROKEN, EMPTY, WITHOUT = 5, 6, 9
+
+
+def films_with_failures(folder: Path, n_clips: int = N_CLIPS) -> Manifest:
+    """Films of which two clips cannot be read and one has no video."""
+    bad = {BROKEN: b"this is not a video", EMPTY: b""}
+    manifest = film_folder(folder, n_clips, bad=bad)
+    clips = list(manifest.clips)
+    clip = clips[WITHOUT]
+    clips[WITHOUT] = type(clip)(clip.clip_id, clip.movie_id, WITHOUT, "", level="S")
+    return manifest.with_clips(clips)
+
+
+def run(
+    manifest: Manifest,
+    workspace: Path,
+    backbones: Sequence[Any] | str = "descriptors",
+    **options: Any,
+) -> Extraction:
+    (workspace / "stores").mkdir(parents=True, exist_ok=True)
+    return extract(manifest, backbones, workspace=workspace, **options)

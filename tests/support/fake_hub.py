@@ -17,7 +17,7 @@ import pytest
 
 from support.servers import Handler, served
 
-LARGE = 200  # bytes from which on files go the way of large ones
+LARGE = 200  # bytes from which on files are listed as large ones
 
 
 @dataclass
@@ -31,7 +31,6 @@ class FakeHub:
     exists: bool = False
     private: bool = False
     files: dict[str, bytes] = field(default_factory=dict)
-    blobs: dict[str, bytes] = field(default_factory=dict)
     commits: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
@@ -75,8 +74,6 @@ class FakeHub:
             (rf"{api}(?:/revision/main)?", self._info),
             (rf"{api}/tree/(?:main|[0-9a-f]{{40}})(?:/.*)?", self._tree),
             (rf"{api}/preupload/main", self._preupload),
-            (rf"/{self.repository}\.git/info/lfs/objects/batch", self._batch),
-            (r"/blob/(\w+)", self._blob),
             (rf"{api}/commit/main", self._commit),
             (rf"/{self.repository}/resolve/(main|[0-9a-f]{{40}})/(.+)", self._resolve),
         ]
@@ -97,32 +94,9 @@ class FakeHub:
         return entry
 
     def _preupload(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        mode = {"uploadMode": "regular", "shouldIgnore": False}
         files = json.loads(body)["files"]
-        modes = [
-            {
-                "path": one["path"],
-                "uploadMode": "lfs" if one["size"] >= LARGE else "regular",
-                "shouldIgnore": False,
-            }
-            for one in files
-        ]
-        return 200, {"files": modes}, {}
-
-    def _batch(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
-        objects = []
-        for one in json.loads(body)["objects"]:
-            answer = {"oid": one["oid"], "size": one["size"]}
-            if one["oid"] not in self.blobs:
-                href = f"{self.url}/blob/{one['oid']}"
-                answer["actions"] = {"upload": {"href": href, "header": {}}}
-            objects.append(answer)
-        return 200, {"transfer": "basic", "objects": objects}, {}
-
-    def _blob(self, body: bytes, oid: str, headers: Any) -> tuple[int, Any, dict]:
-        if hashlib.sha256(body).hexdigest() != oid:
-            return 400, {"error": "digest"}, {}
-        self.blobs[oid] = body
-        return 200, {}, {}
+        return 200, {"files": [{"path": one["path"], **mode} for one in files]}, {}
 
     def _commit(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
         for line in body.decode().splitlines():
@@ -135,8 +109,6 @@ class FakeHub:
                 self.commits.append(value["summary"])
             elif record["key"] == "file":
                 self.files[value["path"]] = base64.b64decode(value["content"])
-            elif record["key"] == "lfsFile":
-                self.files[value["path"]] = self.blobs[value["oid"]]
             elif record["key"] == "deletedFile":
                 del self.files[value["path"]]
         return (

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from support.videos import encode_video
 
 RATE = 16000
 FPS = 10
@@ -28,27 +31,17 @@ def write_film(
     path: Path, seconds: float, samples: Samples | None, *, seed: int = 0
 ) -> Path:
     """A film of so many seconds in FLAC and H.264 in Matroska; without samples it is silent."""
-    import av
-
     path.parent.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
-    with av.open(str(path), "w") as out:
-        video: Any = out.add_stream("libx264", rate=FPS, options={"g": "5"})
-        video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
-        audio: Any = None
-        if samples is not None:
-            audio = out.add_stream("flac", rate=RATE, layout="mono")
-        for _ in range(round(seconds * FPS)):
-            picture = np.broadcast_to(random.integers(0, 256, 3), (48, 64, 3))
-            frame = av.VideoFrame.from_ndarray(picture.astype(np.uint8), format="rgb24")
-            out.mux(video.encode(frame))
-        out.mux(video.encode())
-        if samples is not None:
-            whole = np.clip(np.round(samples * 32768), -32768, 32767).astype(np.int16)
-            for start in range(0, len(whole), 4096):
-                part = whole[None, start : start + 4096]
-                sound = av.AudioFrame.from_ndarray(part, format="s16", layout="mono")
-                sound.rate, sound.pts = RATE, start
-                out.mux(audio.encode(sound))
-            out.mux(audio.encode(None))
-    return path
+    pictures = []
+    for _ in range(round(seconds * FPS)):
+        colour = random.integers(0, 256, 3).astype(np.uint8)
+        pictures.append(np.broadcast_to(colour, (48, 64, 3)))
+    facts = {"rate": FPS, "tick": Fraction(1, FPS), "size": (64, 48)}
+    sound: Any = False
+    if samples is not None:
+        whole = np.clip(np.round(samples * 32768), -32768, 32767).astype(np.int16)
+        sound = ("flac", whole, RATE)
+    return encode_video(
+        path, pictures=pictures, options={"g": "5"}, audio=sound, **facts
+    )

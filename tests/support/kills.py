@@ -1,4 +1,7 @@
-"""Kill a piece of work before every change of the disk, or have it meet another one there."""
+"""Kill a piece of work before every change of the disk, or have it meet another one there.
+
+Or cut the power: end it at one of its syncs, and say which files had reached the disk.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from support.seeds import SEED
 
@@ -124,3 +129,36 @@ def _started(work: Work, hook: Callable[[str, Event], None]) -> int:
 
 def _end_of(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def cut_at_sync(work: Callable[[], object], at: int, log: Path) -> tuple[int, set[int]]:
+    """Do some work in a fork that ends at its `at`-th sync.
+
+    Return how it ended (`DONE` if there were fewer syncs), and the files that were synced before.
+    """
+    log.write_text("", "utf-8")
+    pid = os.fork()
+    if not pid:
+        _work_until(work, at, log)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code, set(map(int, log.read_text("utf-8").split()))
+
+
+def _work_until(work: Callable[[], object], at: int, log: Path) -> None:
+    left, fsync, code = at, os.fsync, 1
+
+    def synced(descriptor: int) -> None:
+        nonlocal left
+        if not left:
+            os._exit(9)
+        left -= 1
+        with log.open("a", encoding="utf-8") as stream:
+            stream.write(f"{os.fstat(descriptor).st_ino}\n")
+        fsync(descriptor)
+
+    try:
+        with mock.patch.object(os, "fsync", synced):
+            work()
+        code = DONE
+    finally:
+        os._exit(code)

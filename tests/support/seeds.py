@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
-from scipy.stats import binom
-
 T = TypeVar("T")
 
 SEED = int(os.environ.get("SEED", "0"))
@@ -20,4 +18,6 @@ def amount(check: T, torture: T) -> T:
 
 def most_by_chance(n: int, share: float, p: float) -> int:
     """Return the number that more of `n` draws reach with a probability of at most `p`."""
+    from scipy.stats import binom
+
     return int(binom.isf(p, n, share))

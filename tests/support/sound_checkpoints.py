@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from support.checkpoints import LAYERS, save_model
+from support.checkpoints import LAYERS, save_model, write_card
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.card import Card
@@ -19,20 +19,6 @@ CARD_OF = {
     "clap": "clap-htsat-unfused",
 }
 RATE = {"clap": 48000}
-CARD_TEXT = """
-schema = "obygaze-backbone/1"
-like = "{like}"
-name = "tiny-{family}"
-title = "A tiny checkpoint with random weights"
-checkpoint = ""
-
-[tokens]
-width = {width}
-out = {out}
-
-[sound]
-seconds = {seconds:g}
-"""
 
 
 class Tiny(NamedTuple):
@@ -103,17 +89,14 @@ def save_tiny_sound(
 
 def write_tiny_sound_card(family: str, folder: Path, seconds: float = 2.0) -> Path:
     tiny = TINY[family]
-    path = folder / f"tiny-{family}.toml"
-    folder.mkdir(parents=True, exist_ok=True)
-    text = CARD_TEXT.format(
+    return write_card(
+        folder,
+        f"tiny-{family}",
         like=CARD_OF[family],
-        family=family,
-        width=tiny.width,
-        out=tiny.out,
-        seconds=seconds,
+        checkpoint="",
+        tokens={"width": tiny.width, "out": tiny.out},
+        sound={"seconds": seconds},
     )
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def tiny_sound_card(family: str, folder: Path, seconds: float = 2.0) -> Card:

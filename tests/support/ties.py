@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import combinations, product
-from math import comb
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import average_precision_score
+
+from support.recompute import average_precision
 
 
 def ap_by_brute_force(y: Any, score: Any) -> float:
@@ -28,25 +29,10 @@ def ap_by_brute_force(y: Any, score: Any) -> float:
 
 
 def ap_by_places(y: Any, score: Any) -> float:
-    """The same mean: the chance of each number of positives above each place of a tie."""
-    y = np.asarray(y, dtype=bool)
-    score = np.asarray(score)
-    total = 0.0
-    n_above = 0
-    positive_above = 0
-    for value in np.unique(score)[::-1]:
-        of_tie = y[score == value]
-        n = len(of_tie)
-        p = int(of_tie.sum())
-        for place in range(1, n + 1 if p else 1):
-            for k in range(min(place - 1, p - 1) + 1):
-                chance = comb(p - 1, k) * comb(n - p, place - 1 - k)
-                chance /= comb(n - 1, place - 1)
-                precision = (positive_above + k + 1) / (n_above + place)
-                total += p / n * chance * precision
-        n_above += n
-        positive_above += p
-    return total / positive_above
+    """The same mean, from the places above which a positive stands."""
+    pairs = zip(np.asarray(y, dtype=bool), np.asarray(score), strict=True)
+    rows = [{"y": int(label), "score": float(value)} for label, value in pairs]
+    return average_precision(rows)
 
 
 def ap_of_drawn_clips(y: Any, score: Any, times: Any) -> float:

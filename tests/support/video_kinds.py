@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,11 @@ def simple(
     file = f"{name}.{name.partition('_')[0]}"
 
     def make(folder: Path) -> Made:
-        numbers = range(count)
-        settings = {"numbers": numbers, "options": options, **more}
+        settings = {"numbers": range(count), "options": options, **more}
         path = write_video(folder / file, codec, **settings)
-        return Made(path, [*numbers], timed, [number / 25 for number in numbers])
+        tick = more.get("tick", Fraction(1, 25))
+        times_s = [float(tick * at) for at in more.get("ticks", range(count))]
+        return Made(path, [*range(count)], timed, times_s)
 
     KINDS[name] = make
 
@@ -99,22 +101,12 @@ simple("apng", codec="apng", timed=False, pix_fmt="rgb24", format="apng")
 FINE = Fraction(1, 1000)
 
 
-def variable_rate(name: str, **more: str) -> None:
-    """Register a file of H.264 whose pictures last from 20 to 180 ms."""
-
-    def make(folder: Path) -> Made:
-        steps = random.Random(7).choices([20, 33, 40, 41, 80, 180], k=99)
-        ticks = np.cumsum([0, *steps]).tolist()
-        path = folder / f"{name}.{name.partition('_')[0]}"
-        write_video(path, options=h264(g="30", **more), ticks=ticks, tick=FINE)
-        return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
-
-    KINDS[name] = make
-
-
+# Pictures last from 20 to 180 ms.
+STEPS = random.Random(7).choices([20, 33, 40, 41, 80, 180], k=99)
+UNEVEN = {"ticks": np.cumsum([0, *STEPS]).tolist(), "tick": FINE}
 WITH_B = {"x264-params": "bframes=3:b-adapt=0"}
-variable_rate("mkv_variable_rate")
-variable_rate("wtv_variable_rate", **WITH_B)
+simple("mkv_variable_rate", h264(g="30"), **UNEVEN)
+simple("wtv_variable_rate", h264(g="30", **WITH_B), **UNEVEN)
 
 
 @kind
@@ -183,38 +175,23 @@ def _is_b(data: bytes) -> bool:
     return data[at + 4] >> 6 == 2
 
 
-def turned(name: str, degrees: int) -> None:
-    """Register a file whose pictures lie turned, with the note that turns them back."""
-
-    def make(folder: Path) -> Made:
-        path = write_video(
-            folder / f"{name}.mp4",
-            options=h264(g="30"),
-            turn=degrees,
-            setup=lambda stream: stream.set_display_rotation(-degrees),
-        )
-        return Made(path, list(range(100)), True)
-
-    KINDS[name] = make
+# Pictures that lie turned, with the note that turns them back, and pixels that are not square.
+for angle in (90, 180):
+    simple(
+        f"mp4_turned_{angle}",
+        h264(g="30"),
+        turn=angle,
+        setup=lambda stream, angle=angle: stream.set_display_rotation(-angle),
+    )
 
 
-turned("mp4_turned_90", 90)
-turned("mp4_turned_180", 180)
+def set_shape(stream: Any, shape: Fraction) -> None:
+    stream.codec_context.sample_aspect_ratio = shape
 
 
-def shaped(name: str, sar: Fraction) -> None:
-    def make(folder: Path) -> Made:
-        def setup(stream: Any) -> None:
-            stream.codec_context.sample_aspect_ratio = sar
-
-        path = write_video(folder / f"{name}.mp4", options=h264(g="30"), setup=setup)
-        return Made(path, list(range(100)), True)
-
-    KINDS[name] = make
-
-
-shaped("mp4_wide_pixels", Fraction(16, 11))
-shaped("mp4_narrow_pixels", Fraction(8, 9))
+for shape_name, ratio in (("wide", Fraction(16, 11)), ("narrow", Fraction(8, 9))):
+    setup = partial(set_shape, shape=ratio)
+    simple(f"mp4_{shape_name}_pixels", h264(g="30"), setup=setup)
 
 
 @kind

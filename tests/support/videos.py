@@ -17,6 +17,9 @@ from support.once import made_once
 BITS = 10
 COLUMNS, ROWS = 5, 4
 DARK, LIGHT = 48, 208
+# A codec, samples of 16 bits, and their rate.
+Sound = tuple[str, np.ndarray, int]
+SILENCE: Sound = ("aac", np.zeros(4 * 44100, np.int16), 44100)
 
 
 def numbered(number: int, width: int = 160, height: int = 120) -> np.ndarray:
@@ -77,6 +80,7 @@ def encode_video(
     codec: str = "libx264",
     *,
     numbers: Sequence[int] = range(100),
+    pictures: Sequence[np.ndarray] = (),
     ticks: Sequence[int] | None = None,
     tick: Fraction = Fraction(1, 25),
     rate: int | Fraction = 25,
@@ -87,10 +91,10 @@ def encode_video(
     container_options: dict[str, str] | None = None,
     setup: Callable[[Any], None] | None = None,
     cover: bool = False,
-    audio: bool = False,
+    audio: bool | Sound = False,
     turn: int = 0,
 ) -> Path:
-    """Write numbered pictures; `ticks` are their times.
+    """Write numbered pictures, or other ones [h, w, 3]; `ticks` are their times.
 
     `turn` turns the stored pictures counterclockwise, so that they must be turned back.
     """
@@ -108,12 +112,13 @@ def encode_video(
         if setup:
             setup(stream)
         extras = _add_extras(out, cover, audio)
-        for order, number in enumerate(numbers):
-            picture = np.ascontiguousarray(
-                np.rot90(numbered(number, *size), turn // 90)
-            )
-            grey = av.VideoFrame.from_ndarray(picture, format="gray")
-            frame = reformatter.reformat(grey, format=pix_fmt, threads=1)
+        for order, picture in enumerate(
+            pictures or (numbered(n, *size) for n in numbers)
+        ):
+            turned = np.ascontiguousarray(np.rot90(picture, turn // 90))
+            kind = "gray" if turned.ndim == 2 else "rgb24"
+            plain = av.VideoFrame.from_ndarray(turned, format=kind)
+            frame = reformatter.reformat(plain, format=pix_fmt, threads=1)
             frame.pts = ticks[order] if ticks is not None else order
             frame.time_base = tick
             out.mux(stream.encode(frame))
@@ -128,7 +133,7 @@ def _without_real_time() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def _add_extras(out: Any, cover: bool, audio: bool) -> list[Any]:
+def _add_extras(out: Any, cover: bool, audio: bool | Sound) -> list[Any]:
     import av
 
     packets: list[Any] = []
@@ -142,12 +147,13 @@ def _add_extras(out: Any, cover: bool, audio: bool) -> list[Any]:
         )
         packets += stream.encode()
     if audio:
-        stream = out.add_stream("aac", rate=44100)
-        for start in range(0, 44100 * 4, 1024):
-            frame = av.AudioFrame.from_ndarray(
-                np.zeros((2, 1024), dtype=np.float32), format="fltp", layout="stereo"
-            )
-            frame.sample_rate, frame.pts = 44100, start
+        codec, samples, rate = SILENCE if isinstance(audio, bool) else audio
+        stream = out.add_stream(codec, rate=rate, layout="mono")
+        n_samples = stream.codec_context.frame_size or 960
+        for start in range(0, len(samples), n_samples):
+            part = samples[None, start : start + n_samples]
+            frame = av.AudioFrame.from_ndarray(part, format="s16", layout="mono")
+            frame.sample_rate, frame.pts = rate, start
             packets += stream.encode(frame)
         packets += stream.encode()
     return packets

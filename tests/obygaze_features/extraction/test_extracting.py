@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
-from support.extracted_stores import bytes_of, films_with_failures, run
-from support.extraction import keep_manifest
+from support.extraction import films_with_failures, keep_manifest, run
 from support.videos import write_video
+from support.written_stores import lasting_bytes
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage, Mismatch, ObygazeError
 from obygaze_features.extraction import cases, extracting
@@ -89,7 +89,7 @@ def test_a_store_that_is_sealed_while_it_is_looked_at(
 
     monkeypatch.setattr(Filling, "read_block", seal_before)
     assert store_status(store).seal == open_store(store).seal
-    assert bytes_of(store) == bytes_of(undisturbed)
+    assert lasting_bytes(store) == lasting_bytes(undisturbed)
 
 
 def test_a_broken_device_ends_the_run_after_a_few_clips(
@@ -115,7 +115,7 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     assert list((world / "stores").iterdir()) == []
     monkeypatch.setattr(ThreadComputer, "forward", forward)
     run(films, world)
-    assert bytes_of(store) == bytes_of(undisturbed)
+    assert lasting_bytes(store) == lasting_bytes(undisturbed)
 
 
 def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
@@ -275,7 +275,7 @@ def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
 
 
 def test_no_store_is_extracted_into_another_one(films, world, undisturbed) -> None:
-    before = bytes_of(undisturbed)
+    before = lasting_bytes(undisturbed)
     with pytest.raises(AlreadyThere, match="inside another store"):
         run(films, world, stores={"descriptors": str(undisturbed / "inside")})
-    assert bytes_of(undisturbed) == before
+    assert lasting_bytes(undisturbed) == before

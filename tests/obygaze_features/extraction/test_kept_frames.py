@@ -9,9 +9,9 @@ import pytest
 from support.checkpoints import save_lsmdc, write_lsmdc_card
 from support.cli import Result, call_obygaze
 from support.damage import flip_bits_visibly
-from support.extracted_stores import bytes_of, run
-from support.extraction import film_folder, keep_manifest
+from support.extraction import film_folder, keep_manifest, run
 from support.videos import write_video
+from support.written_stores import lasting_bytes
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import Corrupt
@@ -120,7 +120,7 @@ def test_frames_at_a_rate_are_kept_with_those_that_do_not_exist(tmp_path) -> Non
     store = open_store(tmp_path / "stores" / "of-films")
     assert store.read("mask", [0, 1]).sum(axis=1).tolist() == [1, 4]
     of_frames = tmp_path / "stores" / "films.tiny-lsmdc"
-    assert bytes_of(of_frames) == bytes_of(tmp_path / "stores" / "of-films")
+    assert lasting_bytes(of_frames) == lasting_bytes(tmp_path / "stores" / "of-films")
 
 
 def test_frames_of_two_files_of_a_film_are_not_one_row(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
     notes: list[str] = []
     run("w", tmp_path, stores={"descriptors": "again"}, note=notes.append)
     assert any("kept frames are read from" in note for note in notes)
-    assert bytes_of(stores / "again") == bytes_of(stores / "w.descriptors")
+    assert lasting_bytes(stores / "again") == lasting_bytes(stores / "w.descriptors")
     # The other grid has four windows of the same names, and needs the film.
     done = extract(tmp_path, "run", "other", "-b", "descriptors")
     assert done.code == 1

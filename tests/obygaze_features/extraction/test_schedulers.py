@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from support.cli import ROOT, environment
-from support.extracted_stores import bytes_of, run
-from support.extraction import film_folder, keep_manifest
+from support.extraction import film_folder, keep_manifest, run
 from support.servers import free_port, need_program, wait_for_port
+from support.written_stores import lasting_bytes
 
 pytestmark = [pytest.mark.check("starts Dask"), pytest.mark.timeout(600)]
 
@@ -72,7 +72,7 @@ def test_the_example_of_the_guide(start: Start, tmp_path: Path) -> None:
     films = film_folder(tmp_path, N_CLIPS)
     keep_manifest(films, tmp_path)
     run(films, tmp_path / "other")
-    expected = bytes_of(tmp_path / "other" / "stores" / STORE)
+    expected = lasting_bytes(tmp_path / "other" / "stores" / STORE)
     openssl = [need_program("openssl"), *words_of_guide("openssl")[1:]]
     subprocess.run(openssl, cwd=tmp_path, check=True, capture_output=True)
     port = free_port()
@@ -93,4 +93,4 @@ def test_the_example_of_the_guide(start: Start, tmp_path: Path) -> None:
     lines = (tmp_path / "script.log").read_text().splitlines()
     done = f"{STORE} (descriptors): sealed; {N_CLIPS} clips: {N_CLIPS} ok"
     assert lines[-3:] == [done] * 3
-    assert bytes_of(tmp_path / "stores" / STORE) == expected
+    assert lasting_bytes(tmp_path / "stores" / STORE) == expected

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.extracted_stores import bytes_of
 from support.heard_films import FPS, RATE, noise, tone, write_film
 from support.sounds import only, with_damage
+from support.written_stores import lasting_bytes
 
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
@@ -80,7 +80,7 @@ def test_a_row_that_has_nothing_is_the_same_beside_another_sense(tmp_path) -> No
         assert store.status().counts == counts
         extract(tmp_path / backbone, manifest, backbone)
         alone = tmp_path / backbone / "stores" / name
-        assert bytes_of(alone) == bytes_of(tmp_path / "stores" / name)
+        assert lasting_bytes(alone) == lasting_bytes(tmp_path / "stores" / name)
 
 
 def test_the_features_are_those_of_the_samples_of_the_clip(world: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import Result, call_obygaze
-from support.extracted_stores import bytes_of, run
-from support.extraction import film_folder, keep_manifest
+from support.extraction import film_folder, keep_manifest, run
 from support.simulated_gpu import SimulatedGpu
+from support.written_stores import lasting_bytes
 
 from obygaze_features.backbones import devices
 from obygaze_features.core.errors import Mismatch
@@ -106,7 +106,9 @@ def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatc
         store = {CARD: "of-a-gpu"}
         run(films, tmp_path, CARD, stores=store, note=on_gpu.append, **options)
     assert on_gpu[0] == "computes on cuda:0 (Simulated GPU)"
-    assert bytes_of(tmp_path / STORE) == bytes_of(tmp_path / "stores" / "undisturbed")
+    assert lasting_bytes(tmp_path / STORE) == lasting_bytes(
+        tmp_path / "stores" / "undisturbed"
+    )
 
 
 def test_what_is_there_is_sealed_wherever_the_command_runs(

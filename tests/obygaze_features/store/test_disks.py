@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
-from support.cuts import DONE, cut_at_sync
 from support.filled_stores import fill, plan
 from support.killed_fillers import (
     FIRST_VALUES,
@@ -18,6 +17,7 @@ from support.killed_fillers import (
     check_first,
     first_life,
 )
+from support.kills import DONE, cut_at_sync
 from support.planted_stores import FILM, rows_of, values_of, write
 from support.seeds import SEED, amount
 from support.stores import made_store, sealed_store, some_values
