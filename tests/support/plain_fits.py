@@ -6,6 +6,7 @@ from the drawn words of an experiment, not with functions of the program.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,7 @@ from support.random_protocols import VISUAL, Experiment
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
 LINEAR = ("ridge", "logistic")  # kinds that are fitted again
-# The neighbour: tests/obygaze_models/models/test_baselines.py.
-SIMPLE = ("prevalence", "all_positive", "film_prior", "oracle")
+SIMPLE = ("prevalence", "all_positive", "film_prior", "oracle", "neighbour")
 INNER_FOLDS = 3
 
 
@@ -180,6 +180,10 @@ def _baseline_differs(
         elif cell["model"] == "film_prior":
             shares = [_film_share(used, y, clip.movie_id) for clip in tested]
             expected = np.array(shares)
+        elif cell["model"] == "neighbour":
+            scene_of = _scenes(one)
+            votes = [_neighbours(used, y, clip, scene_of) for clip in tested]
+            expected = np.array(votes)
         else:
             expected = _oracle(one, used, y, tested)
         yield from _scores_differ(name, tests, expected)
@@ -197,6 +201,33 @@ def _scores_differ(name: str, tests: Rows, expected: Floats) -> Iterator[str]:
 def _film_share(used: list[Clip], y: NDArray[Any], film: str) -> float:
     here = [label for clip, label in zip(used, y, strict=True) if clip.movie_id == film]
     return float((sum(here) + y.mean()) / (len(here) + 1))
+
+
+def _scenes(one: Experiment) -> dict[str, float]:
+    """The scene of each clip, or its rank by time among all clips, film after film."""
+    clips = one.clips
+    if all(clip.scene is not None for clip in clips):
+        return {clip.clip_id: float(clip.scene or 0) for clip in clips}
+    if any(clip.start_s is None for clip in clips):
+        return {clip.clip_id: 0.0 for clip in clips}
+    ordered = sorted(clips, key=lambda clip: (clip.movie_id, clip.start_s))
+    return {clip.clip_id: float(rank) for rank, clip in enumerate(ordered)}
+
+
+def _neighbours(
+    used: list[Clip], y: NDArray[Any], clip: Clip, scene_of: Mapping[str, float]
+) -> float:
+    """The mean of the labels of the film, of which near scenes count more."""
+    here = [(own, label) for own, label in zip(used, y, strict=True)]
+    here = [(own, label) for own, label in here if own.movie_id == clip.movie_id]
+    if not here:
+        return float(y.mean())
+    won = total = 0.0
+    for own, label in here:
+        weight = math.exp(-abs(scene_of[own.clip_id] - scene_of[clip.clip_id]) / 2)
+        won += weight * label
+        total += weight
+    return won / total
 
 
 def _oracle(
