@@ -1,7 +1,5 @@
 """What every test stands on: one thread, no colour, nobody's home, and the same draws in CI."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,22 +1,12 @@
 """The documentation is true: every block runs, every command is on a page, no link is dead."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from support.cli import ROOT, commands
-from support.pages import (
-    RUN,
-    SHOWN,
-    Block,
-    blocks,
-    followed_together,
-    pages,
-    run_block,
-)
+from support.pages import RUN, SHOWN, Block, blocks, followed_together, pages, run_block
 
 from obygaze import cli
 from obygaze_models.models.registry import KINDS
@@ -76,9 +66,7 @@ def test_every_block_says_what_it_is(page):
 @pytest.mark.check("runs every page of the documentation")
 @pytest.mark.timeout(3600)  # the guide is long, and a machine may be busy
 @pytest.mark.parametrize(
-    "group",
-    FOLLOWED,
-    ids=[group[0].relative_to(ROOT).as_posix() for group in FOLLOWED],
+    "group", FOLLOWED, ids=[group[0].relative_to(ROOT).as_posix() for group in FOLLOWED]
 )
 def test_every_page_can_be_followed_word_for_word(group, workspace):
     for page in group:

@@ -6,8 +6,6 @@ that the same page names. Words in capitals and `...` stand for anything; what a
 besides may be left out in a sentence.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex
@@ -190,9 +188,7 @@ def test_every_command_in_a_sentence_is_understood(page: Path) -> None:
         ("obygaze run honest --set 'models.ridge.alpha=[1]'", "unknown key 'alpha'"),
     ],
 )
-def test_what_the_program_would_not_understand_is_found(
-    text: str, problem: str
-) -> None:
+def test_what_the_program_would_not_understand_is_found(text, problem) -> None:
     page = ROOT / "docs" / "guide" / "stores.md"
     assert problem in problem_of_span(page, text, "")
     assert problem_of_span(page, "obygaze extract run NAME --batch 5 > file", "") == ""

@@ -1,7 +1,5 @@
 """Changed files of every kind are read or refused; `make fuzz` reads many more of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No module imports itself by way of others, and what is slow or private of others stays out."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 from pathlib import Path

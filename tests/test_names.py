@@ -1,7 +1,5 @@
 """One name has one meaning: what other modules import under a name is defined in one module."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

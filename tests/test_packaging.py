@@ -1,7 +1,5 @@
 """What is installed, pinned and promised about the package itself."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import re

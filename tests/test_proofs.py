@@ -1,7 +1,5 @@
 """The independent proofs that tests/README.md lists are there."""
 
-from __future__ import annotations
-
 import re
 
 from support.cli import ROOT

@@ -1,7 +1,5 @@
 """What rooms export: every name is there, importing a room imports nothing else, types agree."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect
@@ -122,9 +120,7 @@ def test_importing_every_room_imports_nothing_heavy():
     assert HEAVY & set(json.loads(done.stdout)) == set()
 
 
-def test_a_signature_says_what_a_function_takes_and_nothing_of_the_command_line() -> (
-    None
-):
+def test_a_signature_says_what_a_function_takes_and_nothing_of_the_command_line():
     longest = {}
     for line, function in functions_of_commands():
         signature = inspect.signature(function)

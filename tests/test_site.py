@@ -1,7 +1,5 @@
 """The site: every public name is on a page, links hold, search works without a network."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re
@@ -27,12 +25,7 @@ CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--no-first-run", "--disable-dev-shm-usage", "--virtual-time-budget=20000"),
 )
-PAGES = (
-    "README",
-    "docs/guide/extraction",
-    "docs/commands",
-    "docs/howto/student",
-)
+PAGES = ("README", "docs/guide/extraction", "docs/commands", "docs/howto/student")
 
 
 @pytest.fixture(scope="module")

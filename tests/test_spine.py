@@ -1,7 +1,5 @@
 """The page about the spine names modules and functions that exist, and each of them runs."""
 
-from __future__ import annotations
-
 import importlib
 import re
 

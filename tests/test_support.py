@@ -1,7 +1,5 @@
 """The tests' own tools: what is skipped where, and that CI skips no server."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """One package knows the operating system: no other module imports or asks what only some have."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

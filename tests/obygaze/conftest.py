@@ -1,7 +1,5 @@
 """A workspace of four clips, for tests of commands that only need some."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

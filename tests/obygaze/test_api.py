@@ -1,7 +1,5 @@
 """The front door: its examples run, its objects are short to look at, importing it is light."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The command as a whole: what holds for every command, whichever rooms there are."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import shlex

@@ -1,7 +1,5 @@
 """How the command behaves, whatever is asked: errors, streams, colour, workspaces."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal

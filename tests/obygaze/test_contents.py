@@ -1,7 +1,5 @@
 """What a workspace has, and what a machine has."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import metadata

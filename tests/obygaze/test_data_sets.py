@@ -1,7 +1,5 @@
 """Data sets, lists of clips and tasks in Python and on the command line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +50,6 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
     ],
 )
 def test_what_is_no_task_is_refused_as_in_a_protocol(inside, task, problem):
-    """Of two ways to name the classes one was taken, an unknown word was none, 5 was a crash."""
     with pytest.raises(FixInput, match="the task is not valid") as raised:
         og.dataset("mine", "films", task=task)
     assert problem in " ".join(raised.value.details)
@@ -66,7 +63,6 @@ def test_a_task_may_have_numbers_of_numpy(inside):
 
 
 def test_a_data_frame_is_no_store_and_no_manifest() -> None:
-    """It was an AttributeError of a line of ours."""
     table = pandas.DataFrame({"clip_id": ["a-1"]})
     with pytest.raises(FixUsage, match=r"expected a store, .* got DataFrame") as raised:
         og.open_store(table)
@@ -78,10 +74,7 @@ def test_a_data_frame_is_no_store_and_no_manifest() -> None:
     assert raised.value.hint == "obygaze manifest import --help"
 
 
-FORMS = [
-    ["--clips", "a-1,b-2"],
-    ["--clips", "table.csv"],
-]
+FORMS = [["--clips", "a-1,b-2"], ["--clips", "table.csv"]]
 
 
 @pytest.mark.parametrize("chosen", FORMS, ids=" ".join)
@@ -115,9 +108,7 @@ def with_speech() -> Manifest:
     return replace(manifest, header=header, clips=tuple(clips))
 
 
-def test_a_data_set_a_protocol_and_a_training_take_the_same_clips(
-    tmp_path: Path,
-) -> None:
+def test_a_data_set_a_protocol_and_a_training_take_the_same_clips(tmp_path) -> None:
     manifest = with_speech()
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     own = tmp_path / "own.toml"

@@ -4,8 +4,6 @@ Nothing that was there is overwritten, and a name that is not a path is written 
 folder of the workspace.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from dataclasses import replace
@@ -163,9 +161,7 @@ def wrong_with(place: Path, command: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_name_on_the_command_line_works_or_is_refused_with_one_error(
-    place: Path, command: str
-) -> None:
+def test_a_name_on_the_command_line_works_or_is_refused_with_one_error(place, command):
     @tried(FEW[command])
     @given(name=NAMES)
     def check(name: str) -> None:
@@ -184,9 +180,7 @@ FIELDS = ("clip_id", "movie_id", "level", "concept", "column", "fold", "video", 
 
 @tried(60)
 @given(name=NAMES, field=st.sampled_from(FIELDS))
-def test_a_name_in_a_manifest_comes_back_unchanged_or_is_refused(
-    name: str, field: str
-) -> None:
+def test_a_name_in_a_manifest_comes_back_unchanged_or_is_refused(name, field) -> None:
     ids = {"clip_id": "a", "movie_id": "m", "level": "S", "video": "v.mp4"}
     ids |= {field: name} if field in ids else {}
     concepts = {"Look": "visual"}
@@ -223,9 +217,7 @@ def test_a_name_in_a_manifest_comes_back_unchanged_or_is_refused(
 
 @tried(8)
 @given(name=NAMES, field=st.sampled_from(["clip_id", "movie_id", "array"]))
-def test_a_name_in_a_store_comes_back_unchanged_or_is_refused(
-    name: str, field: str
-) -> None:
+def test_a_name_in_a_store_comes_back_unchanged_or_is_refused(name, field) -> None:
     names = {"clip_id": "a", "movie_id": "m", "array": "clip"} | {field: name}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "in" / "s"
@@ -248,8 +240,8 @@ def test_a_name_in_a_store_comes_back_unchanged_or_is_refused(
 
 @pytest.mark.parametrize(("command", "name"), FOUND)
 def test_names_that_went_astray_once_are_refused_and_nothing_is_written(
-    place: Path, command: str, name: str
-) -> None:
+    place, command, name
+):
     before = state_of(place.parent)
     said = call_obygaze(*COMMANDS[command][0].split(), "-o", name, cwd=place)
     assert said.code == 2

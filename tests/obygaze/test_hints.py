@@ -1,7 +1,5 @@
 """What an error tells a person to do names commands and options that exist."""
 
-from __future__ import annotations
-
 import re
 
 from support.advice import COMMAND, OPTION, check_words, options_of

@@ -1,7 +1,5 @@
 """What a notebook shows of a store, a manifest and a run: facts, sentences, and never markup."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -30,9 +28,7 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def test_a_store_a_manifest_and_a_run_have_a_table_in_a_notebook(
-    tmp_path: Path,
-) -> None:
+def test_a_store_a_manifest_and_a_run_have_a_table_in_a_notebook(tmp_path) -> None:
     manifest = films(5, 8)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     changes = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')

@@ -1,7 +1,5 @@
 """What changes labels or clips without being asked for is said: in a run, its report, a check."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -49,9 +47,7 @@ def here(workspace: Path) -> Path:
     return workspace
 
 
-def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(
-    here: Path,
-) -> None:
+def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(here) -> None:
     run = call_obygaze(
         *("-C", here, "run", "honest", "--store", "x=sig", "-o", "r", *ONE_CELL)
     ).ok()
@@ -78,9 +74,7 @@ def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(
         ('title == "Drive"', ""),
     ],
 )
-def test_clips_that_where_selects_before_or_in_the_view_are_counted(
-    where: str, counted: str
-) -> None:
+def test_clips_that_where_selects_before_or_in_the_view_are_counted(where, counted):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ObygazeWarning)
         remarks = clip_table(with_dune(), Data(view="visual", where=where)).remarks

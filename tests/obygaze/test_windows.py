@@ -5,8 +5,6 @@ paths are typed with backslashes, names are found whatever their capitals, and o
 replaced (`support.windows`).
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -152,9 +150,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.check("a process for each command")
-def test_each_command_of_the_laptop_works_and_leaves_the_same_files(
-    walked: dict[str, Path],
-) -> None:
+def test_each_command_of_the_laptop_works_and_leaves_the_same_files(walked) -> None:
     """Only what names its day, its folder or the time it took differs, and archives of that."""
     windows, posix = (files_of(walked[system]) for system in ("windows", "posix"))
     assert sorted(windows) == sorted(posix)

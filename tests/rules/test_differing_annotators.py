@@ -1,7 +1,5 @@
 """Rule (a): what is counted is the clip, not the rows of annotators, also where they differ."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -85,9 +83,7 @@ def manifest_of(drawn: Sequence[tuple[str, set[str], str, str, set[str]]]) -> Ma
 
 
 @given(DRAWN)
-def test_a_disputed_clip_is_neither_positive_nor_negative(
-    drawn: list[tuple[str, set[str], str, str, set[str]]],
-) -> None:
+def test_a_disputed_clip_is_neither_positive_nor_negative(drawn) -> None:
     """All others have the class that they have where nobody differs."""
     drawn = [*CERTAIN, *drawn]
     agreed = [(*row[:-1], set[str]()) for row in drawn]
@@ -192,9 +188,7 @@ GROUPED = [
         ("rating >= 2", ["c1", "c2"], ""),
     ],
 )
-def test_a_disputed_clip_is_in_no_selection(
-    expression: str, ids: list[str], left_open: str
-) -> None:
+def test_a_disputed_clip_is_in_no_selection(expression, ids, left_open) -> None:
     manifest = manifest_of(GROUPED)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -225,10 +219,7 @@ def test_shares_of_groups_are_of_undisputed_clips() -> None:
         (",,", ""),
     ],
 )
-def test_a_table_chooses_no_other_clip_of_its_ids(
-    tmp_path: Path, cells: str, problem: str
-) -> None:
-    """A list that was made of another manifest chose the clips of this one by their ids."""
+def test_a_table_chooses_no_other_clip_of_its_ids(tmp_path, cells, problem) -> None:
     clips = []
     for number, level in enumerate(("S", "EN", "S", "EN")):
         extra = {"mood": level}
@@ -257,7 +248,6 @@ def test_an_association_of_clips_without_films_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_mark_of_several_people_is_refused(tmp_path: Path) -> None:
-    """`ada|ben` was compared with `ada`, and alpha of two who agree was near 0."""
     table = tmp_path / "rows.csv"
     lines = ["clip_id,movie_id,annotator,level,framerate,start_s,end_s"]
     for number, who in enumerate(("ada|ben", "ada", "ben")):

@@ -1,7 +1,5 @@
 """Rule (e): a picture that is not known to be right is marked, and a right film is not."""
 
-from __future__ import annotations
-
 import random
 import struct
 from fractions import Fraction
@@ -88,9 +86,7 @@ def film_of(name: str) -> Case:
         ("h264 reordered mkv 25", "tenth-keys", 0),
     ],
 )
-def test_damage_is_marked_whatever_is_asked_for(
-    film: str, how: str, seed: int, tmp_path: Path
-) -> None:
+def test_damage_is_marked_whatever_is_asked_for(film, how, seed, tmp_path) -> None:
     case = film_of(film)
     whole = whole_film(case, tmp_path)
     assert whole is not None
@@ -128,9 +124,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("seed", amount(range(2), range(80)))
-def test_no_picture_is_stretched_where_recordings_are_joined(
-    seed: int, tmp_path: Path
-) -> None:
+def test_no_picture_is_stretched_where_recordings_are_joined(seed, tmp_path) -> None:
     """Pictures have the size of the first one of their film: those of another shape are refused."""
     draw = random.Random(seed + 1000 * SEED)
     codec = draw.choice([*SHAPES])
@@ -186,9 +180,7 @@ def test_pictures_before_the_first_that_is_a_key_are_damaged(tmp_path: Path) -> 
     assert numbers.tolist() == list(range(numbers[0], numbers[0] + 20 - n_before))
 
 
-def test_a_transport_stream_that_loses_a_packet_of_a_key_picture(
-    tmp_path: Path,
-) -> None:
+def test_a_transport_stream_that_loses_a_packet_of_a_key_picture(tmp_path) -> None:
     """The reader may say so one packet early, and the picture may lose its time."""
     options = "log-level=none:pools=1:frame-threads=1:scenecut=0:keyint=16:open-gop=0"
     path = write_video(
@@ -216,9 +208,7 @@ def test_a_transport_stream_that_loses_a_packet_of_a_key_picture(
         assert not fine[16:31].any() and fine[32:].all()
 
 
-def test_bytes_that_are_missing_in_avi_make_all_behind_them_doubtful(
-    tmp_path: Path,
-) -> None:
+def test_bytes_that_are_missing_in_avi_make_all_behind_them_doubtful(tmp_path) -> None:
     path = write_video(tmp_path / "film.avi", "mpeg4", numbers=range(96))
     data = path.read_bytes()
     at = int(len(data) * 0.6)
@@ -233,9 +223,7 @@ def test_bytes_that_are_missing_in_avi_make_all_behind_them_doubtful(
     assert 0 < fine.sum() < 96
 
 
-def test_whole_pictures_that_are_missing_in_avi_make_all_doubtful(
-    tmp_path: Path,
-) -> None:
+def test_whole_pictures_that_are_missing_in_avi_make_all_doubtful(tmp_path) -> None:
     """The header counts more pictures than there are, and nothing says where they were."""
     path = write_video(tmp_path / "film.avi", "mjpeg", pix_fmt="yuvj420p")
     data = path.read_bytes()
@@ -265,8 +253,8 @@ def test_chunks_of_other_programs_are_no_damage_of_avi(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n_repeats", [1, 3])
 def test_empty_chunks_at_the_end_of_avi_are_pictures_that_are_there(
-    n_repeats: int, tmp_path: Path
-) -> None:
+    n_repeats, tmp_path
+):
     """A recorder that has no new picture writes an empty chunk, and the header counts it."""
     path = write_video(tmp_path / "film.avi", "mpeg4")
     film = bytearray(path.read_bytes())
@@ -306,9 +294,7 @@ def test_a_receiver_that_says_that_a_packet_has_an_error(tmp_path: Path) -> None
         (".mov", Fraction(1001, 24000), Fraction(1, 1000)),
     ],
 )
-def test_a_pause_is_no_damage(
-    suffix: str, step: Fraction, tick: Fraction, tmp_path: Path
-) -> None:
+def test_a_pause_is_no_damage(suffix, step, tick, tmp_path) -> None:
     for pause in (5, 40):
         times = [step * (n if n <= 30 else n + pause) for n in range(60)]
         path = encode_video(
@@ -323,9 +309,7 @@ def test_a_pause_is_no_damage(
         assert not decode_clip(path, PictureView(60)).substituted.any()
 
 
-def test_a_pause_that_the_container_does_not_declare_looks_like_a_loss(
-    tmp_path: Path,
-) -> None:
+def test_a_pause_that_the_container_does_not_declare_looks_like_a_loss(tmp_path):
     """Up to the next key frame the pictures are refused, and can be accepted."""
     ticks = [n + 2 * (n >= 25) for n in range(60)]
     options = {"preset": "veryfast", "g": "20", "sc_threshold": "0", "bf": "2"}
@@ -377,9 +361,7 @@ def times_not_marked(path: Path, at_a_time: int) -> list[tuple[int, float]]:
     return found
 
 
-def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(
-    tmp_path: Path,
-) -> None:
+def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(tmp_path) -> None:
     """The reader goes on at a whole packet, and only says that the file ends early."""
     options = {"g": "16", "deadline": "realtime", "cpu-used": "8"}
     whole = write_video(
@@ -408,9 +390,7 @@ def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(
 
 
 @pytest.mark.parametrize(("time", "is_uneven"), [(b"\x10", False), (b"\x80", True)])
-def test_a_time_beside_a_damaged_packet_is_doubtful(
-    time: bytes, is_uneven: bool, tmp_path: Path
-) -> None:
+def test_a_time_beside_a_damaged_packet_is_doubtful(time, is_uneven, tmp_path) -> None:
     """A key picture behind it has a time far away, or none at all, and others are counted anew."""
     steps = (20, 33, 180, 41) if is_uneven else (40,)
     ticks = np.cumsum([0, *(steps[n % len(steps)] for n in range(79))]).tolist()

@@ -4,8 +4,6 @@ The films have the number of each picture in its pixels. Frame / rate is another
 container rounds times to milliseconds, and in films whose pictures begin later than the file.
 """
 
-from __future__ import annotations
-
 import csv
 import random
 import shutil
@@ -104,8 +102,8 @@ def written(path: Path, **columns: object) -> Path:
     ],
 )
 def test_what_the_film_contradicts_is_refused_with_both_values(
-    columns: dict[str, object], values: tuple[str, str], tmp_path: Path
-) -> None:
+    columns, values, tmp_path
+):
     frames = {"start_frame": 25, "end_frame": 49, "framerate": 25} | columns
     path = written(workspace_of(tmp_path, [LATE]) / "t.csv", **frames)
     call_obygaze("manifest", "import", path, cwd=tmp_path).ok()
@@ -261,9 +259,7 @@ def uneven_ms() -> list[int]:
         ([40 * n for n in range(N_PICTURES + 1) if n != 30], "25", "frame 149 is at"),
     ],
 )
-def test_frames_of_other_times_than_their_rate_says(
-    times_ms: list[int], rate: str, problem: str, tmp_path: Path
-) -> None:
+def test_frames_of_other_times_than_their_rate_says(times_ms, rate, problem, tmp_path):
     (tmp_path / "films").mkdir()
     write_video(
         tmp_path / "films" / "a.mkv",
@@ -286,8 +282,8 @@ def test_frames_of_other_times_than_their_rate_says(
 
 
 def test_a_store_of_a_lab_with_films_serves_one_without_and_one_with_other_copies(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     """The times of the clips are those of the copy from which they were extracted."""
     early = CountedFilm("25", "mp4")
     labs = [tmp_path / name for name in ("films", "none", "copies")]

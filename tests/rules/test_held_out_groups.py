@@ -5,8 +5,6 @@ made so, and the tables of both runs are the same bytes. Nothing that is printed
 a film. It is not compared with a run that holds out films.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +20,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.runner.files import Run
 
-CHANGES = (
-    'grid.train=["EN_S"]',
-    'grid.test=["EN_S"]',
-    'grid.models=["ridge"]',
-)
+CHANGES = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', 'grid.models=["ridge"]')
 WAYS: dict[str, tuple[str, ...]] = {
     "folds": ("splits.folds=3",),
     "one only trains": ('splits.never=["0"]',),
@@ -72,10 +66,7 @@ def test_groups_have_the_numbers_of_films(tmp_path: Path, way: str) -> None:
             tmp_path / f"{seed}-films", manifest.with_clips(tuple(clips)), *WAYS[way]
         )
         run = run_of(
-            tmp_path / f"{seed}-groups",
-            manifest,
-            "splits.column=director",
-            *WAYS[way],
+            tmp_path / f"{seed}-groups", manifest, "splits.column=director", *WAYS[way]
         )
         assert (
             run.about["files"]["results.csv"] == expected.about["files"]["results.csv"]
@@ -122,9 +113,7 @@ def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) ->
         ({0: "0|1"}, "needs one group for each film"),
     ],
 )
-def test_groups_that_may_hide_a_leak_are_refused(
-    tmp_path: Path, cells: dict[int, str], problem: str
-) -> None:
+def test_groups_that_may_hide_a_leak_are_refused(tmp_path, cells, problem) -> None:
     manifest = grouped(SEED)
     names = list(dict.fromkeys(clip.movie_id for clip in manifest))
     of_clips = {clip.clip_id: clip.extra["director"] for clip in manifest}

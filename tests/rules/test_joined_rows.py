@@ -1,7 +1,5 @@
 """A join of random stores is what a plain model in memory says, in any order of its parts."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Commands are killed before a change of the disk, or at a moment, that is drawn. 
 leave there is what a living process writes, and what was left on another machine: both stay.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess
@@ -43,13 +41,7 @@ NEVER = 10**9
 class Plain:
     """A command that writes into a folder; what it makes has the names of an undisturbed one."""
 
-    def __init__(
-        self,
-        root: Path,
-        work: Callable[[Path], object],
-        target: str,
-        prepare: Callable[[Path], object] = lambda home: None,
-    ) -> None:
+    def __init__(self, root, work, target, prepare=lambda home: None) -> None:
         self.root = root
         self._work = work
         self._target = target
@@ -200,9 +192,7 @@ def check_after_a_kill(scene: Any, kill: Callable[[], bool]) -> bool:
 @pytest.mark.check("kills each command again and again")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", SCENES)
-def test_every_command_removes_its_own(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_removes_its_own(tmp_path, name, capsys) -> None:
     if name == "export-parquet":
         pytest.importorskip("pyarrow")
     scene = SCENES[name](tmp_path)
@@ -265,8 +255,8 @@ def test_a_name_of_which_another_begins_keeps_its_own(tmp_path: Path) -> None:
     ("start", "state"), [("", "ended"), ("0", "unknown"), ("12", "ended")]
 )
 def test_of_a_process_that_cannot_be_looked_at_nothing_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, state: str
-) -> None:
+    tmp_path, monkeypatch, start, state
+):
     """Where the numbers of processes of others are not shown, as in /proc with hidepid."""
     path = hidden_name(tmp_path / "x")
     monkeypatch.setattr(system, "process_start", lambda process: start)

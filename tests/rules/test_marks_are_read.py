@@ -3,8 +3,6 @@
 Marks at random go through each format and back. Each is written down with what has to come back.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

@@ -10,13 +10,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.annotators import apply_rule
 from obygaze_features.manifest.io import check_manifest
 from obygaze_features.manifest.merging import merged_manifest
-from obygaze_features.manifest.model import (
-    Annotation,
-    Clip,
-    Header,
-    Manifest,
-    Windows,
-)
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
 
 LABS = ("paris", "nice", "oslo")
@@ -65,8 +59,8 @@ def drawn_manifests(draw: st.DrawFn) -> list[Manifest]:
 
 @given(drawn_manifests())
 def test_a_merged_manifest_has_each_clip_as_it_was_or_a_clip_of_two_is_refused(
-    manifests: list[Manifest],
-) -> None:
+    manifests,
+):
     ids = [clip_id for manifest in manifests for clip_id in manifest.clip_ids]
     twice = {clip_id for clip_id in ids if ids.count(clip_id) > 1}
     if twice:
@@ -113,9 +107,7 @@ def with_header(name: str, clip_id: str = "c-1", **facts: object) -> Manifest:
         ({"rule": "mean"}, "rule differs: agreed in paris, mean in nice"),
     ],
 )
-def test_headers_that_contradict_each_other_are_refused(
-    facts: dict[str, object], problem: str
-) -> None:
+def test_headers_that_contradict_each_other_are_refused(facts, problem) -> None:
     paris = with_header("paris", rule="agreed")
     with pytest.raises(FixInput, match=problem):
         merged_manifest([paris, with_header("nice", "c-2", **facts)], "all")

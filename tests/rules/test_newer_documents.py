@@ -1,7 +1,5 @@
 """A document with a field that this version does not know was made by a newer obygaze."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.filled_stores import plan
-from support.plain_store import (
-    array_of,
-    reseal,
-    rows_of,
-    write_plain_store,
-)
+from support.plain_store import array_of, reseal, rows_of, write_plain_store
 from support.run_tables import made_run, write_run_json
 from support.saved_models import write_model_json
 
@@ -114,9 +107,7 @@ def test_a_field_of_a_newer_version_is_named(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["store.json", "plan.json"])
-def test_a_field_that_took_the_place_of_another_is_damage(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_field_that_took_the_place_of_another_is_damage(name, tmp_path) -> None:
     """A newer version adds fields; it does not leave out what this one needs."""
 
     def change(document: Tree) -> None:

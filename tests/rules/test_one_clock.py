@@ -4,8 +4,6 @@ Films whose pictures begin later than their sound, at several rates; the times o
 what is heard are written here, so that nothing is compared with itself.
 """
 
-from __future__ import annotations
-
 import csv
 import random
 from fractions import Fraction
@@ -80,12 +78,9 @@ def write_film(path: Path, times_s: list[float], rate: Fraction) -> int:
 
 
 @pytest.mark.parametrize(
-    ("rate", "late_s"),
-    [(Fraction(30000, 1001), 3.0), (None, 0.2)],
+    ("rate", "late_s"), [(Fraction(30000, 1001), 3.0), (None, 0.2)]
 )
-def test_what_has_one_span_is_of_one_span(
-    rate: Fraction | None, late_s: float, tmp_path: Path
-) -> None:
+def test_what_has_one_span_is_of_one_span(rate, late_s, tmp_path) -> None:
     folder = tmp_path / "films"
     folder.mkdir()
     times_s = times_of_pictures(late_s, rate)

@@ -7,8 +7,6 @@ film. An oracle of plain loops says what must come: a refusal that names both va
 joined by their ids and the number of those that only the ids hold together.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 import warnings
@@ -16,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -74,9 +71,7 @@ Door = Callable[[Source, Source, Path], str]
 
 
 @st.composite
-def sources(
-    draw: Callable[..., Any], *, count_frames: bool = False
-) -> tuple[Source, Source]:
+def sources(draw, *, count_frames=False) -> tuple[Source, Source]:
     """Two sources with clips of some ids; some of them may count frames."""
     have_films = draw(st.tuples(st.booleans(), st.booleans()))
     made: tuple[Source, Source] = ({}, {})
@@ -140,7 +135,7 @@ class Expected:
     n_by_ids: int
 
     @classmethod
-    def of(cls, ours: Source, theirs: Source) -> Expected:
+    def of(cls, ours: Source, theirs: Source):
         contradictions = {}
         shared = []
         n_by_ids = 0
@@ -275,9 +270,7 @@ def at_a_store(ours: Source, theirs: Source, folder: Path) -> str:
     return ""
 
 
-def at_an_import(
-    written: Callable[[Source, Path], Path], ours: Source, theirs: Source, folder: Path
-) -> str:
+def at_an_import(written, ours, theirs, folder) -> str:
     """Features are imported for the clips of a manifest."""
     done = import_features(
         written(theirs, folder / "features"),
@@ -323,13 +316,7 @@ def at_files_of_people(ours: Source, theirs: Source, folder: Path) -> str:
 # Whatever the format: each states films and times in its own way.
 FILES = (npz_of, hdf5_of, parquet_of)
 IMPORTS = [partial(at_an_import, written) for written in FILES]
-DOORS = (
-    at_the_function,
-    at_a_store,
-    *IMPORTS,
-    at_a_join,
-    at_files_of_people,
-)
+DOORS = (at_the_function, at_a_store, *IMPORTS, at_a_join, at_files_of_people)
 # Where both sources may count frames.
 WITH_FRAMES = (at_the_function, at_a_store, *IMPORTS, at_a_join)
 # All tables have films or none.
@@ -349,9 +336,7 @@ def refusal_of_films(door: Door, ours: Source, theirs: Source) -> str:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_no_pair_whose_facts_differ_meets(
-    door: Door,
-) -> None:
+def test_no_pair_whose_facts_differ_meets(door) -> None:
     @settings(max_examples=amount(15, 600))
     @given(sources(count_frames=door in WITH_FRAMES))
     def each(made: tuple[Source, Source]) -> None:

@@ -4,8 +4,6 @@ An empty cell is no label: what is said of a clip must be true whatever the cell
 task that is defined is run, or is an error.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -16,15 +14,8 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import single_line
 from obygaze_features.manifest.expression import parse, plain_value
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.protocols.clips import (
-    ClipTable,
-    empty_labels,
-    task_labels,
-)
-from obygaze_models.protocols.reading import (
-    load_protocol,
-    parse_protocol,
-)
+from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
+from obygaze_models.protocols.reading import load_protocol, parse_protocol
 from obygaze_models.protocols.schema import Task
 from obygaze_models.protocols.tasks import with_tasks
 
@@ -52,9 +43,9 @@ def with_cells(column: str, cells: Sequence[str]) -> Manifest:
 
 def plain(text: str, cells: Mapping[str, str]) -> bool:
     """Evaluate a test of TESTS on a cell that is filled in."""
-    column, sign, value = {
-        "fear in mood": ("mood", "==", "fear"),
-    }.get(text) or text.replace("not in", "not-in").split(" ", 2)
+    column, sign, value = {"fear in mood": ("mood", "==", "fear")}.get(
+        text
+    ) or text.replace("not in", "not-in").split(" ", 2)
     words = [word.strip() for word in value.strip("{}").split(",")]
     if column == "rating":
         number = float(cells[column])
@@ -88,9 +79,7 @@ def of_filled(text: str, tests: list[str], cells: Mapping[str, str]) -> bool:
     return bool(eval(text))  # noqa: S307
 
 
-def whatever_it_would_be(
-    text: str, tests: list[str], cells: Mapping[str, str]
-) -> bool | None:
+def whatever_it_would_be(text, tests, cells) -> bool | None:
     """Return what holds with every value in the empty cells; None if that differs."""
     possible = [(cells[c],) if cells[c] else DOMAINS[c] for c in DOMAINS]
     answers = set()
@@ -105,9 +94,7 @@ CELLS = st.fixed_dictionaries(
 
 
 @given(expressions(), CELLS)
-def test_what_is_said_of_an_empty_cell_is_true_whatever_it_would_be(
-    drawn: tuple[str, list[str]], cells: dict[str, str]
-) -> None:
+def test_what_is_said_of_an_empty_cell_is_true_whatever_it_would_be(drawn, cells):
     text, tests = drawn
     found = parse(text, of_empty=None).holds(
         lambda column: (cells[column],) if cells[column] else ()
@@ -116,9 +103,7 @@ def test_what_is_said_of_an_empty_cell_is_true_whatever_it_would_be(
 
 
 @given(st.lists(CELLS, min_size=4, max_size=12), expressions())
-def test_clips_without_a_label_are_in_no_class_and_counted(
-    drawn_cells: list[dict[str, str]], drawn: tuple[str, list[str]]
-) -> None:
+def test_clips_without_a_label_are_in_no_class_and_counted(drawn_cells, drawn) -> None:
     text, tests = drawn
     clips = []
     for number, cells in enumerate(drawn_cells):
@@ -155,9 +140,7 @@ OWN_WORDS = SIGNS.filter(lambda word: word and not {"'", '"'} <= {*word})
     name=OWN_WORDS,
     words=st.lists(OWN_WORDS, min_size=2, max_size=4, unique_by=str.casefold),
 )
-def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
-    name: str, words: list[str]
-) -> None:
+def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(name, words) -> None:
     """COLUMN=VALUE is read as it is written, also in what the program itself offers."""
     cells = [*words, *words, words[0]]
     manifest = with_cells(name, cells)
@@ -183,12 +166,8 @@ NAMES = ("a", "b", "mood")
     asked=st.lists(st.sampled_from((*NAMES, "c", "mood=joy", "rating>=2")), max_size=2),
 )
 def test_a_task_that_is_defined_is_run_or_an_error(
-    of_file: list[str],
-    of_set: list[str],
-    train: list[str],
-    is_grid_set: bool,
-    asked: list[str],
-) -> None:
+    of_file, of_set, train, is_grid_set, asked
+):
     train = [name for name in train if name in of_file]
     listed = f"[{', '.join(map(repr, train))}]"
     lines = ['schema = "obygaze-protocol/1"']

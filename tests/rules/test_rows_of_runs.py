@@ -5,8 +5,6 @@ of their own, the film is replaced, frames are kept. Pictures carry their number
 of a store says by itself which file it is of, and when; a refusal is no wrong number.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -41,10 +39,7 @@ FORMS = ("parts", "later", "own")
 OWN_PARTS = "own parts"
 Step = tuple[str, str | bool]
 # A run that stops, changes, and the same run again.
-STOPPED: Sequence[Sequence[Step]] = (
-    [("keep", True)],
-    [("run", True)],
-)
+STOPPED: Sequence[Sequence[Step]] = ([("keep", True)], [("run", True)])
 CHANGES = st.one_of(
     st.tuples(st.just("clips"), st.sampled_from(FORMS[1:])),
     st.tuples(st.just("film"), st.just("film-1")),
@@ -158,15 +153,11 @@ def follow(steps: Sequence[Step], videos: Path) -> None:
     ],
     ids=["own files", "parts of own files", "kept frames"],
 )
-def test_a_run_that_goes_on_takes_no_other_clip(
-    steps: Sequence[Step], videos: Path
-) -> None:
+def test_a_run_that_goes_on_takes_no_other_clip(steps, videos) -> None:
     follow(steps, videos)
 
 
-def test_a_film_that_is_replaced_after_the_plan_gives_no_row(
-    videos: Path, tmp_path: Path
-) -> None:
+def test_a_film_that_is_replaced_after_the_plan_gives_no_row(videos, tmp_path) -> None:
     """A store has rows of a film; the film changes while a run of others goes on."""
     world = World(tmp_path / "world", videos)
     whole = world.manifest
@@ -187,8 +178,6 @@ def test_a_film_that_is_replaced_after_the_plan_gives_no_row(
 @pytest.mark.check("a run takes a second")
 @given(st.sampled_from(STOPPED), st.lists(CHANGES, min_size=1, max_size=3))
 @settings(max_examples=amount(8, 300), deadline=None)
-def test_drawn_runs_take_no_other_clip(
-    videos: Path, stopped: Sequence[Step], changes: Sequence[Step]
-) -> None:
+def test_drawn_runs_take_no_other_clip(videos, stopped, changes) -> None:
     (name, _) = stopped[-1]
     follow([*stopped, *changes, (name, False)], videos)

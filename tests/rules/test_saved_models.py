@@ -5,8 +5,6 @@ that never test, and every kind of model. What `predict` says is compared with t
 the run and with the loaded estimator.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import warnings
@@ -127,9 +125,7 @@ def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -
 
 
 @settings(
-    max_examples=amount(3, 60),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=amount(3, 60), deadline=None, suppress_health_check=list(HealthCheck)
 )
 @given(DRAWN)
 def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> None:

@@ -1,7 +1,5 @@
 """Refusals that protect a number, a file or a secret, and that hardly anybody meets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -396,9 +394,7 @@ def test_a_file_of_the_hub_that_was_changed_is_not_read(tmp_path: Path) -> None:
     ("width", "words"),
     [(3, "as wide as a token, got clip"), (2, "no direction could be fitted")],
 )
-def test_no_map_is_made_of_other_features_or_of_none(
-    width: int, words: str, tmp_path: Path
-) -> None:
+def test_no_map_is_made_of_other_features_or_of_none(width, words, tmp_path) -> None:
     manifest = films(2, 40)
     values: dict[str, Any] = {"clip": np.zeros((80, 2), "f4")}
     values["tokens"] = np.zeros((80, 1, 1, width), "f4")
@@ -413,9 +409,7 @@ def test_no_map_is_made_of_other_features_or_of_none(
         concept_maps.write_concept_maps(tmp_path / "maps", store, manifest)
 
 
-def test_a_workbook_that_is_too_large_is_not_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workbook_that_is_too_large_is_not_opened(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(workbooks, "MAX_FILE", 2)
     with pytest.raises(Corrupt, match="the file has 3 B, expected at most 2 B"):
         read_table(text(tmp_path / "t.xlsx", "abc"), required=())
@@ -507,6 +501,9 @@ REFUSED_RUNS: dict[str, Case] = {
         TWO, TWO[:, 0] > 0, np.ones(2), np.array([1e200, 0])
     ),
     "needs the folds of a published file": lambda _: plane_of("folds"),
+    "rows with the concept and rows without it": lambda _: ConceptBank().fit(
+        TWO, [0, 0]
+    ),
     NO_DIRECTION: lambda _: plane_of(0.1),
     "p:yes: expected one score for each of 1 clips": lambda _: TrainingClips(
         FACTS, {"p:yes": np.zeros(2)}
@@ -526,24 +523,18 @@ def test_it_is_refused_in_these_words(words: str, tmp_path: Path) -> None:
     assert words in "\n".join([str(found.value), *found.value.details])
 
 
-def test_a_logistic_fit_that_does_not_converge_has_no_numbers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_logistic_fit_that_does_not_converge_has_no_numbers(monkeypatch) -> None:
     monkeypatch.setattr(logistic, "MAX_ITERATIONS", 1)
     with pytest.raises(FixInput, match="did not converge"):
         logistic.fit_logistic([[0], [1], [2], [3]], [0, 1, 0, 1])
 
 
-def test_texts_are_not_compared_with_features_of_two_models(
-    stores: dict[str, Any],
-) -> None:
+def test_texts_are_not_compared_with_features_of_two_models(stores) -> None:
     with pytest.raises(FixUsage, match="a model of texts has no meaning"):
         gather(quick("honest", *ZERO_SHOT), MANIFEST, "", {"x": stores["joined"]})
 
 
-def test_a_list_of_no_clips_is_not_a_table_of_no_scores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_list_of_no_clips_is_not_a_table_of_no_scores(monkeypatch) -> None:
     monkeypatch.setattr(predicting, "store_to_read", lambda *_: (None, "clip"))
     model: Any = SimpleNamespace(
         info=SimpleNamespace(features=SimpleNamespace(rule=""))

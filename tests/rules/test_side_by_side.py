@@ -4,8 +4,6 @@ Random runs have ties, skipped folds, films of one class, other folds and severa
 What is printed of them is computed again from their predictions by `support.recompute`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict
@@ -295,23 +293,14 @@ def drawn_clips(rng: np.random.Generator) -> list[RunRow]:
     return clips
 
 
-def drawn_folds(
-    rng: np.random.Generator, clips: list[RunRow], unit: str = "movie_id"
-) -> list[str]:
+def drawn_folds(rng, clips, unit="movie_id") -> list[str]:
     """The fold of each clip, of whole films or of clips."""
     names = sorted({clip[unit] for clip in clips})
     n_folds = rng.integers(2, len(names) + 1)
     return [f"fold{names.index(clip[unit]) % n_folds}" for clip in clips]
 
 
-def drawn_cell(
-    rng: np.random.Generator,
-    clips: list[RunRow],
-    folds: list[str],
-    name: Name,
-    *,
-    skips: bool,
-) -> Made:
+def drawn_cell(rng, clips, folds, name, *, skips) -> Made:
     """A cell with tied scores, which may leave out folds, but not all."""
     names = sorted(set(folds))
     kept = [fold for fold in names if not skips or rng.random() < 0.5] or names
@@ -350,9 +339,7 @@ DRAWS = range(SEED, SEED + amount(4, 100))
 
 
 @pytest.mark.parametrize("seed", DRAWS)
-def test_a_run_puts_numbers_of_the_same_clips_side_by_side(
-    tmp_path: Path, seed: int
-) -> None:
+def test_a_run_puts_numbers_of_the_same_clips_side_by_side(tmp_path, seed) -> None:
     """Several models, training sets, stores and baselines."""
     rng = np.random.default_rng(seed)
     clips = drawn_clips(rng)
@@ -377,9 +364,7 @@ RANDOM_NAME = ("EN_S", "EN_S", "", "random")
 
 
 @pytest.mark.parametrize("seed", DRAWS)
-def test_runs_are_compared_on_the_clips_that_all_tested(
-    tmp_path: Path, seed: int
-) -> None:
+def test_runs_are_compared_on_the_clips_that_all_tested(tmp_path, seed) -> None:
     """Two or three runs of a model: other folds, fewer clips, changed classes."""
     rng = np.random.default_rng(seed)
     clips = drawn_clips(rng)
@@ -418,17 +403,11 @@ def test_runs_are_compared_on_the_clips_that_all_tested(
 
 # ---- real runs ----
 
-FEW_FILMS = (
-    'grid.models=["ridge"]',
-    'grid.train=["EN_S"]',
-    'grid.test=["EN_S"]',
-)
+FEW_FILMS = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 
 
 @pytest.mark.check("a whole run of three stores")
-def test_a_real_run_with_skipped_folds_and_stores_that_lack_clips(
-    tmp_path: Path,
-) -> None:
+def test_a_real_run_with_skipped_folds_and_stores_that_lack_clips(tmp_path) -> None:
     """Also where two stores lack the same clips: each has a guess of its own."""
     manifest = films(5, 16, seed=0)
     X = planted(manifest, width=14)
@@ -449,7 +428,6 @@ def test_a_real_run_with_skipped_folds_and_stores_that_lack_clips(
 
 
 def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> None:
-    """The page decided by most fits, the table of errors and success.csv by the mean score."""
     manifest = films(4, 20, seed=3)
     X = planted(manifest, strength=0.3, width=14)
     changes = (

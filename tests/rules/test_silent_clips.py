@@ -4,8 +4,6 @@ A store of words has the vector of the empty text for them, which is like some t
 for all of them. Each comparison says of the others what it says where these clips do not exist.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -45,8 +43,8 @@ def words_of(folder: Path, name: str, n_words: dict[str, int]) -> Path:
 @settings(max_examples=4, deadline=None, suppress_health_check=NO_FIXTURES)
 @given(st.lists(st.integers(0, 2), min_size=6, max_size=9))
 def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
-    tmp_path_factory: pytest.TempPathFactory, numbers: list[int]
-) -> None:
+    tmp_path_factory, numbers
+):
     folder = tmp_path_factory.mktemp("silent")
     n_words = {f"c{number}": n for number, n in enumerate(numbers)}
     said = {clip_id: n for clip_id, n in n_words.items() if n}
@@ -78,10 +76,7 @@ def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
 
 @settings(max_examples=4, deadline=None, suppress_health_check=NO_FIXTURES)
 @given(st.lists(st.booleans(), min_size=6, max_size=9))
-def test_vectors_of_zeros_are_like_nothing(
-    tmp_path_factory: pytest.TempPathFactory, have_sound: list[bool]
-) -> None:
-    """Of a clip without speech, the first clips of the store were found, with a cosine of -1."""
+def test_vectors_of_zeros_are_like_nothing(tmp_path_factory, have_sound) -> None:
     if sum(have_sound) < 2:
         return
     folder = tmp_path_factory.mktemp("zeros")

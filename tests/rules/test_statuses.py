@@ -1,7 +1,5 @@
 """What became of a clip is its status, which one table describes: the code's and the page's."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

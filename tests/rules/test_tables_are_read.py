@@ -4,8 +4,6 @@ The cells are drawn, written in a form that a person's programs write, and read 
 in several encodings is refused with its line, never read as another text.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io
@@ -58,9 +56,7 @@ OTHERS = ("cp1250", "cp1251", "iso8859-7", "mac-roman", "cp850", "cp1252")
 SLOW = settings(max_examples=12)
 
 
-def written(
-    folder: Path, table: list[list[str]], form: tuple[str, str, str], newline: str
-) -> Path:
+def written(folder, table, form, newline) -> Path:
     """Write a table in a form."""
     encoding, delimiter, first_line = form
     if encoding == "xlsx":
@@ -81,13 +77,7 @@ def written(
     form=st.sampled_from(FORMS),
     newline=st.sampled_from(["\n", "\r\n"]),
 )
-def test_a_table_is_read_as_it_was_meant(
-    tmp_path: Path,
-    columns: list[str],
-    cells: list[list[str]],
-    form: tuple[str, str, str],
-    newline: str,
-) -> None:
+def test_a_table_is_read_as_it_was_meant(tmp_path, columns, cells, form, newline):
     header = ["clip_id", *columns]
     rows = [[f"c{n}", *row[: len(columns)]] for n, row in enumerate(cells)]
     # One word that only Windows-1252 can mean, as each German or French table has.
@@ -119,8 +109,8 @@ def texts_in_an_encoding(draw: st.DrawFn) -> tuple[str, bytes]:
 @SLOW
 @given(written_text=texts_in_an_encoding())
 def test_text_in_another_encoding_is_read_as_it_is_or_refused_or_shown(
-    tmp_path: Path, written_text: tuple[str, bytes]
-) -> None:
+    tmp_path, written_text
+):
     _, data = written_text
     path = tmp_path / "t.csv"
     path.write_bytes(data)
@@ -156,8 +146,8 @@ def test_text_in_another_encoding_is_read_as_it_is_or_refused_or_shown(
 @example(numbers=[856, 1234], groups_thousands=True, delimiter="\t")
 @example(numbers=[0.5, 1.5e-05], groups_thousands=False, delimiter=";")
 def test_a_number_with_a_comma_is_read_as_it_was_meant_or_named(
-    tmp_path: Path, numbers: list[float], groups_thousands: bool, delimiter: str
-) -> None:
+    tmp_path, numbers, groups_thousands, delimiter
+):
     """An English program may part thousands, another one has decimals behind a comma."""
     if groups_thousands:
         numbers = [round(number) for number in numbers if abs(number) < 1e12]
@@ -191,8 +181,8 @@ TITLES = st.text(
     kind=st.sampled_from([".csv", ".xlsx"]),
 )
 def test_an_id_that_can_be_a_key_and_a_file_stays_itself_and_so_does_a_title(
-    tmp_path: Path, ids: list[str], title: str, kind: str
-) -> None:
+    tmp_path, ids, title, kind
+):
     table = [["clip_id", "movie_id"], *[[clip_id, title] for clip_id in ids]]
     form = ("xlsx" if kind == ".xlsx" else "utf-8", ",", "")
     imported = read_clips(written(tmp_path, table, form, "\n"))
@@ -235,10 +225,7 @@ FRAME_CELLS = st.sampled_from(("12", "12.0", " 12", "12.00", "12a", "12.5", "", 
 @example(pairs=[("12", "36"), ("12.0", "36.0")])
 @example(pairs=[("12", "36"), ("12a", "36")])
 @example(pairs=[("12", "36"), ("", "36")])
-def test_frames_of_a_table_are_times_or_refused(
-    tmp_path: Path, pairs: list[tuple[str, str]]
-) -> None:
-    """A clip whose frames are no whole numbers had no times, without a word."""
+def test_frames_of_a_table_are_times_or_refused(tmp_path, pairs) -> None:
     header = ["clip_id", "movie_id", "start_frame", "end_frame", "framerate", "rated"]
     rows = [[f"c{n}", "m", *pair, "24", "1"] for n, pair in enumerate(pairs)]
     path = written(tmp_path, [header, *rows], ("utf-8", ",", ""), "\n")
@@ -271,14 +258,10 @@ FRAME_COLUMNS = ("start_frame", "end_frame")
     way=st.sampled_from(("in its film", "linked", "a file of its own")),
 )
 def test_frames_or_times_that_are_corrected_in_an_exported_table_are_read_or_refused(
-    tmp_path: Path, rate: Fraction, first: int, column: str, later: int, way: str
-) -> None:
-    """Who corrected frames in Excel had the old times in films, players and stores."""
+    tmp_path, rate, first, column, later, way
+):
     frames = {"start_frame": first, "end_frame": first + 1999}
-    times = {
-        "start_s": float(first / rate),
-        "end_s": float((first + 2000) / rate),
-    }
+    times = {"start_s": float(first / rate), "end_s": float((first + 2000) / rate)}
     if column in frames:
         frames[column] += later
     else:
@@ -322,10 +305,7 @@ def without_values(path: Path) -> Path:
     column=st.sampled_from(["start_s", "level", "Note"]),
 )
 @example(cells=["3", "="], column="start_s")
-def test_a_formula_without_a_value_is_no_empty_cell(
-    tmp_path: Path, cells: list[str], column: str
-) -> None:
-    """Clips whose times were formulas became their whole films, once openpyxl had saved them."""
+def test_a_formula_without_a_value_is_no_empty_cell(tmp_path, cells, column) -> None:
     path = tmp_path / "t.xlsx"
     book = xlsxwriter.Workbook(str(path))
     sheet = book.add_worksheet("A")

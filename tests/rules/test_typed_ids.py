@@ -1,7 +1,5 @@
 """Names that a person types and lines that she is told to type are read as they were meant."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

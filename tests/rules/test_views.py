@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import NO_LEVEL, Clip, Header, Manifest, View
+from obygaze_features.manifest.model import NO_LEVEL, Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import LEVELS, MODALITIES
 from obygaze_models.protocols.clips import (
@@ -65,9 +65,7 @@ def manifest_of(rows: list[Labelled], modality_of: dict[str, str]) -> Manifest:
     return Manifest("films", header, tuple(clips))
 
 
-def plain_view(
-    rows: list[Labelled], modality_of: dict[str, str], view: str
-) -> list[Labelled]:
+def plain_view(rows, modality_of, view) -> list[Labelled]:
     """The rows as the paper's rule says: what cannot be seen is left out, nothing seen is EN."""
     if view == "raw":
         return rows
@@ -88,8 +86,8 @@ def plain_usual(rows: list[Labelled], modality_of: dict[str, str]) -> str:
 
 @given(ROWS, vocabularies(*MODALITIES), VIEWS)
 def test_stats_count_every_clip_once_in_the_view_that_they_name(
-    rows: list[Labelled], modality_of: dict[str, str], view: View
-) -> None:
+    rows, modality_of, view
+):
     manifest = manifest_of(rows, modality_of)
     seen = plain_view(rows, modality_of, view)
     stats = compute_stats(manifest, view=view)
@@ -124,9 +122,7 @@ def no_intervals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_intervals")
 @given(ROWS, vocabularies(*MODALITIES), st.sampled_from(("raw", "visual", None)))
-def test_audits_and_tasks_have_the_levels_of_their_view(
-    rows: list[Labelled], modality_of: dict[str, str], view: View | None
-) -> None:
+def test_audits_and_tasks_have_the_levels_of_their_view(rows, modality_of, view):
     manifest = manifest_of(rows, modality_of)
     used = view or plain_usual(rows, modality_of)
     seen = plain_view(rows, modality_of, used)
@@ -173,13 +169,8 @@ def test_audits_and_tasks_have_the_levels_of_their_view(
     st.integers(0, 14),
 )
 def test_a_change_of_labels_in_the_view_of_a_run_is_noticed_and_no_other(
-    rows: list[Labelled],
-    modality_of: dict[str, str],
-    other_labels: list[Labelled],
-    other_modalities: dict[str, str],
-    view: View,
-    first_changed: int,
-) -> None:
+    rows, modality_of, other_labels, other_modalities, view, first_changed
+):
     if not any(row.concepts for row in rows):
         rows = [*rows, Labelled("alba", "S", ("Look",))]
     after = rows[:first_changed]
@@ -222,12 +213,8 @@ ASKING: tuple[Callable[[Manifest], Any], ...] = (
     st.sampled_from(ASKING),
 )
 def test_a_concept_without_a_modality_is_asked_for_and_never_guessed(
-    rows: list[Labelled],
-    modality_of: dict[str, str],
-    name: str,
-    word: str | None,
-    ask: Callable[[Manifest], Any],
-) -> None:
+    rows, modality_of, name, word, ask
+):
     with_it = [*rows, Labelled("alba", "S", (name,))]
     known = {concept: kind for concept, kind in modality_of.items() if concept != name}
     if word is not None:

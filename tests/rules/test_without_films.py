@@ -1,7 +1,5 @@
 """A manifest without films: splits by film are refused, and nothing is said of films."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -16,11 +14,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 
-CHANGES = (
-    'grid.train=["EN_S"]',
-    'grid.test=["EN_S"]',
-    'grid.models=["ridge"]',
-)
+CHANGES = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', 'grid.models=["ridge"]')
 OF_CLIPS = ("splits.kind=kfold", "splits.folds=3")
 
 

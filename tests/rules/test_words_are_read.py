@@ -4,8 +4,6 @@ Three clips of a film are 5 s long each, and follow each other. What cannot be r
 its file and line.
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -114,7 +112,7 @@ CASES = {
     ),
     # What other programs and people make of them.
     "shift-jis": Case(
-        "m.srt", srt(f"{ONE}どこにいたの", encoding="shift-jis"), refused="not UTF-8", line=3
+        "m.srt", srt(f"{ONE}どこにいたの", encoding="shift-jis"), refused="in UTF-8, got", line=3
     ),
     "carriage returns alone": Case(
         "m.srt", srt(f"{ONE}yes", f"{TWO}no", ends="\r"), refused="expected times", line=1
@@ -175,9 +173,7 @@ def test_the_words_of_each_clip_are_those_by_hand(name: str, tmp_path: Path) -> 
         ("m,6,11", "'m-1' is 5 s to 10 s and 6 s to 11 s"),
     ],
 )
-def test_texts_of_other_clips_are_refused(
-    cells: str, refused: str, tmp_path: Path
-) -> None:
+def test_texts_of_other_clips_are_refused(cells, refused, tmp_path) -> None:
     path = tmp_path / "texts.csv"
     head = "clip_id,text,movie_id,start_s,end_s\n"
     path.write_text(f"{head}m-0,hello,m,0,5\nm-1,bye,{cells}\n")
@@ -200,9 +196,7 @@ def test_texts_of_other_clips_are_refused(
     ],
     ids=["cues", "texts"],
 )
-def test_a_row_of_no_film_or_clip_is_not_left_out(
-    head: str, rows: list[str], column: str, tmp_path: Path
-) -> None:
+def test_a_row_of_no_film_or_clip_is_not_left_out(head, rows, column, tmp_path) -> None:
     """In a sheet, cells that are merged have a value in the first one only."""
     path = tmp_path / "said.csv"
     path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
@@ -228,11 +222,7 @@ SAID = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(said=SAID, ending=st.sampled_from([".srt", ".vtt", ".ass", ".csv"]))
-def test_drawn_cues_say_the_same_in_every_format(
-    tmp_path_factory: pytest.TempPathFactory,
-    said: list[tuple[int, int, str]],
-    ending: str,
-) -> None:
+def test_drawn_cues_say_the_same_in_every_format(tmp_path_factory, said, ending):
     folder = tmp_path_factory.mktemp("drawn")
     where = str(folder)
     if ending == ".csv":
@@ -276,9 +266,7 @@ def test_drawn_cues_say_the_same_in_every_format(
 
 
 @pytest.mark.parametrize("time", ["9" * 5000, "1e999", "0:00:01." + "1" * 5000])
-def test_a_time_with_more_digits_than_a_number_is_refused(
-    time: str, tmp_path: Path
-) -> None:
+def test_a_time_with_more_digits_than_a_number_is_refused(time, tmp_path) -> None:
     table = tmp_path / "cues.csv"
     table.write_text(f"movie_id,start_s,end_s,text\nm,0,{time},Tea\n", "utf-8")
     with pytest.raises(FixInput, match="cues cannot be read"):

@@ -1,7 +1,5 @@
 """Rule (b): what obygaze writes, it reads back whole, or it says what it leaves out."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,24 +157,15 @@ def output(request: pytest.FixtureRequest) -> Any:
 
 @settings(max_examples=amount(6, 200))
 @given(drawn=stores(), data=st.data())
-def test_an_export_comes_back_whole(
-    tmp_path_factory: pytest.TempPathFactory,
-    output: str,
-    drawn: Drawn,
-    data: st.DataObject,
-) -> None:
+def test_an_export_comes_back_whole(tmp_path_factory, output, drawn, data) -> None:
     check_trip(tmp_path_factory.mktemp("trip"), output, drawn, data)
 
 
 @settings(max_examples=amount(8, 400), deadline=None)
 @given(seed=st.integers(0, 10**6), n_arrays=st.integers(1, 2), data=st.data())
 def test_a_changed_byte_of_an_export_changes_no_number_and_no_film(
-    tmp_path_factory: pytest.TempPathFactory,
-    output: str,
-    seed: int,
-    n_arrays: int,
-    data: st.DataObject,
-) -> None:
+    tmp_path_factory, output, seed, n_arrays, data
+):
     """It is refused, or a clip is said to have failed, or the byte says nothing of a number."""
     folder = tmp_path_factory.mktemp("changed")
     rng = np.random.default_rng(seed)
@@ -257,9 +246,7 @@ def films_in(path: Path) -> dict[str, str]:
     return dict(zip(*columns, strict=True))
 
 
-def check_import(
-    folder: Path, target: Path, drawn: Drawn, names: Sequence[str]
-) -> None:
+def check_import(folder, target, drawn, names) -> None:
     """Import an export as any other file of its format."""
     ok_rows = [row for row in drawn.rows if row.status == OK]
     features = [name for name in names if name not in COMPANIONS]
@@ -294,9 +281,7 @@ def check_import(
         np.testing.assert_array_equal(values, expected)
 
 
-def write_frames(
-    folder: Path, layout: str, ids: Sequence[str], arrays: dict[str, list[np.ndarray]]
-) -> tuple[Path, dict[str, Any]]:
+def write_frames(folder, layout, ids, arrays) -> tuple[Path, dict[str, Any]]:
     """Write a file with a row, a group or a data set a clip; return the options that read it."""
     if layout == "npz":
         np.savez(folder / "f.npz", clip_id=ids, **arrays)
@@ -344,14 +329,8 @@ OF_ANY_LENGTH = ("parquet", "{id}/{}", "in/{}/{id}")
     layout=st.sampled_from([*OF_ONE_LENGTH, *OF_ANY_LENGTH]),
 )
 def test_padding_is_never_in_what_is_pooled(
-    tmp_path_factory: pytest.TempPathFactory,
-    seed: int,
-    drawn_lengths: list[int],
-    pool: Any,
-    keep_frames: bool,
-    doubtful: float | None,
-    layout: str,
-) -> None:
+    tmp_path_factory, seed, drawn_lengths, pool, keep_frames, doubtful, layout
+):
     """Of a file of another program: frames, some of them padding, and their times.
 
     A clip without a real frame has no features, nor one whose mask is neither yes nor no. Clips are

@@ -1,7 +1,5 @@
 """Agreement: by hand, by definition, against krippendorff, scikit-learn and pygamma-agreement."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,12 +18,7 @@ from support.cli import call_obygaze
 from support.film import clips, marks, write_marks, write_spans
 from support.seeds import amount
 
-from obygaze.audits.agreement import (
-    agree,
-    answers_of_manifest,
-    compute,
-    present,
-)
+from obygaze.audits.agreement import agree, answers_of_manifest, compute, present
 from obygaze.audits.agreement_measures import PLACES, Answers, Scale, gammas
 from obygaze.films.marks import Mark
 from obygaze.films.projection import ClipSpan
@@ -66,9 +59,7 @@ labelings = st.lists(
 
 @settings(max_examples=50)
 @given(labelings)
-def test_expected_disorder_is_the_mean_over_every_way_to_answer(
-    labels: list[tuple[str, str]],
-) -> None:
+def test_expected_disorder_is_the_mean_over_every_way_to_answer(labels) -> None:
     first, second = zip(*labels, strict=True)
 
     def apart(one: str, other: str) -> float:
@@ -365,9 +356,7 @@ def written(folder: Path, manifest: Manifest) -> str:
     return manifest.name
 
 
-def test_levels_and_concepts_are_compared_in_the_view_of_the_manifest(
-    tmp_path: Path,
-) -> None:
+def test_levels_and_concepts_are_compared_in_the_view_of_the_manifest(tmp_path) -> None:
     """Of two who heard something, nobody saw anything."""
     heard = {"level": "S", "concepts": ("Voice",)}
     seen = {"level": "S", "concepts": ("Look", "Voice")}

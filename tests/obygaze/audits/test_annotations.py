@@ -1,7 +1,5 @@
 """Values of a column in two groups of clips: against enumeration, scipy, and the whole command."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np
@@ -81,9 +79,7 @@ def test_each_value_is_tested_by_all_exchanges_within_films() -> None:
         max_size=12,
     ).filter(lambda rows: 0 < sum(first for _, first, _ in rows) < len(rows))
 )
-def test_distribution_is_that_of_counted_permutations(
-    rows: list[tuple[bool, bool, int]],
-) -> None:
+def test_distribution_is_that_of_counted_permutations(rows) -> None:
     occurs, first, block = map(np.array, zip(*rows, strict=True))
     p, counted = occurrence_p(occurs, first, block), permutation_p(occurs, first, block)
     for tail in ("greater", "less", "two_sided"):

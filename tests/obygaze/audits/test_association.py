@@ -1,7 +1,5 @@
 """Association tests against hand counts, full enumeration, and the published cases."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations
 from typing import Any
@@ -37,9 +35,7 @@ def embedding_association(x: Any, y: Any, a: Any, b: Any, *films: Any) -> GroupT
     st.integers(1, 9),
     st.lists(st.integers(0, 2), min_size=10, max_size=10),
 )
-def test_exact_counts_equal_full_enumeration(
-    values: list[int], n_first: int, labels: list[int]
-) -> None:
+def test_exact_counts_equal_full_enumeration(values, n_first, labels) -> None:
     """Small integers tie often, which is where counting goes wrong."""
     n = len(values)
     n_first = min(n_first, n - 1)
@@ -63,9 +59,7 @@ def test_exact_counts_equal_full_enumeration(
     assert p.two_sided == pytest.approx(far.mean(), abs=1e-12)
 
 
-def test_sampling_agrees_with_counting_within_blocks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_sampling_agrees_with_counting_within_blocks(monkeypatch) -> None:
     draws = np.random.default_rng(3)
     values, films = draws.normal(size=14), [0] * 5 + [1] * 6 + [2] * 3
     is_x = [1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0]

@@ -1,7 +1,5 @@
 """Word rates and co-occurrence, counted by hand and against the original script's output."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations
 from pathlib import Path
@@ -12,12 +10,7 @@ import pytest
 from obygaze.audits.captions import audit_captions, word_rates
 from obygaze.audits.cooccurrence import compute as count_pairs
 from obygaze.audits.texts import LabelledText, read_words
-from obygaze_features.core.errors import (
-    FixInput,
-    FixUsage,
-    NotFound,
-    ObygazeWarning,
-)
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeWarning
 from obygaze_models.evaluation.permutation import holm, permutation_p
 
 
@@ -155,9 +148,7 @@ def crossed_captions(seed: int) -> list[dict[str, str]]:
     return rows
 
 
-def enumerated(
-    rows: list[dict[str, str]], column: str, first: str
-) -> tuple[float, float]:
+def enumerated(rows, column, first) -> tuple[float, float]:
     """One-sided p of more and of fewer words, over all exchanges within the other columns."""
     others = [name for name in ("race", "gender", "class") if name != column]
     n_all = len(rows)

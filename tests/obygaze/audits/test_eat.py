@@ -1,7 +1,5 @@
 """Association audits: several tests at once, files of vectors, and stores with texts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -81,9 +79,7 @@ def test_command_explains_difference_within_and_across_films(tmp_path: Path) -> 
         ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1]}, "both x_block and y_block"),
     ],
 )
-def test_files_of_vectors_that_cannot_be_tested(
-    tmp_path: Path, arrays: dict[str, object], words: str
-) -> None:
+def test_files_of_vectors_that_cannot_be_tested(tmp_path, arrays, words) -> None:
     done = call_obygaze("audit", "eat", "--vectors", save(tmp_path / "v.npz", **arrays))
     assert (done.code, words in done.stderr) == (1, True), done.stderr
 
@@ -129,9 +125,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def eat(
-    place: Path, *words: str, x: str = "level == S", y: str = "level == EN"
-) -> Result:
+def eat(place, *words, x="level == S", y="level == EN") -> Result:
     if "--text" not in words:
         words = (*words, "--text", str(place / "texts.npz"))
     return call_obygaze(

@@ -1,7 +1,5 @@
 """The Gender Score against the worked example of its authors, limits, and their scripts' output."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -62,10 +60,7 @@ def test_published_cases(tmp_path: Path) -> None:
         )
 
 
-def test_both_wordings_have_ratios_and_a_winner_and_ties_are_counted(
-    tmp_path: Path,
-) -> None:
-    """A tie was called a higher score, and an average had other captions than its neighbour."""
+def test_both_wordings_have_ratios_and_a_winner_and_ties_are_counted(tmp_path) -> None:
     rows = (
         "a [MASK] runs,0.3,0,0.1,0,0.5\n"
         "a [MASK] sits,0.1,0,0.1,0,0.5\n"

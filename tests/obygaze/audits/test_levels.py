@@ -1,7 +1,5 @@
 """Concepts by level and annotator: by hand, against enumeration, and on published labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any

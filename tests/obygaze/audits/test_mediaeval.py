@@ -1,7 +1,5 @@
 """MediaEval scoring against trec_eval (through pytrec_eval), brute force, and by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -56,9 +54,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(
-    tmp_path: Path,
-) -> None:
+def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(tmp_path) -> None:
     text = "v Q0 a 1 abc t\nv Q0 b 2 0.5 t\nv Q0 c 3 nan t\n"
     run, warnings = read_trec_run(write(tmp_path, "r", text))
     scores = run["v"]
@@ -165,9 +161,7 @@ ACCEDE00002.mp4,-0.15,0.151
         ("predictions", "clip_id,p:A,p:B,p:C\na,0,0,1\n", "the scores of one question"),
     ],
 )
-def test_tables_of_which_no_run_is_written(
-    tmp_path: Path, kind: str, text: str, message: str
-) -> None:
+def test_tables_of_which_no_run_is_written(tmp_path, kind, text, message) -> None:
     scored: dict[str, Any] = {kind: write(tmp_path, "s.csv", text)}
     run = tmp_path / "run.txt"
     with pytest.raises(FixInput) as caught:
@@ -190,9 +184,7 @@ def test_a_run_of_affect(tmp_path: Path) -> None:
     assert read_affect_run(run)[0]["ACCEDE00001.mp4"] == 1
 
 
-def test_a_run_of_violence_is_read_as_it_was_written_and_scored_at_once(
-    tmp_path: Path,
-) -> None:
+def test_a_run_of_violence_is_read_as_it_was_written_and_scored_at_once(tmp_path):
     rows = f"clip_id,p:0,p:1\nb,0.9,0.1\na,0.9,0.1\nc,0,{1 / 3!r}\n"
     table = write(tmp_path, "kept.csv", rows)
     qrels = write(tmp_path, "q", "violence 0 a 1\nviolence 0 b 0\nviolence 0 c 0\n")

@@ -1,7 +1,5 @@
 """Captions of any form: the audit counts what a plain reading of the same table counts."""
 
-from __future__ import annotations
-
 import csv
 import io
 import unicodedata
@@ -26,7 +24,7 @@ LINES = [
     "so, happy.",
 ]
 ODD_LINES = [
-    *("a happy\u2028day", "happy\x0bday", "happy\x85 x", "\ufeffhappy", "a\thappy"),
+    *("a happy\u2028day", "happy\x0bday", "happy\x85 x", "\ufeffhappy", "a\thappy")
 ]
 # What a group counts: captions, clusters, words.
 Counts = dict[str, tuple[int, int, int]]
@@ -108,9 +106,7 @@ def is_refused(captions: list[tuple[str, tuple[str, ...], Any]]) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:.*without a (text|group)")
-def test_a_table_of_captions_is_counted_as_the_csv_module_reads_it(
-    tmp_path: Path,
-) -> None:
+def test_a_table_of_captions_is_counted_as_the_csv_module_reads_it(tmp_path) -> None:
     found, n_read = {}, 0
     for seed in range(N_DRAWN):
         random = np.random.default_rng([44, seed])
@@ -119,11 +115,7 @@ def test_a_table_of_captions_is_counted_as_the_csv_module_reads_it(
         with_group = [caption for caption in captions if all(caption[1])]
         try:
             audit = audit_captions(
-                path,
-                group="a,b",
-                cluster="film,image",
-                words=WORDS,
-                tokens="authors",
+                path, group="a,b", cluster="film,image", words=WORDS, tokens="authors"
             )
         except ObygazeError as error:
             if not is_refused(captions):

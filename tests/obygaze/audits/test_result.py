@@ -1,7 +1,5 @@
 """The public audit functions: text, JSON and files, and the values that papers print."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

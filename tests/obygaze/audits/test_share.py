@@ -1,7 +1,5 @@
 """The audit of a share: numbers by hand, groups, what is missing, predictions, what is refused."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +78,11 @@ def test_groups_are_of_films_and_in_a_column_of_the_manifest(tmp_path: Path) -> 
         audit(tmp_path, two_of_a_film, by="genre")
     with pytest.raises(ObygazeError, match=r"'genr' \(did you mean 'genre'\?\)"):
         audit(tmp_path, manifest, by="genr")
+    some = drawn_films(["SSEE", "SEEE", "EEEE"], ["war", "war", ""])
+    found = audit(tmp_path, some, by="genre")
+    assert [share["group"] for share in found["shares"]] == ["all films", "war"]
+    assert found["shares"][1]["share"] == pytest.approx(3 / 8)
+    assert found["films_without_group"] == ["f2"]
 
 
 def test_clips_on_which_annotators_differ_are_left_out_and_said(tmp_path: Path) -> None:
@@ -138,7 +141,6 @@ def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
 
 
 def test_a_model_that_trained_on_any_clip_of_a_film_is_refused(tmp_path: Path) -> None:
-    """Only the drawn clips were looked at, of which another column may say `unseen`."""
     manifest = drawn_films(["SSEE", "SEEE"])
     path = write_scores(tmp_path / "scores.csv", manifest)
     lines = path.read_text("utf-8").splitlines()
@@ -163,9 +165,7 @@ def test_a_model_that_trained_on_any_clip_of_a_film_is_refused(tmp_path: Path) -
         ),
     ],
 )
-def test_scores_of_other_clips_are_refused(
-    tmp_path: Path, changes: dict[str, Any], problem: str
-) -> None:
+def test_scores_of_other_clips_are_refused(tmp_path, changes, problem) -> None:
     manifest = drawn_films(["SSEE", "SEEE"])
     path = write_scores(tmp_path / "scores.csv", manifest, **changes)
     with pytest.raises(ObygazeError, match=problem):
@@ -197,9 +197,7 @@ def audit_of_marks(folder: Path, manifest: Manifest, table: Path, of: str) -> Au
     return audit_share("judged", of=of, workspace=folder)
 
 
-def test_concepts_without_levels_and_concepts_that_nobody_marked_are_refused(
-    tmp_path: Path,
-) -> None:
+def test_concepts_without_levels_and_concepts_that_nobody_marked_are_refused(tmp_path):
     manifest = drawn_films(["....", "....", "...."])
     table = concept_marks(tmp_path / "alone.csv", "")
     with pytest.raises(FixInput, match="expected clips with levels"):

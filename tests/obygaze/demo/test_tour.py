@@ -1,7 +1,5 @@
 """The whole tour, as a newcomer takes it: from two experts' marks to a page that can be read."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -92,9 +90,7 @@ def test_a_folder_with_work_in_it_is_left_alone(tmp_path: Path) -> None:
     assert list(work.parent.iterdir()) == [work]
 
 
-def test_without_pyav_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pyav_nothing_is_written(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
     without = call_obygaze("-C", tmp_path, "demo")
     assert without.code == 2

@@ -1,7 +1,5 @@
 """ELAN files as their users make them: what each tier becomes, and that all else stays."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from random import Random
@@ -128,7 +126,6 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
 
 
 def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> None:
-    """Marks of two people became those of one, the author of the file, in silence."""
     text = FOREIGN.replace("Gewalt@Anna", "Gewalt_A").replace(' ANNOTATOR="Ben"', "")
     foreign.write_text(text, "utf-8")
     tiers = {"Gewalt_A": "Gewalt", "Notiz": "Gewalt", "Mittel": "", "Teil": ""}
@@ -190,9 +187,7 @@ def test_who_annotated(foreign: Path) -> None:
         (re.sub("(?s)<TIER .*</TIER>", "", FOREIGN), "utf-8", "have no marks"),
     ],
 )
-def test_elan_that_is_refused(
-    foreign: Path, text: str, encoding: str, problem: str
-) -> None:
+def test_elan_that_is_refused(foreign, text, encoding, problem) -> None:
     foreign.write_text(text, encoding)
     with pytest.raises((Corrupt, FixInput), match=problem):
         imported(foreign)
@@ -228,9 +223,7 @@ def without_new_tiers(after: bytes, before: bytes, n_tiers: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_else_in_a_file_of_others_stays_to_the_byte(
-    name: str, tmp_path: Path
-) -> None:
+def test_all_else_in_a_file_of_others_stays_to_the_byte(name, tmp_path) -> None:
     before = (FOLDER / f"{name}.eaf").read_bytes()
     path = tmp_path / "before.eaf"
     path.write_bytes(before)

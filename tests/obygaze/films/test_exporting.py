@@ -1,7 +1,5 @@
 """Marks that go to other programs come back picture for picture; what is left out is said."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -115,7 +113,6 @@ def said(path: Path, workspace: Path) -> list[tuple[str, str, str]]:
 
 
 def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
-    """She was called after the manifest; columns that nobody said became marks."""
     facts = {"annotator": "ada", "genre": "noir", "mood": "joy"}
     clip = Clip("a-0", "a", None, "", 0.0, 2.0, "S", (), facts)
     header = Header("x", said=("mood",))
@@ -127,9 +124,7 @@ def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("column", "shown"), [("p:S", "p:S"), ("score:S", "score")])
-def test_scores_that_come_back_are_no_marks(
-    tmp_path: Path, column: str, shown: str
-) -> None:
+def test_scores_that_come_back_are_no_marks(tmp_path, column, shown) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(f"clip_id,{column}\na-0,0.5\na-1,0.25\n", "utf-8")
     export_manifest(clips(), tmp_path / "a.eaf", predictions=path)
@@ -222,7 +217,6 @@ def test_no_file_is_written_outside_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_film_whose_name_has_signs_of_an_address_comes_back(tmp_path: Path) -> None:
-    """Its marks became those of another film."""
     (tmp_path / "films").mkdir()
     write_video(tmp_path / "films/Sunset%20Blvd.mkv", numbers=range(50))
     call_obygaze("manifest", "import", "films", "-o", "films", cwd=tmp_path).ok()

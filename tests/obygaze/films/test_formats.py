@@ -1,7 +1,5 @@
 """The table of formats: help, options and docs loop over it, and what is written is read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables of marks are read strictly: everything that is wrong with one is said at once."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 
@@ -56,9 +54,7 @@ def test_frames_of_marks_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read_marks([path], tmp_path).marks == marks
 
 
-def test_frames_that_are_not_at_the_times_of_their_row_are_refused(
-    tmp_path: Path,
-) -> None:
+def test_frames_that_are_not_at_the_times_of_their_row_are_refused(tmp_path) -> None:
     header = f"{MARKS},start_frame,end_frame,framerate"
     rows = ("m,1,2,level,S,Eva,25,49,25", "m,7,8,level,S,Eva,50,99,25")
     lines = told(table(tmp_path, *rows, header=header))
@@ -68,7 +64,6 @@ def test_frames_that_are_not_at_the_times_of_their_row_are_refused(
 
 
 def test_every_cell_of_a_row_is_a_mark(tmp_path: Path) -> None:
-    """Columns of one's own were dropped, as was the comment of a row of the long form."""
     header = "movie_id,start_s,end_s,annotator,level,mood,note"
     path = table(tmp_path, "m,0,1,A,S,joy|Fear,1.0", "m,1,2,A,,fear,1", header=header)
     said = [(mark.column, mark.value) for mark in read_marks([path])]
@@ -101,9 +96,7 @@ def test_every_violation_at_once(tmp_path: Path) -> None:
         (b"\0\0", "has a NUL character"),
     ],
 )
-def test_files_that_are_not_such_tables(
-    tmp_path: Path, data: bytes, problem: str
-) -> None:
+def test_files_that_are_not_such_tables(tmp_path, data, problem) -> None:
     path = tmp_path / "segments.csv"
     path.write_bytes(data)
     with pytest.raises(ObygazeError) as caught:

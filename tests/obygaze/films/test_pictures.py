@@ -1,7 +1,5 @@
 """The pictures of linked films: where marks are put, and where clips of equal length are cut."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -36,9 +34,7 @@ def linked(request: pytest.FixtureRequest, tmp_path: Path) -> LinkedFilms:
     return LinkedFilms(tmp_path)
 
 
-def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(
-    linked: LinkedFilms,
-) -> None:
+def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(linked) -> None:
     boundaries = linked.boundaries("lake")
     assert boundaries is not None
     mark = Mark("lake", 0.0, 0.1, "level", "S", "ada")

@@ -1,9 +1,6 @@
 """From marks to what each person says of clips: cases by hand, and an oracle in plain loops."""
 
-from __future__ import annotations
-
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -45,9 +42,7 @@ def cell(answer: Annotation, column: str) -> str:
         ("0.2", "0-29 S Body, 30-69 S Look, 70-99 HN", ("S", ("Body", "Look"))),
     ],
 )
-def test_a_clip_of_a_hundred_pictures(
-    at: str, marked: str, expected: tuple[Any, ...]
-) -> None:
+def test_a_clip_of_a_hundred_pictures(at, marked, expected) -> None:
     (answer,) = said(project(marks(marked), clips("0-99"), as_threshold(at)))
     assert (answer.level, answer.concepts) == expected
 
@@ -64,9 +59,7 @@ def test_a_clip_of_a_hundred_pictures(
         ("0-99 watched=Gewalt, 0-9 Gewalt=stark", {"Gewalt": ["none", ""]}),
     ],
 )
-def test_a_drawn_clip_that_nobody_judged_is_no_negative(
-    marked: str, expected: dict[str, list[str]]
-) -> None:
+def test_a_drawn_clip_that_nobody_judged_is_no_negative(marked, expected) -> None:
     found = said(project(marks(marked), clips("0-99 100-199"), are_drawn=True))
     assert len(found) == 2
     for column, words in expected.items():
@@ -190,9 +183,7 @@ def by_pictures(marked: list[Mark], span: ClipSpan, share: Fraction) -> str:
 
 @settings(max_examples=100)
 @given(mark_lists, span_lists, thresholds)
-def test_the_oracle_agrees(
-    marked: list[Mark], spans: list[ClipSpan], share: Fraction
-) -> None:
+def test_the_oracle_agrees(marked, spans, share) -> None:
     if not any(mark.column == "level" for mark in marked):
         return
     projection = project(marked, spans, share)

@@ -1,7 +1,5 @@
 """`obygaze manifest project`: its document, its manifest, and clips of equal length."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,11 +13,7 @@ from obygaze.films.marks import Mark, Marks, read_marks
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
 from obygaze_features.core.errors import AlreadyThere
-from obygaze_features.manifest.io import (
-    read_manifest,
-    saved_facts,
-    write_manifest,
-)
+from obygaze_features.manifest.io import read_manifest, saved_facts, write_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
 
@@ -85,9 +79,7 @@ def test_clips_of_other_films_alone_are_an_error(tmp_path: Path) -> None:
         assert what in result.stderr
 
 
-def test_columns_that_mean_something_else_in_a_manifest_are_refused(
-    tmp_path: Path,
-) -> None:
+def test_columns_that_mean_something_else_in_a_manifest_are_refused(tmp_path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-9 video=x, 0-9 start_s=y"))
     words = ("manifest", "project", table, "--every", "0.2", "-o", "labels")
     done = call_obygaze(*words, cwd=tmp_path)
@@ -97,9 +89,7 @@ def test_columns_that_mean_something_else_in_a_manifest_are_refused(
 
 
 @pytest.mark.check("imports and projects 6,072 published segments")
-def test_the_published_segments_projected_on_themselves_keep_their_levels(
-    tmp_path: Path,
-) -> None:
+def test_the_published_segments_projected_on_themselves_keep_their_levels(tmp_path):
     """Each annotator's segments as clips, and all of a clip asked for: nothing may change."""
     published = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     words = ("manifest", "import", published, "--as", "mobygaze")
@@ -131,9 +121,7 @@ def cut(marked: Marks, seconds: str, folder: Path) -> list[Clip]:
 
 
 @pytest.mark.parametrize("first", [0, 720])
-def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is(
-    first: int, tmp_path: Path
-) -> None:
+def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is(first, tmp_path):
     # At 23.976 a clip of 10 s has 239.76 pictures; the fourth begins at 719.28, which is 719.
     rate = Fraction(24000, 1001)
     span_s = float(first / rate), float(5001 / rate)

@@ -1,7 +1,5 @@
 """Draws of clips: their probabilities, what is left out, and what is refused."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -93,9 +91,7 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
         ("drawn", 4, "these clips are already a sample"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(
-    tmp_path: Path, change: str, n_clips: int, problem: str
-) -> None:
+def test_what_cannot_be_drawn_is_refused(tmp_path, change, n_clips, problem) -> None:
     manifest = manifest_of([3, 3])
     clips = list(manifest)
     if change == "times":
@@ -118,9 +114,7 @@ def test_what_cannot_be_drawn_is_refused(
     ("probability", "n_clips"),
     [("0.1", "5"), ("often", "5"), ("0.5", "0"), ("1.5", "5")],
 )
-def test_columns_that_are_those_of_no_draw_are_refused(
-    probability: str, n_clips: str
-) -> None:
+def test_columns_that_are_those_of_no_draw_are_refused(probability, n_clips) -> None:
     plan = {"draw_probability": probability, "draw_clips": n_clips}
     clips = [replace(clip, extra=plan) for clip in manifest_of([3])]
     drawn = Manifest("drawn", Header("films"), tuple(clips), tuple(plan))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -84,9 +82,7 @@ def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:
 
 
 @pytest.mark.parametrize(("n_right", "n"), [(38, 40), (199, 200), (10, 10)])
-def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
-    n_right: int, n: int
-) -> None:
+def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(n_right, n) -> None:
     y = np.array([True] * n + [False] * 3 * n)
     value = n_right / n
     narrow = Interval(value - 1e-3, value)
@@ -100,9 +96,7 @@ def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
     assert found.high == pytest.approx(wilson.high)
     inside = estimate(
         Predictions.of(
-            y,
-            np.where(y, 1.0, 0.0) - np.eye(1, 4 * n)[0],
-            films=np.arange(4 * n) % 12,
+            y, np.where(y, 1.0, 0.0) - np.eye(1, 4 * n)[0], films=np.arange(4 * n) % 12
         ),
         ["auc"],
         n_replicates=50,
@@ -129,9 +123,7 @@ def test_draws_of_one_do_not_make_an_interval_of_values_near_one_useless() -> No
 
 @pytest.mark.parametrize("inflation", [1.0, 2.0])
 @pytest.mark.parametrize("k", [4, 12])
-def test_a_statistic_that_may_be_negative_is_widened_as_it_is(
-    k: int, inflation: float
-) -> None:
+def test_a_statistic_that_may_be_negative_is_widened_as_it_is(k, inflation) -> None:
     """Such as alpha: on the logit scale, draws below 0 would all count as 0."""
     draws = np.random.default_rng(0).normal(-0.2, 0.1, 2000)
     groups = GroupCount(k, k)

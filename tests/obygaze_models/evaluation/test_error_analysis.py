@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -55,7 +53,6 @@ class TestWhatCannotBeTold:
         assert found.factors == ()
 
     def test_a_factor_of_one_clip_has_no_coefficient(self) -> None:
-        """Firth's method gave log 3 = 1.10 to a factor of one clip, in each film."""
         success = np.array([1, 0] * 10)
         look = np.arange(20) < 10
         alone = np.arange(20) == 0
@@ -78,9 +75,7 @@ class TestWhatCannotBeTold:
         assert factor.log_odds == pytest.approx(np.log(5.5 * 4.5 / (0.5 * 1.5)))
         assert np.isnan([factor.se, factor.low, factor.high, factor.p]).all()
 
-    def test_where_the_level_predicts_success_a_concept_at_random_has_no_p(
-        self,
-    ) -> None:
+    def test_where_the_level_predicts_success_a_concept_at_random_has_no_p(self):
         """In .89 of such worlds its p was below .05: residuals, and so errors, are next to 0."""
         rng = np.random.default_rng(0)
         films = np.repeat(np.arange(12), 50)

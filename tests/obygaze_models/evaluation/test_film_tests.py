@@ -1,7 +1,5 @@
 """Differences over films: against SciPy, plain loops over rotations, and simulated noise."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -27,9 +25,7 @@ WITHOUT_FACTOR = np.array([1.0])
 @pytest.mark.parametrize(
     ("greater", "alternative"), [(True, "greater"), (False, "two-sided")]
 )
-def test_one_difference_has_the_p_of_student(
-    n_films: int, greater: bool, alternative: str
-) -> None:
+def test_one_difference_has_the_p_of_student(n_films, greater, alternative) -> None:
     rng = np.random.default_rng(n_films)
     for shift in (-0.4, 0.0, 0.5):
         by_film = rng.normal(size=n_films) + shift
@@ -131,7 +127,6 @@ def test_differences_without_a_p_are_no_members() -> None:
 
 
 def test_films_that_are_all_equal_have_the_p_of_their_signs() -> None:
-    """Five films of two clips each, in order by chance once in 32 times, had p = 0."""
     by_film = np.full((5, 1), 0.5)
     assert p_alone(by_film, WITHOUT_FACTOR, greater=True)[0] == 1 / 32
     assert p_alone(by_film, WITHOUT_FACTOR)[0] == 2 / 32
@@ -148,8 +143,8 @@ def test_how_large_a_difference_must_be_is_where_p_is_05() -> None:
 
 @pytest.mark.parametrize(("n_films", "greater"), [(5, False), (12, True)])
 def test_some_difference_is_below_05_in_at_most_5_percent_of_null_worlds(
-    n_films: int, greater: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    n_films, greater, monkeypatch
+):
     """300 worlds of fifteen differences of six models, whose films differ in look, with gaps."""
     monkeypatch.setattr(film_tests, "N_ROTATIONS", 2_000)
     n_worlds = 300

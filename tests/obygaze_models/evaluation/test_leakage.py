@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,14 +11,7 @@ ROWS = st.lists(st.integers(0, 25), unique=True)
 
 @settings(max_examples=25, deadline=None)
 @given(*[ROWS] * 4, *[st.lists(st.integers(-1, 4), min_size=26, max_size=26)] * 2)
-def test_against_a_loop(
-    train: list[int],
-    validation: list[int],
-    test: list[int],
-    concepts: list[int],
-    copies: list[int],
-    films: list[int],
-) -> None:
+def test_against_a_loop(train, validation, test, concepts, copies, films) -> None:
     """Clips of one number have the same features, or film; -1 is of no other, or not known."""
     rows = [
         np.array(part, dtype=np.intp) for part in (train, validation, test, concepts)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import warnings
 
@@ -17,9 +15,7 @@ from obygaze_models.evaluation.metrics import METRICS, evaluate, values_under
 from obygaze_models.evaluation.predictions import Predictions
 
 
-def truth_and_score(
-    seed: int, n: int = 200, ties: int = 30
-) -> tuple[np.ndarray, np.ndarray]:
+def truth_and_score(seed, n=200, ties=30) -> tuple[np.ndarray, np.ndarray]:
     """Scores on a coarse grid, so that many are tied."""
     rng = np.random.default_rng(seed)
     y = rng.random(n) < 0.3
@@ -49,9 +45,7 @@ def test_equal_to_sklearn(seed: int) -> None:
     hnp.arrays(np.int8, 12, elements=st.integers(0, 4)),
     hnp.arrays(np.int8, 12, elements=st.integers(0, 3)),
 )
-def test_a_weight_is_a_repetition(
-    y: np.ndarray, score: np.ndarray, times: np.ndarray
-) -> None:
+def test_a_weight_is_a_repetition(y, score, times) -> None:
     if times.sum() == 0:
         times[0] = 1
     thick = Predictions.of(np.repeat(y, times), np.repeat(score / 4, times))
@@ -70,9 +64,7 @@ def test_a_weight_is_a_repetition(
     hnp.arrays(np.int8, 8, elements=st.integers(0, 3)),
     st.integers(1, 4),
 )
-def test_ties_are_broken_in_every_order(
-    y: np.ndarray, score: np.ndarray, weight: int
-) -> None:
+def test_ties_are_broken_in_every_order(y, score, weight) -> None:
     """scikit-learn's value of each order; clips of one film are all drawn as often."""
     y[0] = True
     expected = ap_by_brute_force(y, score)

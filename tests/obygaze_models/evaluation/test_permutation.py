@@ -1,7 +1,5 @@
 """Exact p-values against enumeration, and the sizes at which they must stay cheap."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
@@ -44,9 +42,7 @@ def test_p_does_not_depend_on_the_unit(scale: float) -> None:
 
 
 @pytest.mark.parametrize(("n_pairs", "is_counted"), [(20, True), (21, False)])
-def test_pairs_are_counted_up_to_a_million_exchanges(
-    n_pairs: int, is_counted: bool
-) -> None:
+def test_pairs_are_counted_up_to_a_million_exchanges(n_pairs, is_counted) -> None:
     values = np.random.default_rng(4).normal(size=2 * n_pairs)
     pairs = np.repeat(np.arange(n_pairs), 2)
     p = permutation_p(values, np.arange(2 * n_pairs) % 2 == 0, pairs, permutations=100)
@@ -76,7 +72,6 @@ def test_one_block_is_counted_by_two_halves(n_items: int, is_counted: bool) -> N
 
 
 def test_whole_numbers_of_many_items_are_sampled() -> None:
-    """They were counted once, which took all memory where few values were far apart."""
     n_words = np.random.default_rng(2).poisson(0.05, 8000)
     p = permutation_p(n_words, np.arange(8000) < 4000, permutations=1000)
     assert p.method == "sampled, 1000 permutations, seed 0"
@@ -91,9 +86,8 @@ def test_whole_numbers_of_many_items_are_sampled() -> None:
     [(300, 40, 120), (300, 290, 60), (300, 300, 7), (300, 1, 299), (51, 25, 26)],
 )
 def test_chances_of_a_large_film_are_those_of_scipy(
-    n_items: int, n_yes: int, n_taken: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SciPy's time for one film of 72,000 clips was seconds, and grew with the square of clips."""
+    n_items, n_yes, n_taken, monkeypatch
+):
     counts = np.arange(min(n_yes, n_taken) + 1)
     expected = hypergeom.pmf(counts, n_items, n_yes, n_taken)
     monkeypatch.setattr(permutation, "MOST_CHANCES", 50)

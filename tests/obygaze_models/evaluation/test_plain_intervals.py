@@ -3,8 +3,6 @@
 The plain one draws films by the rule of docs/design/0007 and computes metrics in loops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -231,9 +229,7 @@ def both_cells(first: Made, second: Made, seen: str) -> tuple[list[Cell], RunSet
 
 
 @pytest.mark.parametrize(("seed", "n_valued"), CELLS)
-def test_a_difference_on_unseen_films_is_that_of_plain_code(
-    seed: int, n_valued: int | None
-) -> None:
+def test_a_difference_on_unseen_films_is_that_of_plain_code(seed, n_valued) -> None:
     """The mean over films, with Student's interval."""
     first = made(seed, n_valued)
     second = made(seed, n_valued, scores_seed=1)
@@ -257,9 +253,7 @@ def test_a_difference_on_unseen_films_is_that_of_plain_code(
 
 
 @pytest.mark.parametrize(("seed", "n_valued"), CELLS)
-def test_a_difference_on_films_that_trained_is_that_of_plain_code(
-    seed: int, n_valued: int | None
-) -> None:
+def test_a_difference_on_films_that_trained_is_that_of_plain_code(seed, n_valued):
     """Its interval by draws of films, which reaches to 0 where Student's p is above .05."""
     first = made(seed, n_valued)
     second = made(seed, n_valued, scores_seed=1)
@@ -305,9 +299,7 @@ def plain_differences_of_films(first: Made, second: Made) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 11])
-def test_beside_a_guess_films_have_half_of_the_order_minus_the_reversed_one(
-    seed: int,
-) -> None:
+def test_beside_a_guess_films_have_half_of_the_order_minus_the_reversed_one(seed):
     """AP minus that of a random order is not 0 on average where an order means nothing."""
     drawn = made(seed)
     guess = [{**row, "score": 0.0, "store": ""} for row in drawn.rows]

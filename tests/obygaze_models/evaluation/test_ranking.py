@@ -1,7 +1,5 @@
 """AUC within the folds of a cross-validation, whose models have scales of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -6,8 +6,6 @@ with scores, for each mark moved by the slope of the other films, which NumPy's 
 an intercept for each film, and with each clip's equation times N / sqrt(n (n - 1)) of its film.
 """
 
-from __future__ import annotations
-
 from itertools import combinations, product
 from typing import Any
 
@@ -19,10 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.seeds import most_by_chance
 
-from obygaze_models.evaluation.shares import (
-    MarkedFilms,
-    share_of,
-)
+from obygaze_models.evaluation.shares import MarkedFilms, share_of
 
 Floats = npt.NDArray[np.float64]
 SIZES = [157, 178, 164, 228, 103, 125, 152, 211, 200, 115, 115, 109, 92]
@@ -74,11 +69,7 @@ SCORES = [
 SCORE_OF_ALL = [0.273, 0.369, 0.434, 0.372, 0.332, 0.466]
 
 
-def films_of(
-    films: list[tuple[int, str]],
-    scores: list[list[float]] | None = None,
-    score_of_all: list[float] | None = None,
-) -> MarkedFilms:
+def films_of(films, scores=None, score_of_all=None) -> MarkedFilms:
     shape = (len(films), max(len(marks) for _, marks in films))
     marks = np.full(shape, np.nan)
     of_clips = np.zeros(shape)

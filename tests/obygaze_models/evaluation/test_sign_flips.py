@@ -1,7 +1,5 @@
 """Changing the signs of films, against plain loops, closed forms and statsmodels."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The values of a cell, of six clips in two films, by hand; tables read back."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -18,19 +16,12 @@ from support.tables import RunRow, a_table, cell_of, rows_of
 from obygaze_models.evaluation import results as of_results
 from obygaze_models.evaluation.basis import FILM_SEEN, LEAKED, UNSEEN
 from obygaze_models.evaluation.results import RunSettings, results
-from obygaze_models.evaluation.tables import (
-    MOSTLY_WHOLE,
-    RUN_TABLES,
-    as_csv,
-    read_csv,
-)
+from obygaze_models.evaluation.tables import MOSTLY_WHOLE, RUN_TABLES, as_csv, read_csv
 
 IDS = ("a-0", "a-1", "a-2", "b-3", "b-4", "b-5")
 
 
-def fold_of(
-    fold: str, seed: int, clips: Sequence[int], y: Sequence[int], score: Sequence[float]
-) -> list[RunRow]:
+def fold_of(fold, seed, clips, y, score) -> list[RunRow]:
     """The rows of a test of some of the six clips."""
     rows = []
     for clip, label, value in zip(clips, y, score, strict=True):
@@ -121,8 +112,8 @@ def test_which_values_have_intervals() -> None:
     [(5, 5, 3, True), (4, 9, 3, False), (9, 4, 3, False), (9, 9, 2, False)],
 )
 def test_an_interval_needs_five_clips_of_each_class_and_three_films(
-    n_positive: int, n_negative: int, n_films: int, enough: bool
-) -> None:
+    n_positive, n_negative, n_films, enough
+):
     y = [1] * n_positive + [0] * n_negative
     rows = drawn_rows(y, [str(i % n_films) for i in range(len(y))], n_folds=1)
     assert math.isfinite(row_of(values_of(rows), "auc")["low"]) == enough

@@ -1,7 +1,5 @@
 """The whole bottleneck: features to margins to the task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,7 @@ from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import LogisticHead, TreeHead
 
 
-def clips(
-    n: int = 300,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+def clips(n=300) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Three concepts on three axes, two of them count; something unnamed on the 4th counts too."""
     rng = np.random.default_rng(0)
     has = rng.random((n, 3)) < (0.4, 0.4, 0.2)

@@ -1,7 +1,5 @@
 """The judgement of concept vectors: metrics and chance."""
 
-from __future__ import annotations
-
 from math import erf
 
 import numpy as np

@@ -1,24 +1,17 @@
 """Concept vectors: the paper's machines, their tolerances, and margins that saw nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, f1_score
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.svm import SVC
 from support.fold_data import fold_data_of
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import (
-    TOLERANCES,
-    ConceptBank,
-    subsample,
-)
+from obygaze_models.models.concepts import TOLERANCES, ConceptBank, subsample
 from obygaze_models.models.examples import concept_targets
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.linear_solvers import optimal_biases
@@ -26,9 +19,7 @@ from obygaze_models.models.linear_solvers import optimal_biases
 NAMES = ("Body", "Look", "Clothing")
 
 
-def clips(
-    n: int = 240, width: int = 30, strength: float = 2.0
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def clips(n=240, width=30, strength=2.0):
     """Rows, three concepts planted along the first three axes, and films."""
     rng = np.random.default_rng(4)
     has = rng.random((n, 3)) < (0.3, 0.2, 0.15)
@@ -46,9 +37,7 @@ def test_rows_left_out_take_no_part() -> None:
     np.testing.assert_allclose(bank.coef_[1], alone.coef_[0], rtol=0, atol=1e-12)
 
 
-def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films() -> (
-    None
-):
+def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films():
     X, Y, films = clips(strength=0.8)
     variance = ((X - X.mean(axis=0)) ** 2).sum(axis=1).mean()
     grid = np.array([0.03, 0.1, 0.3, 1, 3, 10]) / variance
@@ -122,10 +111,7 @@ def test_without_inner_folds_the_middle_tolerance_is_taken() -> None:
 def test_what_a_concept_is_told_apart_from() -> None:
     levels = np.array(["EN", "HN", "HN", "NS", "S", "S"])
     has = np.array([[0], [1], [0], [1], [1], [0]], dtype=bool)
-    expected = {
-        "EN": [0, 1, -1, -1, 1, -1],
-        "absent": [0, 1, 0, -1, 1, 0],
-    }
+    expected = {"EN": [0, 1, -1, -1, 1, -1], "absent": [0, 1, 0, -1, 1, 0]}
     for against, column in expected.items():
         assert concept_targets(levels, has, against)[:, 0].tolist() == column  # type: ignore[arg-type]
 

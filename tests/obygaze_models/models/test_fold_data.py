@@ -1,7 +1,5 @@
 """What nothing may learn from stays hidden, and what fits share is kept within its bytes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -50,9 +48,7 @@ def test_inner_splits_leave_out_whole_films_or_are_the_validation_rows() -> None
     assert len([*of_one_class.inner_splits()]) == 3
 
 
-def test_inner_scores_are_of_each_row_once_or_none_if_a_split_cannot_be_fitted() -> (
-    None
-):
+def test_inner_scores_are_of_each_row_once_or_none_if_a_split_cannot_be_fitted():
     data = twelve_rows()
     found = data.inner_scores(lambda train, rows: rows + 0.0)
     assert sorted(found.scores.tolist()) == NUMBERS.tolist()
@@ -67,7 +63,6 @@ def test_inner_scores_are_of_each_row_once_or_none_if_a_split_cannot_be_fitted()
 
 
 def test_equal_rows_have_one_score() -> None:
-    """Those of a bottleneck were rounded in other ways, which put them in an order."""
     rows = FeatureRows(np.zeros((12, 1)), equal=NUMBERS // 2)
     scores = np.array([0.1, 0.5, 0.7, 0.9])
     assert rows.equalize(np.array([4, 9, 5, 2]), scores).tolist() == [

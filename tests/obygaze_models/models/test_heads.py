@@ -1,7 +1,5 @@
 """Heads of a bottleneck against scikit-learn, statsmodels and hand-made cases."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

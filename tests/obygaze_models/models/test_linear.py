@@ -1,7 +1,5 @@
 """Linear probes against scikit-learn and against refitting without each film."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -32,9 +30,7 @@ def clips(n: int = 240, width: int = 40) -> tuple[NDArray[Any], NDArray[Any]]:
 
 @pytest.mark.parametrize("C", [0.001, 0.01, 0.05, 1.0])
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
-def test_support_vectors_on_products_are_those_of_libsvm(
-    C: float, class_weight: Any
-) -> None:
+def test_support_vectors_on_products_are_those_of_libsvm(C, class_weight) -> None:
     X, y = clips()
     ours = SVMProbe(C, class_weight=class_weight).fit(X, y)
     theirs = SVC(C=C, kernel="linear", class_weight=class_weight).fit(X, y)
@@ -165,8 +161,8 @@ def test_a_machine_whose_rows_all_have_the_largest_weight_is_that_of_libsvm() ->
     ],
 )
 def test_short_features_get_the_exact_machine_where_the_sides_are_unequal(
-    millimetres: list[tuple[int, int]], weights: tuple[int, int], by_hand: list[float]
-) -> None:
+    millimetres, weights, by_hand
+):
     X = np.array(millimetres) / 1000
     rows = np.arange(len(X))
     positive = rows < 3

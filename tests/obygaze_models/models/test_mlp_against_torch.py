@@ -1,7 +1,5 @@
 """Perceptrons trained together, against plain PyTorch step by step."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -19,12 +17,7 @@ from obygaze_models.models.mlp_network import Network, with_ones
 torch = pytest.importorskip("torch")
 
 
-def planted(
-    n: int = 150,
-    width: int = 24,
-    seed: int = 0,
-    strength: float = 0.9,
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def planted(n=150, width=24, seed=0, strength=0.9):
     """Rows whose first features lean with the class, all classes present early on."""
     rng = np.random.default_rng(seed)
     labels = np.concatenate([np.arange(2), rng.integers(0, 2, n - 2)])
@@ -45,9 +38,7 @@ class Job:
     seed: int = 0
 
 
-def plain_loop(
-    X: Any, job: Job, settings: MLPProbe, weight: Any = None
-) -> dict[str, Any]:
+def plain_loop(X, job, settings, weight=None) -> dict[str, Any]:
     """The protocol in plain PyTorch: same first weights, same order of batches, nothing shared."""
     rng = np.random.default_rng(job.seed)
     sizes = [X.shape[1], *settings.hidden, 2]
@@ -61,10 +52,7 @@ def plain_loop(
         layer.bias.data = torch.tensor(start[-1])
         modules += [layer, torch.nn.ReLU()]
     model = torch.nn.Sequential(*modules[:-1])
-    optimiser = torch.optim.Adam(
-        model.parameters(),
-        lr=settings.learning_rate,
-    )
+    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     criterion = torch.nn.CrossEntropyLoss(weight=weight)
 
     def loss_of(rows: Any) -> Any:

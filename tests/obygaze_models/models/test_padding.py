@@ -1,8 +1,5 @@
 """Frames that pad a short clip count in no mean, maximum, map or probe: values by hand."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,9 +87,7 @@ def test_frames_of_float16_are_pooled_and_fitted_in_float64() -> None:
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-def test_a_run_reads_real_frames(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
-) -> None:
+def test_a_run_reads_real_frames(tmp_path, monkeypatch, is_large) -> None:
     monkeypatch.setattr(features, "LARGE_BYTES", 0 if is_large else 10**9)
     manifest = films(2, 2)
     ids = [clip.clip_id for clip in manifest]

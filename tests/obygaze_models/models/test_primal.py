@@ -1,7 +1,5 @@
 """Support vector machines without products of rows, against libsvm and against answers by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.svm import SVC
@@ -25,9 +23,7 @@ def rows_and_sides(seed: int, n: int = 400, d: int = 12) -> tuple[np.ndarray, ..
 
 @pytest.mark.parametrize("C", [0.003, 0.03, 0.3, 3.0])
 @pytest.mark.parametrize("seed", [0])
-def test_the_plane_is_nearer_to_that_of_an_exact_libsvm_than_libsvm_by_default(
-    seed: int, C: float
-) -> None:
+def test_the_plane_is_nearer_to_that_of_an_exact_libsvm_than_libsvm_by_default(seed, C):
     X, positive, weight = rows_and_sides(seed)
     normal, bias = PrimalRows(X).svm(np.arange(len(X)), positive, C, weight)
     exact = SVC(kernel="linear", C=C, tol=1e-7).fit(X, positive, sample_weight=weight)
@@ -69,8 +65,8 @@ def test_concept_vectors_of_both_solvers_are_the_same(scale: float) -> None:
 @pytest.mark.parametrize("solver", ["libsvm", "primal"])
 @pytest.mark.parametrize(("scale", "shift"), [(50.0, 3000.0), (1.0, 200.0)])
 def test_the_plane_of_rows_far_from_0_is_exact_whatever_rows_are_beside(
-    solver: str, scale: float, shift: float
-) -> None:
+    solver, scale, shift
+):
     """The conditions of the best plane hold; rows that are tested change nothing."""
     X, y, _ = rows_and_sides(0, n=120)
     X = X * scale + shift
@@ -84,9 +80,7 @@ def test_the_plane_of_rows_far_from_0_is_exact_whatever_rows_are_beside(
     np.testing.assert_allclose(X @ normal + bias, expected, rtol=0, atol=TOLERANCE)
 
 
-def exact_plane(
-    X: np.ndarray, positive: np.ndarray, decisions: np.ndarray
-) -> tuple[np.ndarray, float]:
+def exact_plane(X, positive, decisions) -> tuple[np.ndarray, float]:
     """The plane of tolerance 1, by the equations of the rows that are on the margin.
 
     A row inside the margin has the weight 1, one outside 0, and these are the conditions of the

@@ -1,7 +1,5 @@
 """The registry: every kind builds its class, and unknown names and values are errors."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,10 +9,7 @@ from support.fold_data import taught
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.estimator import Savable
-from obygaze_models.models.registry import (
-    KINDS,
-    build,
-)
+from obygaze_models.models.registry import KINDS, build
 
 
 @pytest.mark.parametrize(
@@ -31,9 +26,7 @@ from obygaze_models.models.registry import (
         ("frames", {"pooling": "sum"}, "pooling must be one of max, mean, last"),
     ],
 )
-def test_a_setting_that_cannot_be_is_an_error(
-    kind: str, settings: Any, message: str
-) -> None:
+def test_a_setting_that_cannot_be_is_an_error(kind, settings, message) -> None:
     with pytest.raises(FixInput, match=message):
         build(kind, settings)
 
@@ -46,7 +39,6 @@ def named(kind: str, names: list[str]) -> Any:
 
 
 def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
-    """Its contribution to a decision was that of the part."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 4))
     concepts = (X[:, :2] > 0).astype(int)
@@ -73,6 +65,5 @@ def plain_parameters(estimator: Any) -> dict[str, Any]:
     "kind", sorted(KINDS.keys() - {"pcbm-dt", "pcbm-h", "zero-shot"})
 )
 def test_a_class_and_its_kind_have_the_same_defaults(kind: str) -> None:
-    """`LogisticProbe()` had no class weights, and the kind `logistic` had balanced ones."""
     built = build(kind)
     assert plain_parameters(built) == plain_parameters(type(built)())

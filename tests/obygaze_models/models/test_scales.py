@@ -1,7 +1,5 @@
 """Features of any scale: fitted as those of deviation 1, or refused before the fit, in words."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -73,7 +71,6 @@ def test_a_machine_without_end_is_refused_before_it_begins(n_clips: int) -> None
 
 
 def test_a_machine_of_a_large_tolerance_ends_or_is_refused() -> None:
-    """With a tolerance above 1 it never ended, and nothing said so."""
     X, y, _ = world(30.0)
     with pytest.raises(FixInput, match="did not converge in 500,000 steps") as refusal:
         SVMProbe(100.0).fit(X, y)

@@ -1,7 +1,5 @@
 """Saved estimators: plain data, a closed table of kinds, and nothing broken comes through."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

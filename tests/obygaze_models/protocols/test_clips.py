@@ -1,7 +1,5 @@
 """Columns of clips as protocols read them, and the view of their labels."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,12 +7,7 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, UnknownName
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.protocols.clips import (
-    ClipTable,
-    clip_table,
-    task_labels,
-    with_view,
-)
+from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
 from obygaze_models.protocols.schema import Data, Task
 
 
@@ -30,7 +23,6 @@ def test_positions_are_scenes_or_ranks_by_start_time() -> None:
 
 
 def test_positions_do_not_depend_on_the_selected_clips() -> None:
-    """Those of parts of two files were known where a selection had one of the files alone."""
     clips = []
     for film in "ab":
         for number in (1, 2):
@@ -45,7 +37,6 @@ def test_positions_do_not_depend_on_the_selected_clips() -> None:
 
 
 def test_expressions_of_a_task_take_the_concepts_of_the_manifest() -> None:
-    """A concept of one's own was refused with `did you mean 'male gaze'?`."""
     films = Header("films", {"Light": "visual", "Speech": "speech"})
     clips = (
         Clip("a", "m", level="S", concepts=("Light",)),
@@ -109,9 +100,7 @@ SOUND = store("sound")
         ({"seen": PICTURES, "heard": SOUND}, "raw"),
     ],
 )
-def test_without_a_view_in_the_protocol_the_stores_decide(
-    stores: dict[str, Any], view: str
-) -> None:
+def test_without_a_view_in_the_protocol_the_stores_decide(stores, view) -> None:
     assert with_view(Data(), LABELLED, stores).view == view
     # A view that the protocol names stays.
     for named in ("raw", "visual"):

@@ -1,7 +1,5 @@
 """The identity of a run has the version of user code."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -69,8 +67,8 @@ def test_repaired_own_code_is_another_run(here: Path) -> None:
 
 
 def test_stores_in_another_order_and_the_numbers_of_a_joined_one_are_another_run(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     """The answer is about the first store, and only a joined one is scaled part by part."""
     manifest = films(2, 10)
     X = planted(manifest)
@@ -88,9 +86,7 @@ def test_stores_in_another_order_and_the_numbers_of_a_joined_one_are_another_run
     assert len(identities) == 4
 
 
-def test_another_modality_of_a_concept_is_another_run_also_in_the_raw_view(
-    tmp_path: Path,
-) -> None:
+def test_another_modality_of_a_concept_is_another_run_also_in_the_raw_view(tmp_path):
     """Vectors are found of visual concepts alone, and the rows of the manifest are the same."""
     manifest = films(2, 10)
     store = store_of(tmp_path / "s", manifest, planted(manifest))

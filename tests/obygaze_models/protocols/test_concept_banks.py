@@ -1,10 +1,7 @@
 """Which clips find the vectors of concepts; few films, few concepts, and none."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,9 +21,7 @@ from obygaze_models.runner.training import training_protocol
 
 
 @pytest.mark.parametrize("n_films", [1, 2])
-def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
-    tmp_path: Path, n_films: int
-) -> None:
+def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(tmp_path, n_films) -> None:
     """Where all clips are of one film, vectors are found without a part of its clips.
 
     Of two films, each fold trains on one. A kept model is fitted on all clips, whatever the splits.
@@ -49,9 +44,7 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
         assert np.flatnonzero(is_other).tolist() == data.concept_rows.tolist()
 
 
-def test_vectors_that_were_found_on_test_clips_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_that_were_found_on_test_clips_are_counted(tmp_path, monkeypatch):
     """Here vectors are found on every row, which no protocol does."""
     every_row = property(lambda data: np.arange(len(data.y)))
     monkeypatch.setattr(FoldData, "concept_rows", every_row)
@@ -113,9 +106,7 @@ def test_training_concept_vectors_names_those_without_a_task() -> None:
         assert not training_protocol("cav", "EN_S", films(5, 40)).report.notes
 
 
-def test_equal_features_have_no_concept_vectors_and_the_error_says_so(
-    tmp_path: Path,
-) -> None:
+def test_equal_features_have_no_concept_vectors_and_the_error_says_so(tmp_path) -> None:
     manifest = films(4, 20, seed=5)
     store = store_of(tmp_path / "s", manifest, np.ones((len(manifest), 5)))
     changes = ('grid.models=["b"]', "report.contrast=[]", 'grid.train=["ENHN_S"]')

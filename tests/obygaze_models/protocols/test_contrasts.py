@@ -1,7 +1,5 @@
 """Training on hard negatives against training on easy ones, on the same test clips."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +14,7 @@ from obygaze_models.evaluation.results import RunSettings, results
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.files import Run
 
-SHORT = (
-    "models.mlp.max_epochs=6",
-    "report.concepts=false",
-    "grid.baselines=[]",
-)
+SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
 
 
 def hard(tmp_path: Path, *changes: str, models: str = '["ridge", "mlp"]') -> Run:

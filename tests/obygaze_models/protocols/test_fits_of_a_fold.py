@@ -1,7 +1,5 @@
 """One fold of a cell: what is chosen, drawn, scored and skipped, and under which name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -34,7 +32,6 @@ def store_run(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> Stor
 
 
 def test_a_model_with_the_name_of_a_baseline_is_refused() -> None:
-    """The scores of a model called `random` were replaced by the closed form of that baseline."""
     with pytest.raises(FixInput) as error:
         quick("honest", "models.random.kind=ridge")
     assert "is the name of a baseline" in error.value.details[0]

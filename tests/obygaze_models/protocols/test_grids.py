@@ -1,7 +1,5 @@
 """A choice of values is said to be one, and is made by what can be compared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +43,7 @@ def layers(tmp_path: Path) -> str:
     return "layers.py:Layers"
 
 
-def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
-    layers: str,
-) -> None:
+def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(layers) -> None:
     def read(*changes: str) -> Any:
         own = quick("honest", f"models.l.kind={layers}", 'grid.models=["l"]', *changes)
         return candidates(own.models["l"])
@@ -121,10 +117,7 @@ def chosen_in(run: Run, setting: str) -> list[Any]:
     return [fold["chosen"][setting] for fold in run.folds_of(models(run)[0])]
 
 
-def test_a_combination_that_diverges_is_not_chosen(
-    store: Store, tmp_path: Path
-) -> None:
-    """It ended the run; now the other one has the bytes that it has alone."""
+def test_a_combination_that_diverges_is_not_chosen(store, tmp_path) -> None:
     run = run_on(
         tmp_path,
         choosing("mlp", "learning_rate.grid=[1e38, 0.001]"),
@@ -145,7 +138,6 @@ def test_a_combination_that_diverges_is_not_chosen(
 
 
 def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:
-    """The error came with the first perceptron that was fitted."""
     with pytest.raises(FixInput) as error:
         quick("honest", "models.mlp.max_epochs.grid=[3, 8]")
     assert list(error.value.details) == [

@@ -1,7 +1,5 @@
 """The protocol honest-frames: frames and tokens of a store, in memory once or not at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +25,7 @@ def marked(manifest: Any) -> Any:
     return X
 
 
-def read_frames(
-    store: Any, table: Any, *, of_frames: bool = True, scale: str = "none"
-) -> Features:
+def read_frames(store, table, *, of_frames=True, scale="none") -> Features:
     data = Data(array=("frames",), scale=scale)
     return read_store("x", store, table, data, of_frames)
 

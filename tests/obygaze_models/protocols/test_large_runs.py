@@ -1,9 +1,5 @@
 """What costs little on many films has the values of the plain way, worked out on small ones."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import optimize
@@ -38,8 +34,8 @@ def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:
 
 @pytest.mark.parametrize(("block_rows", "width"), [(1, 8), (7, 50), (2000, 8)])
 def test_films_of_many_sizes_are_left_out_as_by_refitting(
-    block_rows: int, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    block_rows, width, monkeypatch
+):
     monkeypatch.setattr(linear, "BLOCK_ROWS", block_rows)
     rng = np.random.default_rng(7)
     films_of_rows = rng.permutation(np.repeat(np.arange(6), [1, 2, 2, 9, 9, 12]))
@@ -54,9 +50,7 @@ def test_films_of_many_sizes_are_left_out_as_by_refitting(
             np.testing.assert_allclose(found[number, out, 0], expected, rtol=1e-9)
 
 
-def test_so_many_splits_that_fits_never_end_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_many_splits_that_fits_never_end_are_refused(tmp_path, monkeypatch) -> None:
     """Four films have 12 pairs of a film that tests and one that validates."""
     manifest = films(4, 12)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
@@ -69,9 +63,7 @@ def test_so_many_splits_that_fits_never_end_are_refused(
         store_runs(inputs)
 
 
-def test_products_larger_than_the_machine_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_products_larger_than_the_machine_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 8 * 99**2)
     assert linear_solvers.Gram(np.ones((99, 2))).products.shape == (99, 99)
     with pytest.raises(FixInput, match="the products of 100 clips need"):

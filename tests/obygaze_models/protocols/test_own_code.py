@@ -1,7 +1,5 @@
 """Models of a file: FILE.py:NAME."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -134,8 +132,8 @@ def test_classes_of_an_own_model_may_have_any_order(here: Path) -> None:
     ],
 )
 def test_a_model_that_cannot_work_is_refused_before_the_first_fit(
-    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str
-) -> None:
+    here, monkeypatch, name, problem
+):
     def fits(*_: object) -> None:
         raise AssertionError("a model was fitted")
 
@@ -151,9 +149,7 @@ def test_a_model_that_needs_many_rows_is_no_broken_one(here: Path) -> None:
     assert cell.value("ap") > 0.5
 
 
-def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
-    here: Path,
-) -> None:
+def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(here) -> None:
     Path("mine.toml").write_text(
         'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
         '[splits]\nkind = "nested"\n'

@@ -1,7 +1,5 @@
 """The bottlenecks of the paper, as released, against plain scikit-learn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,16 +1,12 @@
 """The released fold use, against counts of the published files made apart from the package."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.paper_splits import code_splits, text_splits
-from obygaze_models.protocols.splits import Split, film_pairs
+from obygaze_models.protocols.splits import film_pairs
 
 
 def authors(table: SplitFile) -> list:
@@ -77,9 +73,7 @@ class TestAuthors:
         (text_splits, {"validates": False}, [(set(range(8)), {8})]),
     ],
 )
-def test_vectors_and_heads_train_on_whole_folds(
-    splits_of: Callable[..., list[Split]], options: dict, runs: list
-) -> None:
+def test_vectors_and_heads_train_on_whole_folds(splits_of, options, runs) -> None:
     table = split_file("02_EN_HN_S.csv")
     found = splits_of(table.folds, table.y, table.has_video, **options)
     folds = [

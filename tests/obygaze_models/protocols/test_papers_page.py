@@ -1,7 +1,5 @@
 """docs/papers.md: each row has commands that exist, and a value or a reason."""
 
-from __future__ import annotations
-
 import re
 
 from support.cli import ROOT

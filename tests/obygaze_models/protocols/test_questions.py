@@ -1,7 +1,5 @@
 """The differences that a protocol asks for before the run, and all others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -103,9 +101,7 @@ def test_a_p_is_that_of_its_family_one_sided_beside_guesses() -> None:
         ('paper=[{test = "EN_X", mean = 0.5}]', "paper[0]"),
     ],
 )
-def test_a_question_or_a_printed_value_of_what_is_not_there_is_an_error(
-    change: str, said: str
-) -> None:
+def test_a_question_or_a_printed_value_of_what_is_not_there_is_an_error(change, said):
     with pytest.raises(FixInput) as refused:
         load_protocol("honest", [change])
     (violation,) = refused.value.details

@@ -1,7 +1,5 @@
 """Random protocols against a plain computation of every cell: see support.plain_cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,11 +8,7 @@ from support.plain_cells import differences
 from support.random_protocols import Experiment, draw_experiment
 from support.seeds import amount
 
-from obygaze_features.core.errors import (
-    FixInput,
-    FixUsage,
-    NotFound,
-)
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_models.protocols.reading import parse_protocol
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
@@ -36,9 +30,7 @@ def run_drawn(one: Experiment, folder: Path) -> Run:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_cell_of_a_random_protocol_is_what_plain_code_computes(
-    tmp_path: Path, seed: int
-) -> None:
+def test_every_cell_of_a_random_protocol_is_what_plain_code_computes(tmp_path, seed):
     one = draw_experiment(seed)
     try:
         run = run_drawn(one, tmp_path)

@@ -1,18 +1,11 @@
 """Protocols as files: what is accepted, what is refused, and how all of it is told at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.protocols.kinds import (
-    for_task,
-)
-from obygaze_models.protocols.reading import (
-    load_protocol,
-    parse_protocol,
-)
+from obygaze_models.protocols.kinds import for_task
+from obygaze_models.protocols.reading import load_protocol, parse_protocol
 from obygaze_models.protocols.tasks import with_tasks
 
 CODE = "obygaze_models.protocols.paper_splits:code_splits"
@@ -115,7 +108,6 @@ class TestSettings:
 
 
 def test_two_tasks_with_one_bar_are_a_violation() -> None:
-    """The report drew the last of them, and lost the others."""
     task = '[tasks.{}]\npositive = "level == S"\nrow = "Look"\nseries = "all"\n'
     both = task.format("first") + task.format("second")
     (problem,) = violations(MINIMAL + both)
@@ -137,16 +129,12 @@ def test_two_tasks_with_one_bar_are_a_violation() -> None:
         (("balancing=rotated",), "balancing: needs published splits and a scheme"),
     ],
 )
-def test_a_key_that_the_splits_do_not_read_is_a_violation(
-    changes: tuple[str, ...], problem: str
-) -> None:
-    """It was ignored without a word."""
+def test_a_key_that_the_splits_do_not_read_is_a_violation(changes, problem) -> None:
     (violation,) = violations(MINIMAL, *changes)
     assert problem in violation
 
 
 def test_only_tasks_that_are_run_need_published_folds() -> None:
-    """`--task mood` was refused for the tasks of the protocol, which it replaces."""
     changes = ("splits.kind=published",)
     with pytest.raises(FixInput, match="the protocol is not valid"):
         load_protocol("honest", changes)

@@ -1,7 +1,5 @@
 """Input that is not as it should be, and what a run leaves on disk."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
@@ -10,14 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cells import with_folds
-from support.experiments import (
-    films,
-    planted,
-    quick,
-    run_on,
-    store_of,
-    without_models,
-)
+from support.experiments import films, planted, quick, run_on, store_of, without_models
 from support.kills import kill_everywhere
 from support.run_tables import (
     MadeCell,
@@ -64,8 +55,8 @@ def manifest() -> Manifest:
 
 class TestMissing:
     def test_rows_that_float32_cannot_hold_are_listed_never_used(
-        self, manifest: Manifest, tmp_path: Path
-    ) -> None:
+        self, manifest, tmp_path
+    ):
         X = planted(manifest).astype(np.float64)
         rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
         X[[5, 9], 2] = 1e300
@@ -93,8 +84,8 @@ class TestMissing:
         assert f"store import FILE --manifest {manifest.name}" in str(error.value.hint)
 
     def test_what_names_no_store_no_manifest_and_other_segments(
-        self, manifest: Manifest, tmp_path: Path
-    ) -> None:
+        self, manifest, tmp_path
+    ):
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", *RIDGE, "features.other.array=clip")
         with pytest.raises(FixUsage, match="no store of this run has the name 'other'"):
@@ -134,9 +125,7 @@ class TestOnDisk:
         with pytest.raises(Mismatch, match="not a run of format"):
             read_run(folder)
 
-    def test_the_same_inputs_give_the_same_bytes(
-        self, manifest: Manifest, protocol: Protocol, tmp_path: Path
-    ) -> None:
+    def test_the_same_inputs_give_the_same_bytes(self, manifest, protocol, tmp_path):
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         inputs = gather(protocol, manifest, "", {"x": store})
         folders = [tmp_path / "a", tmp_path / "b"]
@@ -145,9 +134,7 @@ class TestOnDisk:
         for file in ("results.csv", "predictions.csv", "concepts.csv", "trees.csv"):
             assert (folders[0] / file).read_bytes() == (folders[1] / file).read_bytes()
 
-    def test_a_kill_at_any_instant_leaves_the_old_run_or_the_new_one(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_kill_at_any_instant_leaves_the_old_run_or_the_new_one(self, tmp_path):
         folder = tmp_path / "a"
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "identity": "x"}
         seen = set[str]()
@@ -179,8 +166,8 @@ class TestOnDisk:
         assert seen == {"old", "new"}
 
     def test_a_run_that_another_process_made_meanwhile_is_replaced_only_by_force(
-        self, tmp_path: Path
-    ) -> None:
+        self, tmp_path
+    ):
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
         first, second = ({**about, "identity": name} for name in ("first", "second"))
         write_run(tmp_path / "a", first, WITHOUT_ROWS)
@@ -191,9 +178,7 @@ class TestOnDisk:
         assert read_run(tmp_path / "a").about["identity"] == "second"
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
-    def test_no_run_replaces_what_a_person_added_to_another_one(
-        self, tmp_path: Path
-    ) -> None:
+    def test_no_run_replaces_what_a_person_added_to_another_one(self, tmp_path) -> None:
         added = "audits/scores.csv"
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
         first, second = ({**about, "identity": name} for name in ("first", "second"))
@@ -215,8 +200,8 @@ class TestOnDisk:
         assert {path.name for path in folder.iterdir()} == {"run.json", *WITHOUT_ROWS}
 
     def test_a_folder_that_is_not_a_run_is_not_written_into(
-        self, manifest: Manifest, protocol: Protocol, tmp_path: Path
-    ) -> None:
+        self, manifest, protocol, tmp_path
+    ):
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         inputs = gather(protocol, manifest, "", {"x": store})
         (tmp_path / "a").mkdir()
@@ -269,8 +254,8 @@ class TestOnDisk:
 
 
 def test_features_of_no_clip_with_a_video_are_refused_before_anything_is_fitted(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     manifest = with_folds(films(4, 20))
     without = set(manifest.clip_ids[::2])
     clips = []
@@ -285,10 +270,7 @@ def test_features_of_no_clip_with_a_video_are_refused_before_anything_is_fitted(
         run_on(tmp_path, protocol, manifest, {"x": store})
 
 
-def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(
-    tmp_path: Path,
-) -> None:
-    """It was a run without any number."""
+def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(tmp_path) -> None:
     clips = []
     for clip in films(3, 12):
         clips.append(replace(clip, scene=None, start_s=None, end_s=None, concepts=()))
@@ -300,7 +282,6 @@ def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(
 
 
 def test_a_feature_that_is_the_label_is_refused(tmp_path: Path) -> None:
-    """A table whose column of labels was taken for a feature gave AP 1.00 on noise."""
     manifest = films(5, 24)
     X = planted(manifest, strength=0.0)
     is_sure = np.array([clip.level == "S" for clip in manifest])

@@ -1,7 +1,5 @@
 """Splits of whole protocols: one fold a clip for all tasks, leaks counted, groups never tested."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,11 +17,7 @@ from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.schedule import with_groups
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import (
-    Split,
-    n_folds_of,
-    rotated,
-)
+from obygaze_models.protocols.splits import Split, n_folds_of, rotated
 from obygaze_models.runner.heldout import HeldOut, folds_of
 from obygaze_models.runner.store_run import StoreRun
 
@@ -97,9 +91,7 @@ class TestPublished:
 class TestTasks:
     def test_a_task_without_one_class_is_refused(self) -> None:
         protocol = quick(
-            "honest",
-            "tasks.X.positive=level == S and not concept",
-            'grid.test=["X"]',
+            "honest", "tasks.X.positive=level == S and not concept", 'grid.test=["X"]'
         )
         with pytest.raises(FixInput) as caught:
             plan(protocol, films())

@@ -1,7 +1,5 @@
 """The store of each fold is chosen on training films, and never on the films that test it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
-from support.experiments import (
-    films,
-    planted,
-    quick,
-    run_on,
-    store_of,
-    write_workspace,
-)
-from support.tables import (
-    models,
-    predictions_of,
-    the_cell,
-)
+from support.experiments import films, planted, quick, run_on, store_of, write_workspace
+from support.tables import models, predictions_of, the_cell
 from support.ties import ap_by_places
 
 import obygaze as og
@@ -84,9 +71,7 @@ def scored_clips(run: Run, cell: Cell) -> dict[Any, list[Any]]:
     return tests
 
 
-def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
-    run: Run,
-) -> None:
+def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(run):
     assert len(chosen_cells(run)) == len(MODELS)
     both: Counter[str] = Counter()
     for cell in chosen_cells(run):
@@ -107,9 +92,7 @@ def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
 
 
 @pytest.mark.parametrize("case", ["equal clips", "sure in two films"])
-def test_the_inner_score_is_that_of_fits_without_each_film(
-    tmp_path: Path, case: str
-) -> None:
+def test_the_inner_score_is_that_of_fits_without_each_film(tmp_path, case) -> None:
     """Of ridge: scikit-learn's, fitted without each training film at the strength of the fold.
 
     Clips with one score are in any order: those with the same features, and all of a film without
@@ -229,7 +212,6 @@ def test_a_bottleneck_whose_own_clips_found_its_vectors_has_no_inner_score() -> 
 
 
 def test_a_model_is_trained_on_one_store(tmp_path: Path) -> None:
-    """Of two stores, the model read the first one, and its card had the metrics of the second."""
     write_workspace(tmp_path, MANIFEST, planted(MANIFEST, width=14))
     with pytest.raises(
         FixUsage, match="reads the unscaled features of one store, got a, b"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -9,10 +7,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import even_limit
-from obygaze_models.protocols.clips import (
-    ClipTable,
-    task_labels,
-)
+from obygaze_models.protocols.clips import ClipTable, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol, Task
 from obygaze_models.protocols.tasks import with_tasks
@@ -102,9 +97,7 @@ def test_short_names_of_tasks() -> None:
         ("own", "1 01 1", ["own"], "the column own has one value, '1'"),
     ],
 )
-def test_what_is_no_short_name_of_a_task_is_refused(
-    column: str, cells: str, tasks: list[str], problem: str
-) -> None:
+def test_what_is_no_short_name_of_a_task_is_refused(column, cells, tasks, problem):
     with pytest.raises((FixUsage, FixInput), match=re.escape(problem)):
         asked(column, [*cells.split(), ""], *tasks)
 

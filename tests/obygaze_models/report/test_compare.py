@@ -1,7 +1,5 @@
 """Runs side by side: paired differences against plain loops, and what differs in the runs."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.experiments import films, quick, without_models
-from support.run_tables import (
-    FILMS,
-    MANIFEST,
-    MadeCell,
-    clips_of,
-    made_run,
-    scores_for,
-)
+from support.run_tables import FILMS, MANIFEST, MadeCell, clips_of, made_run, scores_for
 
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
@@ -30,9 +21,7 @@ from obygaze_models.runner.run import run_protocol
 CLIPS = clips_of()
 
 
-def cell(
-    model: str = "ridge", strength: float = 1.0, seed: int = 1, **facts: object
-) -> MadeCell:
+def cell(model="ridge", strength=1.0, seed=1, **facts) -> MadeCell:
     return MadeCell(model, CLIPS, scores_for(CLIPS, strength, seed), **facts)
 
 
@@ -67,9 +56,7 @@ def expected_p(differences: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(("strength", "is_shown"), [(6.0, True), (1.0, False)])
-def test_a_difference_is_that_of_plain_loops_over_films(
-    tmp_path: Path, strength: float, is_shown: bool
-) -> None:
+def test_a_difference_is_that_of_plain_loops_over_films(tmp_path, strength, is_shown):
     first = cell(strength=-1.0 if is_shown else 0.5, seed=1)
     other = cell(strength=strength, seed=2)
     changes = ["report.replicates=8000"]
@@ -108,10 +95,7 @@ def test_clips_of_one_id_and_other_films_are_refused(tmp_path: Path) -> None:
         compare_runs(runs)
 
 
-def test_each_pair_of_runs_is_asked_whether_its_clips_are_the_same(
-    tmp_path: Path,
-) -> None:
-    """The first run states nothing, and the other two were not compared with each other."""
+def test_each_pair_of_runs_is_asked_whether_its_clips_are_the_same(tmp_path) -> None:
     runs = []
     for number, film in enumerate(("", "x-{}", "y-{}")):
         names = tuple(film.format(name) for name in CLIPS.films)
@@ -124,9 +108,7 @@ def test_each_pair_of_runs_is_asked_whether_its_clips_are_the_same(
         compare_runs(runs)
 
 
-def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_clip_that_has_other_times_in_the_other_run_is_refused(tmp_path) -> None:
     manifest = films(3, 12)
     first, *others = manifest.clips
     late = replace(first, start_s=200.0, end_s=202.5)
@@ -189,7 +171,6 @@ def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_model_of_each_run_is_named_where_runs_have_several(tmp_path: Path) -> None:
-    """Nothing was compared where a run has two models and the other a third one."""
     one = made_run(tmp_path / "a", [cell("ridge", 1.0, 1), cell("mlp", 2.0, 2)])
     other = made_run(tmp_path / "b", [cell("trees", 3.0, 3), cell("ridge", 0.0, 4)])
     compared = compare_runs([one, other], models=["mlp", "trees"])

@@ -1,10 +1,7 @@
 """The page: its first screen, its numbers, no external content, safe whatever names a run holds."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -55,14 +52,10 @@ class Page(HTMLParser):
         self.close()
         assert self.open == []
 
-    def handle_startendtag(
-        self, tag: str, attrs: Sequence[tuple[str, str | None]]
-    ) -> None:
+    def handle_startendtag(self, tag, attrs) -> None:
         self.tags.append(tag)
 
-    def handle_starttag(
-        self, tag: str, attrs: Sequence[tuple[str, str | None]]
-    ) -> None:
+    def handle_starttag(self, tag, attrs) -> None:
         self.tags.append(tag)
         if tag not in VOID:
             self.open.append(tag)
@@ -109,9 +102,7 @@ def short(value: float) -> str:
     return f"{value:.2f}".removeprefix("0")
 
 
-def test_the_first_screen_has_question_answer_figure_and_limits(
-    written: list[Path],
-) -> None:
+def test_the_first_screen_has_question_answer_figure_and_limits(written) -> None:
     first_screen = first_screen_of(written[0])
     words = Page(first_screen).words
     better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
@@ -128,9 +119,7 @@ def test_the_first_screen_has_question_answer_figure_and_limits(
     assert "Clips in random order have AP" in words
 
 
-def test_each_film_is_a_dot_at_its_value_filled_where_it_beats_the_guess(
-    written: list[Path],
-) -> None:
+def test_each_film_is_a_dot_at_its_value_filled_where_it_beats_the_guess(written):
     (path,) = [path for path in written if path.name == "films-EN-S.svg"]
     root = ElementTree.parse(path).getroot()
     svg = "{http://www.w3.org/2000/svg}"
@@ -279,9 +268,7 @@ def test_tables_are_not_written_through_a_link(tmp_path: Path) -> None:
     assert not [*elsewhere.iterdir()]
 
 
-def test_a_page_replaces_an_earlier_page_and_no_other_file(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_page_replaces_an_earlier_page_and_no_other_file(run, tmp_path) -> None:
     page = tmp_path / "page.html"
     write_report([run.folder], page)
     write_report([run.folder], page)

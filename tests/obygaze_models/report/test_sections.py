@@ -1,10 +1,7 @@
 """What stands below the first screen: what a protocol asks for, the paper, concepts, errors."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,10 +59,7 @@ def rows_of(table: ResultTable) -> list[list[str]]:
     return rows
 
 
-def test_a_difference_has_its_sides_in_the_order_of_the_question(
-    tmp_path: Path,
-) -> None:
-    """It had those of results.csv, under `first` and `second`."""
+def test_a_difference_has_its_sides_in_the_order_of_the_question(tmp_path) -> None:
     changes = [
         'report.questions=[{text="Is mlp better?", first="mlp", second="ridge"}]'
     ]
@@ -109,9 +103,7 @@ def test_leaked_clips_make_no_film_better(tmp_path: Path) -> None:
     }
 
 
-def with_print(
-    row: Mapping[str, Any], mean: float, sd: float = math.nan
-) -> dict[str, Any]:
+def with_print(row, mean, sd=math.nan) -> dict[str, Any]:
     return {**row, "paper": mean, "paper_sd": sd, "sd": 0.25}
 
 
@@ -176,7 +168,6 @@ def test_errors_have_times_levels_and_comments_the_surest_first(tmp_path: Path) 
 
 
 def test_errors_have_what_each_person_said() -> None:
-    """A clip on which people differ looked like an error of the model."""
     cell = cell_of(
         {"clip_id": name, "movie_id": "f", "y": int(name == "b"), "score": score}
         for name, score in (("a", 0.9), ("b", 0.8), ("c", 0.7))
@@ -201,9 +192,7 @@ def test_errors_are_of_each_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["", 'light != "none" and level in {EN, S}'])
-def test_errors_have_the_own_columns_that_a_run_asks_for(
-    tmp_path: Path, where: str
-) -> None:
+def test_errors_have_the_own_columns_that_a_run_asks_for(tmp_path, where) -> None:
     made = made_run(tmp_path / "run", [RIDGE], manifest=manifest_of(tmp_path))
     made.protocol["data"]["where"] = where
     (table,) = sections_by_key(made)["errors"].tables
@@ -214,9 +203,7 @@ def test_errors_have_the_own_columns_that_a_run_asks_for(
 
 
 def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
-    def with_error(
-        of_films: Mapping[str, float], of_others: float
-    ) -> NDArray[np.float64]:
+    def with_error(of_films, of_others) -> NDArray[np.float64]:
         """Scores whose squared error is that of the film."""
         errors = [of_films.get(film, of_others) ** 0.5 for film in CLIPS.films]
         return np.where(CLIPS.y, 1 - np.array(errors), errors)
@@ -288,7 +275,6 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
 
 
 def test_levels_are_compared_with_each_other_and_not_alone(tmp_path: Path) -> None:
-    """The log odds of a level were read as if its clips were beside all others."""
     rows = [
         factor("all films", "Look", -0.5, low=-1.0, high=0.1, p=0.06),
         factor("all films", "level EN", 0.97, low=0.2, high=1.74, p=0.019),
@@ -305,9 +291,7 @@ def test_levels_are_compared_with_each_other_and_not_alone(tmp_path: Path) -> No
     )
 
 
-def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
-    tmp_path: Path,
-) -> None:
+def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(tmp_path) -> None:
     films = ("tt0119822", "tt0110912")
     clips = clips_of(films=films)
 
@@ -338,9 +322,7 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
     ]
 
 
-def test_the_table_of_films_has_values_on_the_clips_that_all_were_tested_on(
-    tmp_path: Path,
-) -> None:
+def test_the_table_of_films_has_values_on_the_clips_that_all_were_tested_on(tmp_path):
     kept = np.arange(len(CLIPS.ids)) != np.flatnonzero(CLIPS.y)[0]
     ids, films = (np.array(part)[kept].tolist() for part in (CLIPS.ids, CLIPS.films))
     part = Clips(tuple(ids), tuple(films), CLIPS.y[kept])

@@ -1,7 +1,5 @@
 """A table as text, CSV and LaTeX."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

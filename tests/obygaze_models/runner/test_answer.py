@@ -1,7 +1,5 @@
 """The sentences on a run: its answer, what limits it, and the text of both for a terminal."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,14 +13,9 @@ from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import text
-from obygaze_models.runner.answer import (
-    answers,
-    verdict,
-)
+from obygaze_models.runner.answer import answers, verdict
 from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
-from obygaze_models.runner.limits import (
-    limits_of,
-)
+from obygaze_models.runner.limits import limits_of
 
 TASKS = {"task": "EN_S", "train": "EN_S", "test": "EN_S"}
 MODELS = ("ridge", "mlp")
@@ -64,11 +57,7 @@ def cell(model: str, films: Sequence[str], **columns: Any) -> list[RunRow]:
     return rows
 
 
-def ends(
-    ap: tuple[float, float] = (0.63, 0.98),
-    auc: tuple[float, float] = (0.7, 0.9),
-    **names: Any,
-) -> list[RunRow]:
+def ends(ap=(0.63, 0.98), auc=(0.7, 0.9), **names) -> list[RunRow]:
     """The rows of results.csv with the intervals of a cell, by default of ridge."""
     of_cell = {**TASKS, "store": "s", "model": "ridge", "value": 0.7, **names}
     return [
@@ -92,14 +81,7 @@ def fit(skipped: Mapping[str, str], store: str = "s", model: str = "ridge") -> R
     return {**names, "skipped": skipped, "skipped_films": films, "folds": []}
 
 
-def run_of(
-    folder: Path,
-    tests: Sequence[RunRow],
-    results: Sequence[RunRow] = (),
-    *changes: str,
-    manifest: Mapping[str, Any] | None = None,
-    **about: Any,
-) -> Run:
+def run_of(folder, tests, results=(), *changes, manifest=None, **about) -> Run:
     """A run that was written with these rows."""
     asked = ("report.questions=[]", "report.contrast=[]", *changes)
     n_clips = len({row["clip_id"] for row in tests})
@@ -153,8 +135,8 @@ def limits(run: Run) -> dict[str, str]:
     ],
 )
 def test_what_has_no_interval_says_why_and_is_not_better(
-    tmp_path: Path, facts: RunRow, basis: str, where: str, why: str
-) -> None:
+    tmp_path, facts, basis, where, why
+):
     tests = [*cell("ridge", GOOD, **facts), *cell("neighbour", GUESS, **facts)]
     row = difference(math.nan, math.nan, math.nan, basis=basis)
     n_films = 12 if basis == "leaked" else 0
@@ -185,9 +167,7 @@ def question(first: str, second: str, **names: str) -> str:
 
 
 @pytest.mark.parametrize("sides", [("mlp", "ridge"), ("neighbour", "mlp")])
-def test_the_answer_is_about_the_models_of_a_question(
-    tmp_path: Path, sides: tuple[str, str]
-) -> None:
+def test_the_answer_is_about_the_models_of_a_question(tmp_path, sides) -> None:
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     run = run_of(tmp_path, tests, [], question(*sides))
     assert any("mlp ranks clips (EN_S) with AP .75" in text for text in answers(run))
@@ -213,31 +193,21 @@ def test_a_verdict_is_that_of_p(value: float, p: float, expected: str) -> None:
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (
-            difference(0.1, 0.3, 0.025),
-            f"{BETTER_THAN_GUESSING}, p = .025: {VALUES}.",
-        ),
+        (difference(0.1, 0.3, 0.025), f"{BETTER_THAN_GUESSING}, p = .025: {VALUES}."),
         (
             difference(-0.1, 0.3, 0.4, comparisons=4),
             "On unseen films, ridge is not shown to rank clips (EN_S) better than"
             f" the best baseline, p = .400 (corrected for 4 comparisons): {VALUES}.",
         ),
-        (
-            difference(0.1, 0.3, 0.0001),
-            f"{BETTER_THAN_GUESSING}, p <.001: {VALUES}.",
-        ),
+        (difference(0.1, 0.3, 0.0001), f"{BETTER_THAN_GUESSING}, p <.001: {VALUES}."),
     ],
 )
-def test_the_sentence_of_a_model_says_first_what_is_shown(
-    tmp_path: Path, row: RunRow, expected: str
-) -> None:
+def test_the_sentence_of_a_model_says_first_what_is_shown(tmp_path, row, expected):
     tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
     assert answer(run_of(tmp_path, tests, [*ends(), row])) == expected
 
 
-def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(
-    tmp_path: Path,
-) -> None:
+def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(tmp_path):
     """Of 12 films that trained each other's models: t * s * sqrt(22 / 10 / 12).
 
     The guess orders clips, so that the difference is that of AP: .25 in 10 films, and -1/3 in two.
@@ -277,10 +247,7 @@ REVERSED_FILMS = (REVERSED,) * 12
 
 
 @pytest.mark.parametrize("stores", [("a", "b"), ("b", "a")])
-def test_each_store_has_a_sentence_in_the_order_typed(
-    tmp_path: Path, stores: tuple[str, str]
-) -> None:
-    """The answer was that of the store that was typed first."""
+def test_each_store_has_a_sentence_in_the_order_typed(tmp_path, stores) -> None:
     rows = [
         difference(0.1, 0.3, 0.01, store="a"),
         difference(-0.1, 0.3, 0.9, store="b"),
@@ -319,9 +286,8 @@ def test_each_store_has_a_sentence_in_the_order_typed(
     ],
 )
 def test_the_store_that_training_films_choose_is_better_by_its_interval(
-    tmp_path: Path, low: float, n_films: int, words: str
-) -> None:
-    """It has no p, so that nobody read whether it is better."""
+    tmp_path, low, n_films, words
+):
     tests = cell("neighbour", GUESS[:n_films])
     for store in ("s", CHOSEN):
         tests += cell("ridge", GOOD[:n_films], store=store)
@@ -371,9 +337,7 @@ def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
         ([PERFECT] * 9, "the values do not differ from film to film"),
     ],
 )
-def test_a_missing_interval_has_a_reason(
-    tmp_path: Path, films: list[str], reason: str
-) -> None:
+def test_a_missing_interval_has_a_reason(tmp_path, films, reason) -> None:
     assert reason in limits(run_of(tmp_path, cell("ridge", films)))["no interval"]
 
 
@@ -388,8 +352,8 @@ def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("primary", "is_warned"), [("ap", False), ("auc", True)])
 def test_few_films_are_those_of_the_metric_that_is_compared(
-    tmp_path: Path, primary: str, is_warned: bool
-) -> None:
+    tmp_path, primary, is_warned
+):
     """All clips of nine films are positive: these have an AP, and no AUC."""
     tests = cell("ridge", [*["1111"] * 9, *[SOME] * 3])
     run = run_of(tmp_path, tests, ends(), f"report.primary={primary}")
@@ -434,9 +398,8 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
     ],
 )
 def test_folds_of_several_films_are_said_where_a_person_made_them(
-    tmp_path: Path, kind: str, seen: str, is_said: bool
-) -> None:
-    """Folds were of directors, and intervals and p were over films without a word."""
+    tmp_path, kind, seen, is_said
+):
     tests = cell("ridge", [PERFECT] * 4, seen=seen)
     for row in tests:
         row["fold"] = f"fold {(0, 1, 1, 1)[int(row['group'][-2:])]}"
@@ -471,7 +434,6 @@ def test_the_best_of_several_stores_is_said_to_be_picked(tmp_path: Path) -> None
 
 
 def test_a_metric_that_was_asked_for_has_a_column(tmp_path: Path) -> None:
-    """It was on the page, and not in the terminal."""
     tests = cell("ridge", GOOD)
     lines = text.result_text(run_of(tmp_path, tests)).splitlines()
     assert not any("AUC" in line.split() for line in lines)
@@ -488,9 +450,7 @@ def test_a_metric_that_was_asked_for_has_a_column(tmp_path: Path) -> None:
     assert any(line.split()[2:5] == ["AP", "F1", "weighted"] for line in lines)
 
 
-def test_all_that_protects_a_number_is_shown_and_three_other_lines(
-    tmp_path: Path,
-) -> None:
+def test_all_that_protects_a_number_is_shown_and_three_other_lines(tmp_path) -> None:
     remarks = {f"r{number}": f"Remark {number}." for number in range(5)}
     run = run_of(tmp_path, cell("ridge", GOOD[:4], seen="film"), remarks=remarks)
     found = limits(run)

@@ -1,7 +1,5 @@
 """What a run says of its bottlenecks, against machines trained here by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +51,8 @@ def tables(inputs: Inputs) -> tuple[Rows, Rows]:
 
 
 def test_the_precision_of_a_concept_is_that_of_machines_of_the_other_films(
-    inputs: Inputs, tables: tuple[Rows, Rows]
-) -> None:
+    inputs, tables
+):
     X = inputs.stores[0].X.astype(np.float64)
     levels = np.array(inputs.table.levels)
     films_of = inputs.table.films
@@ -80,9 +78,7 @@ def test_the_precision_of_a_concept_is_that_of_machines_of_the_other_films(
     assert row["ap"] == pytest.approx(np.mean(precisions), abs=0.05)
 
 
-def test_the_vectors_that_rank_a_film_are_found_without_it(
-    inputs: Inputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_vectors_that_rank_a_film_are_found_without_it(inputs, monkeypatch) -> None:
     taught: list[FoldData] = []
     own = ConceptBank.fit_fold
 
@@ -102,9 +98,7 @@ def test_the_vectors_that_rank_a_film_are_found_without_it(
         assert found_on.isdisjoint(films_of[rows].tolist())
 
 
-def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(
-    tmp_path: Path,
-) -> None:
+def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(tmp_path) -> None:
     manifest = films(3, 20, seed=3)
     bare = manifest.with_clips([replace(c, concepts=c.concepts[:0]) for c in manifest])
     with pytest.raises(FixInput, match="no clip has a visual concept"):
@@ -117,9 +111,7 @@ def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(
     assert tables_of(inputs) == ([], [])
 
 
-def test_a_concept_that_has_no_vector_without_some_film_is_named(
-    tmp_path: Path,
-) -> None:
+def test_a_concept_that_has_no_vector_without_some_film_is_named(tmp_path) -> None:
     """All clips with Look are in one film: without it, there is no vector to be tested."""
     clips = []
     for clip in films(6, 40, seed=3):
@@ -137,9 +129,7 @@ def test_a_concept_that_has_no_vector_without_some_film_is_named(
     assert len([r for r in table if r["model"] == "pcbm-lr"]) == len(VISUAL)
 
 
-def test_clips_without_a_video_are_in_no_number_of_a_published_run(
-    tmp_path: Path,
-) -> None:
+def test_clips_without_a_video_are_in_no_number_of_a_published_run(tmp_path) -> None:
     """The store has features of all clips; a published training set leaves some out."""
     manifest = with_folds(films(6, 40, seed=3))
     is_left_out = {clip.clip_id for clip in manifest.clips[::7]}

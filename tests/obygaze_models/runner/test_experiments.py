@@ -1,7 +1,5 @@
 """`obygaze run` and `obygaze train` as a person types them, from every folder."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -67,9 +65,7 @@ def test_json_keeps_the_contract(here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".", "../home"])
-def test_force_writes_into_no_folder_of_the_workspace(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_force_writes_into_no_folder_of_the_workspace(workspace, monkeypatch, name):
     here = workspace / "home"
     manifest = films(5, 24)
     write_workspace(here, manifest, planted(manifest))
@@ -100,7 +96,6 @@ def test_a_store_without_a_name_is_refused(here: Path) -> None:
     ],
 )
 def test_a_key_has_one_value(key: str, first: str, second: str) -> None:
-    """The first one was lost without a word: its films were tested, its clips were taken."""
     twice = f"--set {key} is given twice, with {first} and with {second}"
     with pytest.raises(FixUsage, match=re.escape(twice)):
         require_each_once([f"{key}={first}", f" {key} ={second}"])
@@ -122,15 +117,9 @@ def test_another_model_is_refused_before_the_training(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "asked"),
-    [
-        ("model.kind=logistic", "logistic"),
-        ('grid.models=["mlp", "ridge"]', "mlp"),
-    ],
+    [("model.kind=logistic", "logistic"), ('grid.models=["mlp", "ridge"]', "mlp")],
 )
-def test_no_other_model_is_trained_under_its_name(
-    here: Path, change: str, asked: str
-) -> None:
-    """The run said that ridge ranks clips, and the model was a logistic one."""
+def test_no_other_model_is_trained_under_its_name(here, change, asked) -> None:
     words = (*TRAIN_RIDGE, "-C", here, "--set", change)
     done = call_obygaze(*words)
     assert done.code == 2
@@ -155,7 +144,6 @@ def test_stores_are_names_paths_objects_or_several_of_them(here: Path) -> None:
 
 
 def test_no_clips_are_not_taken_for_no_manifest(here: Path) -> None:
-    """The only manifest of the workspace took the place of one without clips."""
     none = read_manifest("made-up", workspace=here).with_clips(())
     with pytest.raises(FixInput, match="no clip matches"):
         run("honest", "sig", none, workspace=here)
@@ -172,9 +160,7 @@ def found(place: Path) -> tuple[int, list[str]]:
     return len(manifest), [*chapter_of(run).changed]
 
 
-def test_the_clips_of_a_run_are_found_from_every_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_clips_of_a_run_are_found_from_every_folder(tmp_path, monkeypatch) -> None:
     manifest = films(3, 8)
     X = planted(manifest)
     write_workspace(tmp_path / "demo", manifest, X)

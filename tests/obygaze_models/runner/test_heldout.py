@@ -1,7 +1,5 @@
 """What each fold holds out, on clips that are few enough to check by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +14,7 @@ from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.heldout import (
-    HeldOut,
-    folds_of,
-)
+from obygaze_models.runner.heldout import HeldOut, folds_of
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
 
@@ -93,7 +88,6 @@ def test_published_folds_of_whole_films_are_by_film() -> None:
 
 
 def test_a_fold_names_its_own_films() -> None:
-    """Folds 0, 2 and 4, and a film in no fold, which stood under the folds 1 and 3."""
     manifest = clips({})
     fold_of = {"a": "0", "b": "2", "c": "4", "d": ""}
     cells = {clip.clip_id: fold_of[clip.movie_id] for clip in manifest}

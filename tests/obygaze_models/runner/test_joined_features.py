@@ -1,7 +1,5 @@
 """Joined features: a factor for each part, honest gains, and models that keep the factors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.experiments import (
-    films,
-    planted,
-    quick,
-    run_on,
-)
+from support.experiments import films, planted, quick, run_on
 from support.joined_stores import joined_stores, recipe_of
 from support.stores import made_store
 from support.tables import models, rows_of, the_cell
@@ -128,9 +121,7 @@ TOGETHER = "seen and heard together are better than the best single store"
     ("low", "high", "is_shown"),
     [(0.01, 0.09, True), (-0.01, 0.09, False), (-0.05, -0.03, False)],
 )
-def test_the_sentence_says_only_what_the_interval_says(
-    run: Run, low: float, high: float, is_shown: bool
-) -> None:
+def test_the_sentence_says_only_what_the_interval_says(run, low, high, is_shown):
     changed = run.results.copy()
     is_gain = (changed["store"] == "joined") & (changed["against_store"] == "chosen")
     changed.loc[is_gain, ["low", "over_films", "high"]] = (low, (low + high) / 2, high)
@@ -203,8 +194,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["ridge", "cav", "pcbm-h"])
 def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
-    workspace: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workspace, kind, monkeypatch
+):
     """Its coefficients have the factors: what it read were features times these."""
     fits = []
     own = PartScaling.merge_into

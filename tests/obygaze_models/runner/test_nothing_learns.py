@@ -4,8 +4,6 @@ Features, classes, levels and concepts of what is held out are replaced by other
 for the original rows, must answer with the same bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, product
@@ -63,10 +61,7 @@ BY_THE_TEXT = (
 # The changes of a protocol, and whether its splits are by film.
 SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "nested": ((), True),
-    "each film validates": (
-        ("splits.kind=nested", "splits.validation=each"),
-        True,
-    ),
+    "each film validates": (("splits.kind=nested", "splits.validation=each"), True),
     "groups of films": (("splits.kind=nested", "splits.folds=2"), True),
     "groups of a column": (("splits.column=fold:pairs",), True),
     "fixed, by film": ((*FIXED, "splits.column=whole"), True),
@@ -104,9 +99,7 @@ QUICK_VECTORS = tuple(
 )
 
 
-def case(
-    folder: Path, splits: str, learning: str = "plain", *more: str, inner: bool = False
-) -> Way:
+def case(folder, splits, learning="plain", *more, inner=False) -> Way:
     """The inputs of one kind of split and one way of learning."""
     vectors = () if inner else QUICK_VECTORS
     own_class = trusted(folder, "own_class", OWN_CLASS, "Nearest")
@@ -160,9 +153,7 @@ PAIRS = amount(
 
 @pytest.mark.check("many fits")
 @pytest.mark.parametrize(("splits", "learning"), PAIRS)
-def test_no_other_way_of_learning_learns_from_it(
-    tmp_path: Path, splits: str, learning: str
-) -> None:
+def test_no_other_way_of_learning_learns_from_it(tmp_path, splits, learning) -> None:
     must_learn_nothing(tmp_path, splits, learning)
 
 
@@ -203,9 +194,7 @@ def all_learn_nothing(way: Way, splits: str) -> int:
 
 
 @pytest.mark.parametrize("splits", amount(("nested", "by clip"), tuple(SPLITS)))
-def test_no_model_of_frames_or_sentences_learns_from_it(
-    tmp_path: Path, splits: str
-) -> None:
+def test_no_model_of_frames_or_sentences_learns_from_it(tmp_path, splits) -> None:
     changes = of_vectors(splits)
     way = way_of(tmp_path / "frames", *MODELS_OF_FRAMES, *changes, frames=4)
     assert all_learn_nothing(way, splits) >= 4
@@ -237,8 +226,8 @@ INSIDE = amount(
 
 @pytest.mark.parametrize(("splits", "learning"), INSIDE)
 def test_fits_inside_learn_nothing_from_the_clips_that_choose(
-    tmp_path: Path, splits: str, learning: str
-) -> None:
+    tmp_path, splits, learning
+):
     """A fit that chooses a setting is tested on inner clips, and learns nothing of their films."""
     way = case(tmp_path, splits, learning)
     held = folds_to_try(way)[0].joined()

@@ -1,7 +1,5 @@
 """A run that is interrupted or killed ends all of its processes, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -25,9 +23,7 @@ from obygaze_models.runner.processes import map_in_processes
         (signal.SIGKILL, False, -9),
     ],
 )
-def test_a_signal_ends_every_process(
-    tmp_path: Path, number: signal.Signals, to_all: bool, code: int
-) -> None:
+def test_a_signal_ends_every_process(tmp_path, number, to_all, code) -> None:
     manifest = films(4, 30)
     write_workspace(tmp_path, manifest, planted(manifest))
     # Perceptrons that cannot finish while the test waits.

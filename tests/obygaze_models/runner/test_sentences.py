@@ -1,7 +1,5 @@
 """Models of sentences: scores are a plain cosine, and no clip trains them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +17,7 @@ from support.experiments import (
 from support.sentences import recipe_of_words, write_sentences
 from support.tables import rows_of, the_cell
 
-from obygaze_features.core.errors import (
-    FixInput,
-    FixUsage,
-    Mismatch,
-    NotFound,
-)
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.fitting import fit
@@ -76,9 +69,7 @@ def zero_shot(texts: Path, *changes: str) -> list[str]:
     ]
 
 
-def run(
-    tmp_path: Path, manifest: Manifest, store: Store, *changes: str, n: int = 60
-) -> Run:
+def run(tmp_path, manifest, store, *changes, n=60) -> Run:
     protocol = quick("honest", *changes, replicates=n)
     return run_on(tmp_path, protocol, manifest, {"x": store})
 
@@ -94,8 +85,8 @@ def unit(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
-    tmp_path: Path, world: World
-) -> None:
+    tmp_path, world
+):
     manifest, X, store, vectors, texts = world
     found = run(tmp_path, manifest, store, *zero_shot(texts, *ONE_PAIR))
     sides = {name: unit(unit(rows).mean(axis=0)) for name, rows in vectors.items()}
@@ -153,9 +144,7 @@ def test_the_hash_of_the_texts_is_part_of_the_run(tmp_path: Path, world: World) 
     assert identity() != first
 
 
-def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
-    tmp_path: Path, world: World
-) -> None:
+def test_concept_vectors_of_sentences_are_the_same_in_every_fold(tmp_path, world):
     manifest, X, store, vectors, texts = world
     changes = (f"models.pcbm-lr.texts={texts}", 'grid.models=["pcbm-lr"]', *ONE_PAIR)
     protocol = quick("honest", *changes)
@@ -183,9 +172,7 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
     }
 
 
-def test_texts_are_not_compared_with_a_maximum_over_windows(
-    tmp_path: Path, world: World
-) -> None:
+def test_texts_are_not_compared_with_a_maximum_over_windows(tmp_path, world) -> None:
     manifest, _, _, _, texts = world
     seconds = {film: np.ones((200, WIDTH)) for film in manifest.films}
     stores = {"x": store_of_windows(tmp_path / "windows", seconds)}

@@ -1,7 +1,5 @@
 """A saved model on labels of one's own: what it has seen, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +13,7 @@ from numpy.typing import NDArray
 from support.stores import a_recipe, made_store
 
 import obygaze as og
-from obygaze_features.core.errors import (
-    AlreadyThere,
-    FixUsage,
-    Mismatch,
-    ObygazeError,
-)
+from obygaze_features.core.errors import AlreadyThere, FixUsage, Mismatch, ObygazeError
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -76,13 +69,7 @@ X[[clip.level == "S" for clip in CLIPS], 0] += 1.5
 TRAINED = CLIPS[: 2 * PER_FILM - 2]
 
 
-def keep(
-    folder: Path,
-    estimator: Any = None,
-    clips: Sequence[Clip] | None = TRAINED,
-    name: str = "theirs",
-    **facts: Any,
-) -> None:
+def keep(folder, estimator=None, clips=TRAINED, name="theirs", **facts) -> None:
     """Save a model that was trained on these clips."""
     rows = slice(0, len(TRAINED))
     y = np.array([clip.level == "S" for clip in TRAINED])
@@ -217,20 +204,13 @@ def split(here: Path, X: NDArray[np.float32], *changes: str) -> tuple[Run, Run]:
         workspace=here,
     )
     again = og.models.test(
-        "kept",
-        {"seen": store},
-        manifest,
-        changes=QUICK,
-        output="again",
-        workspace=here,
+        "kept", {"seen": store}, manifest, changes=QUICK, output="again", workspace=here
     )
     return found, again
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_fit_has_the_same_test_in_a_run_and_as_a_saved_model(
-    here: Path, shared: bool
-) -> None:
+def test_a_fit_has_the_same_test_in_a_run_and_as_a_saved_model(here, shared) -> None:
     """Scores, what was seen, copies, baselines, intervals and differences; and the sentence."""
     copied = X.copy()
     # Every third clip of the last two films is a copy of a clip of the first two.
@@ -262,9 +242,7 @@ def test_a_fit_has_the_same_test_in_a_run_and_as_a_saved_model(
     assert "guesses" not in again.about["remarks"]
 
 
-def test_without_the_training_clips_only_guesses_that_learn_nothing_are_beside(
-    here: Path,
-) -> None:
+def test_without_the_training_clips_only_guesses_that_learn_nothing_are_beside(here):
     keep(here)
     others = MINE.with_clips(CLIPS[2 * PER_FILM :])
     run = og.models.test(
@@ -349,9 +327,7 @@ def test_a_segment_has_the_features_of_its_windows(here: Path) -> None:
 # ---- what is refused ----
 
 
-def test_a_model_that_does_not_list_its_clips_is_tested_on_other_films(
-    here: Path,
-) -> None:
+def test_a_model_that_does_not_list_its_clips_is_tested_on_other_films(here) -> None:
     keep(here, clips=None)
     run = run_on(here)
     rows = rows_of(run)
@@ -386,9 +362,7 @@ def test_models_that_are_not_of_two_classes(here: Path) -> None:
         run_on(here)
 
 
-def test_a_task_whose_positive_class_is_the_negative_one_of_the_model(
-    here: Path,
-) -> None:
+def test_a_task_whose_positive_class_is_the_negative_one_of_the_model(here) -> None:
     keep(here, task="mood=tense", classes=("calm", "tense"))
     assert len(rows_of(run_on(here, task="mood=tense")))
     with pytest.raises(FixUsage, match="of the task mood=calm is 'calm'"):
@@ -414,9 +388,7 @@ def test_a_task_that_the_manifest_does_not_have(here: Path) -> None:
     assert len(rows_of(run_on(here, task="EN_S")))
 
 
-def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(
-    here: Path,
-) -> None:
+def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(here) -> None:
     keep(here, asked=Classes(classes={"HN": 0, "S": 1}))
     level_of = {clip.clip_id: clip.level for clip in MINE}
     levels = rows_of(run_on(here)).index.map(level_of)

@@ -1,7 +1,5 @@
 """What a run says of itself is of what was asked: settings, classes, folds, arrays, backbones."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +34,7 @@ def concepts_of(found: Run) -> dict[str, float]:
     return dict(zip(table["concept"], table["weight"], strict=True))
 
 
-def test_the_table_of_concepts_is_of_the_settings_that_folds_chose(
-    tmp_path: Path,
-) -> None:
+def test_the_table_of_concepts_is_of_the_settings_that_folds_chose(tmp_path) -> None:
     manifest = films(5, 30)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     stores = {"x": store}

@@ -1,7 +1,5 @@
 """Clips without words have one vector, and are no copies of a training clip."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ from support.stores import made_store
 from support.tables import models
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Recipe, Row, Store
+from obygaze_features.store import Row, Store
 from obygaze_models.runner.limits import limits_of
 
 ONE_PAIR = (
@@ -22,13 +20,7 @@ ONE_PAIR = (
 )
 
 
-def words_store(
-    path: Path,
-    manifest: Manifest,
-    X: np.ndarray,
-    n_words: np.ndarray,
-    recipe: Recipe | None = None,
-) -> Store:
+def words_store(path, manifest, X, n_words, recipe=None) -> Store:
     rows = [
         Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s) for clip in manifest
     ]

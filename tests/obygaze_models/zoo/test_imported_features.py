@@ -1,7 +1,5 @@
 """A model of imported features: the recipe is what the importer states."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,15 +9,12 @@ from support.cli import call_obygaze
 from support.experiments import films, planted
 
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Manifest
 from obygaze_models.zoo import predict
 
 CITATION = "Lab, Made-up features, 2026"
 
 
-def import_as(
-    root: Path, name: str, manifest: Manifest, *options: str, array: str = "clip"
-) -> None:
+def import_as(root, name, manifest, *options, array="clip") -> None:
     """Write features to a file of their own, and import it."""
     ids = [clip.clip_id for clip in manifest]
     movies = [clip.movie_id for clip in manifest]
@@ -54,9 +49,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
-    lab: Path,
-) -> None:
+def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(lab) -> None:
     for model, store, hint in (
         ("mine", "later", "train again"),
         ("mine-named", "later", "--backbone 'my ViViT' -o STORE"),

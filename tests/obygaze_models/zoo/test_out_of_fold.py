@@ -1,7 +1,5 @@
 """Predictions for clips that a model was trained on: out-of-fold scores, or none."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -32,12 +30,7 @@ from obygaze_models.runner.training import (
     out_of_fold_scores,
     training_protocol,
 )
-from obygaze_models.zoo import (
-    SavedModel,
-    TrainingClips,
-    load_model,
-    predict,
-)
+from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict
 from obygaze_models.zoo.info import read_training_clips
 
 MANIFEST = films(5, 24)
@@ -55,14 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store_of(tmp_path_factory.mktemp("stores") / "sig", MANIFEST, X)
 
 
-def kept(
-    folder: Path,
-    store: Store,
-    kind: str,
-    *changes: str,
-    task: str = "ENHN_S",
-    manifest: Manifest = TRAINED,
-) -> tuple[SavedModel, Run]:
+def kept(folder, store, kind, *changes, task="ENHN_S", manifest=TRAINED):
     """A model trained on all films but the last, and the run that judged it."""
     quick = ("report.replicates=20", "report.compare=false", *changes)
     inputs = gather(
@@ -96,9 +82,7 @@ def scores_in(run: Run, **wanted: str) -> dict[str, list[float]]:
     return found
 
 
-def test_clips_that_only_found_concepts_are_training_clips_too(
-    tmp_path: Path, store: Store
-) -> None:
+def test_clips_that_only_found_concepts_are_training_clips_too(tmp_path, store) -> None:
     """Of EN_S, clips of HN teach concepts and no class: no fold tests them."""
     model, run = kept(tmp_path, store, "pcbm-lr", "model.tolerance=0.01", task="EN_S")
     found = predict(model, store)
@@ -118,8 +102,8 @@ def test_clips_that_only_found_concepts_are_training_clips_too(
 
 
 def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
-    tmp_path: Path, store: Store
-) -> None:
+    tmp_path, store
+):
     """Each film left out, and one film chooses nothing: the vectors of the others, found anew."""
     changes = ("splits.validation='none'", "splits.kind='nested'")
     model, _ = kept(tmp_path, store, "cav", *changes, task="EN_S")
@@ -147,9 +131,7 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
         )
 
 
-def test_a_model_without_a_list_counts_every_clip_of_its_films(
-    tmp_path: Path, store: Store, ridge: SavedModel
-) -> None:
+def test_a_model_without_a_list_counts_every_clip_of_its_films(tmp_path, store, ridge):
     """As estimators of one's own do."""
     document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
     del document["files"]["training-clips.csv"]
@@ -186,9 +168,7 @@ def test_a_model_without_a_list_counts_every_clip_of_its_films(
         b"clip_id,movie_id,start_s,end_s,score:negative\na,f,0,1,1\n",
     ],
 )
-def test_a_list_of_training_clips_that_is_none_is_refused(
-    ridge: SavedModel, data: bytes
-) -> None:
+def test_a_list_of_training_clips_that_is_none_is_refused(ridge, data) -> None:
     (ridge.folder / "training-clips.csv").write_bytes(data)
     document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
     document["files"]["training-clips.csv"] = [len(data), sha256_bytes(data)]

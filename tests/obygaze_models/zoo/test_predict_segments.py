@@ -1,25 +1,18 @@
 """Predictions for segments of a store of windows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.cli import call_obygaze
-from support.experiments import (
-    films,
-)
+from support.experiments import films
 from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store, open_store
-from obygaze_models.zoo import (
-    load_model,
-    predict,
-)
+from obygaze_models.zoo import load_model, predict
 
 # A window is 16 pictures at 16 pictures a second: window n of a film is second n to n + 1.
 CLIPS = films(5, 20, seed=3)

@@ -1,8 +1,5 @@
 """What a model has seen of the clips of another store: training clips, their films, or neither."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from numpy.typing import NDArray
 from support.cli import call_obygaze
 from support.experiments import films, planted, store_of_windows
 from support.stores import a_recipe, made_store
@@ -80,9 +76,7 @@ def model(tmp_path: Path) -> SavedModel:
     return saved(tmp_path)
 
 
-def store_with(
-    folder: Path, rows: Sequence[Row], values: NDArray[np.float32] | None = None
-) -> Store:
+def store_with(folder, rows, values=None) -> Store:
     if values is None:
         values = np.ones((len(rows), 3), np.float32)
     path = folder / "stores" / "theirs"
@@ -95,7 +89,6 @@ def with_features(model: SavedModel, **changes: str) -> SavedModel:
 
 
 def test_other_capitals_than_those_of_the_training_are_refused(tmp_path: Path) -> None:
-    """The clip or the film may be one that the model has seen, and was called unseen."""
     names = [f"a-{number}" for number in IDS]
     model = saved(tmp_path, ClipFacts.of(names, FILMS, STARTS, ENDS))
     for row, said in (
@@ -121,9 +114,7 @@ def test_a_copy_of_a_training_clip_is_seen(model: SavedModel, tmp_path: Path) ->
     assert warned.startswith("1 clip with the same features as a training clip")
 
 
-def test_a_film_that_trained_is_seen_under_any_name(
-    model: SavedModel, tmp_path: Path
-) -> None:
+def test_a_film_that_trained_is_seen_under_any_name(model, tmp_path) -> None:
     """By the hash of its video, also for a clip of the film that has none, or one of its own."""
     rows = [
         Row("new-1", "lake", video_bytes=9, video_hash=HASH["alba"]),
@@ -152,9 +143,7 @@ def test_windows_of_a_training_film_are_seen(model: SavedModel, tmp_path: Path) 
     assert found.basis == ["film-seen"] * 3 + ["unseen"] * 3
 
 
-def test_features_without_films_need_a_manifest(
-    model: SavedModel, tmp_path: Path
-) -> None:
+def test_features_without_films_need_a_manifest(model, tmp_path) -> None:
     names = ["1", "8", "new-1", "new-2"]
     store = store_with(tmp_path, [Row(name, "") for name in names])
     with pytest.raises(Mismatch) as refused:
@@ -172,9 +161,7 @@ def test_features_without_films_need_a_manifest(
     assert found.films["movie_id"] == list(film_of.values())
 
 
-def test_a_model_that_was_trained_without_films_never_says_unseen(
-    tmp_path: Path,
-) -> None:
+def test_a_model_that_was_trained_without_films_never_says_unseen(tmp_path) -> None:
     """Its training clips are known by their ids alone, which is said."""
     model = saved(tmp_path, ClipFacts.of(IDS))
     rows = [Row("1", "alba"), Row("2", "alba"), Row("9", "alba"), Row("10", "cirk")]
@@ -203,10 +190,7 @@ DRAWN_CLIPS = st.lists(
 
 
 @given(drawn=DRAWN_CLIPS)
-def test_what_was_seen_is_what_plain_loops_say(
-    drawn: list[tuple[str, str, float | None, str]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_what_was_seen_is_what_plain_loops_say(drawn, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("drawn")
     model = saved(folder)
     rows = []

@@ -1,16 +1,13 @@
 """Saved models: valid or refused, used only with their own features, and never run as code."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import pickle
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,11 +42,7 @@ from obygaze_models.zoo.info import (
 )
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import check_target, load_model, save_model
-from obygaze_models.zoo.sharing import (
-    pull_model,
-    push_model,
-    show_model,
-)
+from obygaze_models.zoo.sharing import pull_model, push_model, show_model
 
 N, D = 40, 6
 
@@ -66,13 +59,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X.astype(np.float32), y, has.astype(int)
 
 
-def a_store(
-    folder: Path,
-    X: np.ndarray,
-    failed: int | None = None,
-    ids: str = "c-{:02d}",
-    **recipe: object,
-) -> Path:
+def a_store(folder, X, failed=None, ids="c-{:02d}", **recipe) -> Path:
     rows = [Row(ids.format(i), "c") for i in range(len(X))]
     if failed is not None:
         rows[failed] = rows[failed]._replace(status="failed", reason="unreadable: x")
@@ -110,9 +97,7 @@ def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "README.md"])
-def test_a_model_that_does_not_list_a_file_is_refused(
-    saved: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_model_that_does_not_list_a_file_is_refused(saved, tmp_path, name) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
     del document["files"][name]
     write_model_json(saved, document)
@@ -120,9 +105,7 @@ def test_a_model_that_does_not_list_a_file_is_refused(
         pull_model(str(saved), tmp_path / "ours")
 
 
-def test_an_array_of_another_dtype_or_name_is_refused(
-    saved: Path, tmp_path: Path, data: tuple
-) -> None:
+def test_an_array_of_another_dtype_or_name_is_refused(saved, tmp_path, data) -> None:
     X = data[0]
     rows = [Row(f"c-{i:02d}", "c") for i in range(len(X))]
     made_store(tmp_path / "half", rows, {"clip": X.astype(np.float16)})
@@ -159,15 +142,14 @@ def test_damaged_arrays_are_refused(saved: Path, change: str) -> None:
         (lambda facts: facts["estimator"].update(kind="os.system"), Corrupt),
         (lambda facts: facts["estimator"]["params"].update(command="rm"), Corrupt),
         (lambda facts: facts["features"].update(width=D + 1), Corrupt),
+        (lambda facts: facts["features"].update(width=0), Corrupt),
         (lambda facts: facts.update(classes=["negative", "positive", "x"]), Corrupt),
         # An unknown fact may come from a newer program.
         (lambda facts: facts["features"].update(extra=1), Mismatch),
         (lambda facts: facts.update(schema="obygaze-model/2"), Mismatch),
     ],
 )
-def test_a_description_that_does_not_fit_is_refused(
-    saved: Path, change: Callable[[dict[str, Any]], object], error: type[Exception]
-) -> None:
+def test_a_description_that_does_not_fit_is_refused(saved, change, error) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
     change(document)
     write_model_json(saved, document)
@@ -207,10 +189,7 @@ def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
         load_model(saved)
 
 
-def test_words_in_another_order_are_refused(
-    tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    """The model would say S where it said EN."""
+def test_words_in_another_order_are_refused(tmp_path, data) -> None:
     X, y, _ = data
     probe = LogisticProbe().fit(X, np.array(["EN", "S"])[y])
     store = a_store(tmp_path, X)
@@ -231,9 +210,7 @@ def test_words_in_another_order_are_refused(
         load_model(right)
 
 
-def test_what_predicts_otherwise_when_loaded_is_not_saved(
-    tmp_path: Path, data: tuple[np.ndarray, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_predicts_otherwise_when_loaded_is_not_saved(tmp_path, data, monkeypatch):
     X, y, _ = data
     probe = LogisticProbe().fit(X, y)
     arrays = {**probe.to_arrays(), "coef_": -probe.coef_}
@@ -245,9 +222,7 @@ def test_what_predicts_otherwise_when_loaded_is_not_saved(
 
 
 @pytest.mark.parametrize("kind", [LogisticRegression, LogisticProbe])
-def test_what_is_no_fitted_kind_of_obygaze_is_not_saved(
-    tmp_path: Path, data: tuple[np.ndarray, ...], kind: Any
-) -> None:
+def test_what_is_no_fitted_kind_of_obygaze_is_not_saved(tmp_path, data, kind) -> None:
     X, y, _ = data
     model = kind()
     words = "features.width is 6 in model.json, but None in the estimator"
@@ -278,9 +253,7 @@ def test_nothing_is_replaced_silently(saved: Path, tmp_path: Path, data: tuple) 
 
 
 @pytest.mark.parametrize("is_remote", [False, True])
-def test_no_other_file_comes_with_a_model(
-    saved: Path, tmp_path: Path, is_remote: bool
-) -> None:
+def test_no_other_file_comes_with_a_model(saved, tmp_path, is_remote) -> None:
     """A stranger's folder or server has more files; only the five of a model are copied."""
     source = tmp_path / "theirs"
     shutil.copytree(saved, source)
@@ -304,9 +277,7 @@ def test_no_other_file_comes_with_a_model(
     assert not (tmp_path / "piped").exists()
 
 
-def test_a_card_of_gigabytes_does_not_come_with_a_model(
-    saved: Path, tmp_path: Path
-) -> None:
+def test_a_card_of_gigabytes_does_not_come_with_a_model(saved, tmp_path) -> None:
     shutil.copytree(saved, tmp_path / "theirs")
     with (tmp_path / "theirs/README.md").open("r+b") as stream:
         stream.truncate(4_000_000_000)
@@ -324,8 +295,8 @@ def test_a_card_of_gigabytes_does_not_come_with_a_model(
 
 
 def test_a_model_too_large_to_be_read_is_not_saved_and_says_its_size(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    saved, tmp_path, monkeypatch
+):
     model, size = load_model(saved), (saved / "model.safetensors").stat().st_size
     monkeypatch.setitem(saving.MAX_BYTES, "model.safetensors", size - 1)
     with pytest.raises(
@@ -337,9 +308,7 @@ def test_a_model_too_large_to_be_read_is_not_saved_and_says_its_size(
     assert not (tmp_path / "large").exists()
 
 
-def test_a_location_may_name_the_sha256_of_the_model(
-    saved: Path, tmp_path: Path
-) -> None:
+def test_a_location_may_name_the_sha256_of_the_model(saved, tmp_path) -> None:
     pytest.importorskip("obstore")
     seal = hashlib.sha256((saved / "model.json").read_bytes()).hexdigest()
     with web_server(saved.parent) as server:
@@ -356,9 +325,7 @@ def test_a_location_may_name_the_sha256_of_the_model(
             shutil.rmtree(tmp_path / "home")
 
 
-def test_a_pulled_model_has_the_name_under_which_it_is_kept_here(
-    saved: Path, tmp_path: Path
-) -> None:
+def test_a_pulled_model_has_the_name_under_which_it_is_kept_here(saved, tmp_path):
     theirs = pull_model(str(saved), tmp_path / "models" / "theirs")
     assert theirs.info == structs.replace(load_model(saved).info, name="theirs")
     card = str(show_model("theirs", workspace=tmp_path))
@@ -377,9 +344,7 @@ def _tree(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("target", [".", "models/", "./thesis"])
-def test_pull_replaces_nothing_but_a_model(
-    saved: Path, tmp_path: Path, target: str
-) -> None:
+def test_pull_replaces_nothing_but_a_model(saved, tmp_path, target) -> None:
     home = tmp_path / "home"
     for name in ("a", "b"):
         shutil.copytree(saved, home / "models" / name)
@@ -396,9 +361,7 @@ def test_pull_replaces_nothing_but_a_model(
                            if k.startswith("home/")}  # fmt: skip
 
 
-def test_push_writes_into_no_folder_of_somebody_else(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_push_writes_into_no_folder_of_somebody_else(saved, tmp_path, monkeypatch):
     # "." and ".." are looked through.
     monkeypatch.chdir(tmp_path / "models")
     mine = tmp_path / "mine"
@@ -414,7 +377,6 @@ def test_push_writes_into_no_folder_of_somebody_else(
 
 
 def test_what_nobody_could_pull_is_not_pushed(saved: Path, tmp_path: Path) -> None:
-    """A model with an edited README.md was sent, exit 0, and each pull of it failed."""
     card = saved / "README.md"
     card.write_bytes(card.read_bytes() + b"\n")
     done = call_obygaze("models", "push", saved, tmp_path / "there")
@@ -443,12 +405,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.parametrize("place", ["hub", "bucket"])
 def test_push_to_a_bucket_or_the_hub_replaces_no_model(
-    place: str,
-    saved: Path,
-    tmp_path: Path,
-    data: tuple[np.ndarray, ...],
-    request: pytest.FixtureRequest,
-) -> None:
+    place, saved, tmp_path, data, request
+):
     url = request.getfixturevalue(place)
     other = _another(saved, tmp_path, data)
     push_model(saved, url)
@@ -460,9 +418,7 @@ def test_push_to_a_bucket_or_the_hub_replaces_no_model(
     np.testing.assert_array_equal(found, expected)
 
 
-def test_push_writes_to_no_address_with_other_files(
-    hub: str, saved: Path, tmp_path: Path
-) -> None:
+def test_push_writes_to_no_address_with_other_files(hub, saved, tmp_path) -> None:
     made_store(tmp_path / "s", [Row("c", "f")], {"clip": np.ones((1, 2), "float32")})
     push(open_store(tmp_path / "s"), hub)
     with pytest.raises(AlreadyThere, match="does not belong to this model") as error:
@@ -478,8 +434,8 @@ def test_push_writes_to_no_address_with_other_files(
 
 @pytest.mark.check("kills it before every change of the disk")
 def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
-    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
+    saved, tmp_path, data
+):
     info, X, y = load_model(saved).info, data[0], data[1]
     old, new = LogisticProbe().fit(X, y), LogisticProbe().fit(X, 1 - y)
     elsewhere = save_model(new, info, tmp_path / "elsewhere" / "toy", X)

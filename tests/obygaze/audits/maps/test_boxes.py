@@ -1,7 +1,5 @@
 """The share of saliency in boxes: by hand; and what boxes are read and refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +16,7 @@ from obygaze_features.store import Store, open_store
 def test_shares_by_hand() -> None:
     maps = np.zeros((2, 2, 2, 2))
     # The mean of the clip is 1: 3 above it, and 3 in frame 1.
-    maps[0, 0] = [
-        [4, 0],
-        [0, 0],
-    ]
+    maps[0, 0] = [[4, 0], [0, 0]]
     maps[0, 1] = [[0, 4], [0, 0]]
     inside = np.zeros((2, 2, 2), dtype=bool)
     inside[0, 0, 0] = inside[1, 1, 0] = True
@@ -52,9 +47,7 @@ def test_boxes_of_another_film_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("joined", [1, 2])
-def test_a_box_is_on_the_step_that_its_frame_is_part_of(
-    tmp_path: Path, joined: int
-) -> None:
+def test_a_box_is_on_the_step_that_its_frame_is_part_of(tmp_path, joined) -> None:
     """As the sheets have the frames of a clip, so that a person counts them."""
     store = maps_of(tmp_path, joined)
     path = tmp_path / "b.csv"

@@ -1,7 +1,5 @@
 """`obygaze explain`: maps of a tiny CLIP on films whose pictures are known, boxes, and sheets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     return place, list(vectors)
 
 
-def test_maps_are_those_of_the_model_on_the_same_frames(
-    world: tuple[Path, list[Any]],
-) -> None:
+def test_maps_are_those_of_the_model_on_the_same_frames(world) -> None:
     place, (a, b, c) = world
     maps = open_store(place / "stores" / "joy")
     assert map_names(maps)[:3] == ["joy", "fear", "random 1"]
@@ -70,9 +66,7 @@ def test_maps_are_those_of_the_model_on_the_same_frames(
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
-def test_a_sheet_for_each_direction_over_the_exact_pictures(
-    world: tuple[Path, list[Any]],
-) -> None:
+def test_a_sheet_for_each_direction_over_the_exact_pictures(world) -> None:
     place, _ = world
     words = ("-C", place, "explain", "draw", "joy", "tt0-003", "-o", place / "sheets")
     found = call_obygaze(*words, "--json").ok().json()["files"]

@@ -1,7 +1,5 @@
 """Concept maps of made-up films in which a patch moves: the peak lies on the patch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,9 +33,7 @@ def pointing(manifest: Manifest, maps: Store, direction: str, concept: str) -> f
     return float((own.argmax(axis=2) == patch).mean())
 
 
-def test_the_peak_lies_on_the_patch_and_random_directions_point_nowhere(
-    made: tuple[Manifest, Store, Store],
-) -> None:
+def test_the_peak_lies_on_the_patch_and_random_directions_point_nowhere(made) -> None:
     manifest, _, maps = made
     shares = {c: pointing(manifest, maps, c, c) for c in CONCEPTS}
     assert min(shares.values()) > 0.9
@@ -47,9 +43,7 @@ def test_the_peak_lies_on_the_patch_and_random_directions_point_nowhere(
     assert max(null) < min(shares.values())
 
 
-def test_a_map_is_the_projection_of_each_patch(
-    made: tuple[Manifest, Store, Store],
-) -> None:
+def test_a_map_is_the_projection_of_each_patch(made) -> None:
     _, store, _ = made
     tokens = store.matrix("tokens", clips=store.clip_ids[:1]).values[0]
     origin = np.arange(16) / 16

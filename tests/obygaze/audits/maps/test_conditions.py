@@ -1,7 +1,5 @@
 """Maps of two conditions: means by hand, the paired test against all exchanges."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 
@@ -111,9 +109,7 @@ def test_covered_shares_against_a_fine_grid() -> None:
         (("not objectified,2", "third,2"), "expected two conditions, got 3"),
     ],
 )
-def test_conditions_that_cannot_be(
-    maps: Path, tmp_path: Path, change: tuple[str, str], message: str
-) -> None:
+def test_conditions_that_cannot_be(maps, tmp_path, change, message) -> None:
     conditions, _ = tables(tmp_path, maps)
     conditions.write_text(conditions.read_text().replace(*change, 1))
     with pytest.raises(FixInput, match=message):

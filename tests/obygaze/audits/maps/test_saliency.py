@@ -1,7 +1,5 @@
 """Saliency against captum."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

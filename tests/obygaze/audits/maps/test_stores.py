@@ -1,7 +1,5 @@
 """A store of maps has the rows, the times and the recipe of its clips, as zarr reads it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A real browser shows the page from a file: pictures that were asked for, by keys alone."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
@@ -25,13 +23,7 @@ from support.browsers import (
     wait_for_text,
     wait_for_title,
 )
-from support.film_pages import (
-    film_clips,
-    page_file,
-    segment,
-    site,
-    write_marks,
-)
+from support.film_pages import film_clips, page_file, segment, site, write_marks
 from support.seeds import amount
 from support.video_kinds import KINDS
 from support.videos import write_video
@@ -43,10 +35,7 @@ from obygaze_features.manifest.model import Clip
 
 __all__ = ["browser"]
 pytest.importorskip("selenium.webdriver")
-pytestmark = [
-    pytest.mark.check("drives a browser"),
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.check("drives a browser"), pytest.mark.timeout(300)]
 
 OTHER_IMAGES = "return document.querySelectorAll('img:not(#still)').length;"
 N_SEEKS = amount(12, 300)
@@ -71,9 +60,7 @@ def films(folder: Path) -> Site:
 # ---- pictures ------------------------------------------------------------------------------------
 
 
-def test_seeks_show_the_picture_that_was_asked_for(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_seeks_show_the_picture_that_was_asked_for(browser, tmp_path) -> None:
     made = {name: KINDS[name](tmp_path) for name in SEEN}
     clips = [Clip(name, name, 1, one.path.name, 0.0, 1.0) for name, one in made.items()]
     page = site(tmp_path, clips)
@@ -117,9 +104,7 @@ def test_a_film_of_several_files_is_one_time_line(browser: Any, tmp_path: Path) 
     assert text(browser, "#picture") == ""
 
 
-def test_pictures_are_counted_and_their_times_are_those_of_the_file(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_pictures_are_counted_and_their_times_are_those_of_the_file(browser, tmp_path):
     """They begin later than the sound."""
     late = 75
     path = tmp_path / "lake.mkv"
@@ -157,9 +142,7 @@ def nameless_elements(browser: Any) -> list[str]:
     return nameless or ["all have names"]
 
 
-def test_nothing_is_wider_than_the_window_and_all_have_names(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_nothing_is_wider_than_the_window_and_all_have_names(browser, tmp_path) -> None:
     script = (
         "const root = document.documentElement; return [innerWidth, root.scrollWidth]"
     )
@@ -211,9 +194,7 @@ def requests_of(browser: Any) -> set[str]:
     return {url for url in urls if not url.startswith(("data:", "about:"))}
 
 
-def test_the_page_needs_no_server_and_asks_for_its_video_alone(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_the_page_needs_no_server_and_asks_for_its_video_alone(browser, tmp_path):
     page = films(tmp_path)
     address = page_file(page)
     # The page of the test before asks no more.
@@ -232,9 +213,7 @@ def test_the_page_needs_no_server_and_asks_for_its_video_alone(
     assert severe == []
 
 
-def test_clips_of_less_than_a_pixel_are_drawn_in_the_whole_time_line(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_clips_of_less_than_a_pixel_are_drawn_in_the_whole_time_line(browser, tmp_path):
     resize(browser, 1400)
     clips = film_clips("lake", "", 2000)
     browser.get_log("browser")

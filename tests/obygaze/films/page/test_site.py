@@ -1,7 +1,5 @@
 """What a page shows: lanes equal the tables; it is written over nothing but a page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -13,21 +11,10 @@ import pytest
 from support.annotated import annotated
 from support.cli import call_obygaze
 from support.film_pages import document, film_clips, segment, site, write_marks
-from support.run_tables import (
-    MANIFEST,
-    Clips,
-    MadeCell,
-    clips_of,
-    made_run,
-    scores_for,
-)
+from support.run_tables import MANIFEST, Clips, MadeCell, clips_of, made_run, scores_for
 from support.videos import write_video
 
-from obygaze.films.decisions import (
-    cell_facts,
-    models_to_show,
-    named_cell,
-)
+from obygaze.films.decisions import cell_facts, models_to_show, named_cell
 from obygaze.films.marks import Mark
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import view
@@ -97,7 +84,7 @@ def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None
     assert (film["n_pictures"], film["segments"]) == (0, [])
     assert film["notes"] == [
         "Marks are not shown: the time line counts clips in a row: their times in the film are"
-        " unknown",
+        " unknown"
     ]
     assert [piece["video"] for piece in film["pieces"]] == ["1.mp4", "2.mp4"]
     assert document(page, "pond")["film"]["pieces"] == []
@@ -132,9 +119,7 @@ def test_videos_are_named_from_the_folder_of_the_page(tmp_path: Path) -> None:
     assert [one["title"] for one in shown_by(alone)["page"]["pages"]] == ["lake"]
 
 
-def test_only_a_page_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_page_is_replaced(tmp_path, monkeypatch) -> None:
     save_films(tmp_path, [*film_clips("lake", "", 2), *film_clips("con", "", 2)])
     paths = view("films", workspace=tmp_path).paths
     assert view("films", workspace=tmp_path).paths == paths
@@ -158,7 +143,6 @@ def test_only_a_page_is_replaced(
 
 
 def test_a_run_is_shown_beside_its_own_clips_alone(tmp_path: Path) -> None:
-    """Scores were compared with levels that the models had not learned from."""
     clips = clips_of()
     ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
     about = {**MANIFEST, "name": "films"}
@@ -193,7 +177,6 @@ def run_with(folder: Path, *cells: MadeCell, questions: Sequence[Any] = ()) -> R
 
 @pytest.mark.parametrize("is_margin", [False, True])
 def test_small_margins_are_no_probabilities(tmp_path: Path, is_margin: bool) -> None:
-    """Margins from 0 to 1 were shown as probabilities, with the boundary at one half."""
     clips = Clips(("c0", "c1"), ("lake", "lake"), np.array([False, True]))
     scale = {"is_probability": not is_margin}
     ridge = MadeCell("ridge", clips, np.array([0.2, 0.7]), facts=scale)
@@ -223,10 +206,7 @@ def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["score", "p"])
-def test_the_scores_of_a_saved_model_are_shown_by_its_table(
-    tmp_path: Path, kind: str
-) -> None:
-    """The scores of a film that no run has tested had no place on its page."""
+def test_the_scores_of_a_saved_model_are_shown_by_its_table(tmp_path, kind) -> None:
     clips = film_clips("lake", "", 5)
     lines = ["clip_id,movie_id,start_s,end_s,basis,decision"]
     lines[0] += ",p:calm,p:tense" if kind == "p" else ",score:tense"
@@ -275,9 +255,7 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(
         ("basis,decision,p:a,p:b,p:c", "unseen,a,1,0,0", "scores of one question"),
     ],
 )
-def test_a_table_of_other_scores_or_clips_is_refused(
-    tmp_path: Path, header: str, cells: str, problem: str
-) -> None:
+def test_a_table_of_other_scores_or_clips_is_refused(tmp_path, header, cells, problem):
     save_films(tmp_path, film_clips("lake", "", 2))
     table = tmp_path / "scores.csv"
     table.write_text(f"clip_id,{header}\nlake-000,{cells}\n", "utf-8")
@@ -292,9 +270,7 @@ def test_a_table_of_other_scores_or_clips_is_refused(
         view("films", run="r", scores=table, workspace=tmp_path)
 
 
-def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(
-    tmp_path: Path,
-) -> None:
+def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(tmp_path) -> None:
     of_ada = {"level": "S", "concepts": ("Look", "Voice"), "mood": "calm"}
     of_ben = {"level": "HN", "concepts": ("Voice",), "comment": "heard"}
     films = annotated({"ada": {"lake-1": of_ada}, "ben": {"lake-1": of_ben}})
