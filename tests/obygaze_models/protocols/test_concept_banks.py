@@ -116,7 +116,6 @@ def test_equal_features_have_no_concept_vectors_and_the_error_says_so(tmp_path) 
 
 
 def test_concept_vectors_take_no_settings() -> None:
-    """The first was the unknown key 'model', "did you mean 'models'?", which failed next."""
     with pytest.raises(FixUsage, match="cav has no settings, got") as raised:
         training_protocol("cav", "EN_S", films(4, 40, seed=5), ["models.cav.C=1"])
     assert "data.view=raw" in raised.value.hint
@@ -128,7 +127,6 @@ def test_concept_vectors_take_no_settings() -> None:
 
 
 def test_concept_vectors_take_no_task() -> None:
-    """`train cav --task nonsense` ended with 0, and the task was ignored."""
     with pytest.raises(FixUsage, match="each concept vector has its own task"):
         training_protocol("cav", "HN_S", films())
     assert training_protocol("cav", "EN_S", films(4, 40, seed=5)).tasks

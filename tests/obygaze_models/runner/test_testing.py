@@ -351,13 +351,7 @@ def test_clips_whose_films_are_not_stated(here: Path) -> None:
 
 
 def test_models_that_are_not_of_two_classes(here: Path) -> None:
-    keep(
-        here,
-        ConceptBank(["Look"], C=0.1),
-        kind="cav",
-        classes=(),
-        concepts=("Look",),
-    )
+    keep(here, ConceptBank(["Look"], C=0.1), kind="cav", classes=(), concepts=("Look",))
     with pytest.raises(FixUsage, match="expected a model with two classes"):
         run_on(here)
 
