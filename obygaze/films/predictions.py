@@ -101,7 +101,7 @@ def read_predictions(
     )
     if n_by_ids:
         _warn(
-            f"{count(n_by_ids, 'row')} of {path.name} matched by the ids alone: it and"
+            f"{count(n_by_ids, 'row')} of {path.name} matched by id only: it and"
             f" {manifest.name} do not both state films or times"
         )
     return PredictionTable(path, table.columns, predicted)

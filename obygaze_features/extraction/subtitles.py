@@ -446,7 +446,7 @@ def _cues_in(
 def _require_name(row: TableRow, column: str) -> None:
     """Add a violation for a row without a clip or a film."""
     if not row[column].strip():
-        row.add(column, f"is empty, and each row needs one{MERGED}")
+        row.add(column, f"is empty, but required in each row{MERGED}")
 
 
 def _time(row: TableRow, column: str, table: CsvTable) -> Fraction | None:

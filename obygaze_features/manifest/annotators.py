@@ -42,14 +42,14 @@ MEAN = "mean"
 BY = "by:"
 RULES = (AGREED, MAJORITY, HIGHEST, MEAN, f"{BY}NAME")
 WAYS_OF_RULES = (
-    "use --rule agreed to leave these labels empty; other rules are"
+    "pass --rule agreed to leave these labels empty, or another rule:"
     f" {', '.join(rule for rule in RULES if rule != AGREED)}"
 )
 COMMENT = "comment"
 # The word of an annotator who could not tell.
 UNKNOWN = "?"
 # The beginning of the note of a manifest about its rule.
-NOTE = "one label a clip by the rule "
+NOTE = "labels made by the rule "
 
 
 def annotator_columns(columns: Collection[str]) -> tuple[str, ...]:
@@ -86,8 +86,8 @@ def parse_orders(typed: Mapping[str, str]) -> dict[str, list[str]]:
         order = [sorted_words(plain_value(w, column)) for w in words.split(",")]
         if len(set(order)) < max(2, len(order)) or "" in order:
             raise FixUsage(
-                f"expected the words of {column} from the lowest to the highest, got {words!r}",
-                hint=f"--order {shell_word(f'{column}=weak,strong')}",
+                f"--order {column}: expected two words or more, from the lowest, got {words!r}",
+                hint=f"pass a list such as --order {shell_word(f'{column}=weak,strong')}",
             )
         orders[column] = order
     return orders
@@ -112,7 +112,7 @@ def apply_rule(
         raise FixUsage(
             f"unknown rule {chosen!r}{near(chosen, known)}",
             where=manifest.name,
-            hint=f"one of {', '.join(known)}",
+            hint=f"use one of {', '.join(known)}",
         )
     if not people:
         return manifest
@@ -122,8 +122,7 @@ def apply_rule(
     refuse_if(
         [name for name in columns if name in given or "|" in name],
         FixInput,
-        f"columns of annotators with a | or with the name of a concept that they gave: the column"
-        f" {DIFFERS} could not name it",
+        "the name of a column of annotations contains |, or is the name of an annotated concept",
         where=manifest.name,
         hint="rename the column in the table",
     )
@@ -154,7 +153,7 @@ def apply_rule(
     for clip in clips:
         cells = {name: clip.extra.get(name, "") for name in kept}
         filled.append(replace(clip, extra=cells))
-    note = f"{NOTE}{chosen} of {count(len(people), 'annotator')}: {', '.join(people)}"
+    note = f"{NOTE}{chosen} from {count(len(people), 'annotator')}: {', '.join(people)}"
     notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
     return replace(
         manifest,
@@ -209,11 +208,13 @@ def label_notes(manifest: Manifest) -> list[str]:
     differing = [clip for clip in manifest if disputed_names(clip)]
     if differing:
         notes.append(
-            f"annotators differ in {len(differing)} of {count(len(manifest), 'clip')}, which have"
-            f" no label there: {count_differences(differing)}"
+            f"no label for {len(differing)} of {count(len(manifest), 'clip')}, because annotators"
+            f" differ: {count_differences(differing)}"
         )
     if manifest.annotations:
-        notes.append(f"how far they agree: obygaze agree {shell_word(manifest.name)}")
+        notes.append(
+            f"to measure their agreement: obygaze agree {shell_word(manifest.name)}"
+        )
     return notes
 
 
@@ -255,10 +256,10 @@ def match_orders(
     for column, order in orders.items():
         if column not in columns:
             raise FixUsage(
-                f"--order: expected a column of annotators, got {column!r}"
+                f"--order: expected a column with annotations, got {column!r}"
                 f"{near(column, columns)}",
                 where=manifest.name,
-                hint="levels have an order; the other columns: "
+                hint="levels need no --order; columns with annotations: "
                 + (", ".join(columns) or "none"),
             )
         words = {sorted_words(one.own[column]) for one in manifest.annotations}
@@ -282,10 +283,10 @@ def match_order(
         refuse_if(
             others,
             FixInput,
-            f"the order of {column} does not have these words",
+            f"--order {column}: words of the annotations are missing",
             where=where,
-            hint="add them to --order; if a word means that an annotator could not tell, import it"
-            f" with --word {shell_word(f'{others[0]}={UNKNOWN}')}",
+            hint="add the words to --order; or import a word that means not known with"
+            f" --word {shell_word(f'{others[0]}={UNKNOWN}')}",
         )
     return spelled
 

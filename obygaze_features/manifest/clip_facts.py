@@ -133,7 +133,7 @@ def _seconds_of(row: Mapping[str, str], column: str) -> float | None:
     number = number_of_cell(cell)
     if cell.strip() and number is None:
         raise FixInput(
-            f"{column} of the clip {row['clip_id']!r} is {cell!r}, expected seconds",
+            f"{column} of the clip {row['clip_id']!r}: expected seconds, got {cell!r}",
             hint="write seconds, such as 70.5, or leave the cell empty",
         )
     return number
@@ -247,10 +247,10 @@ def _difference(ours: ClipFacts, theirs: ClipFacts, place: int) -> str:
     name = str(ours.clip_ids[place])
     films = str(ours.movie_ids[place]), str(theirs.movie_ids[place])
     if all(films) and films[0] != films[1]:
-        return f"{name!r} is of the film {films[0]!r} and of {films[1]!r}"
+        return f"{name!r} is of the film {films[0]!r}, not {films[1]!r}"
     in_frames = bool(ours.have_frames[place] and theirs.have_frames[place])
     spans = [_span(one.numbers[place].tolist(), in_frames) for one in (ours, theirs)]
-    return f"{name!r} is {' and '.join(spans)}"
+    return f"{name!r} is {', not '.join(spans)}"
 
 
 def _span(numbers: Sequence[float], in_frames: bool) -> str:

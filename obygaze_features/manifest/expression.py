@@ -61,11 +61,11 @@ _TEST = re.compile(
     r"\s*(?:\s(?:not in|in)(?=[\s{\[(])|[=!<>]=|[=<>])"
 )
 HINT = (
-    "use == in place of =, braces for several values, and quotes around names with blanks or signs"
-    " other than letters and _, or with a digit at the start:"
+    "use == in place of =, braces for several values, and quotes around names that have blanks or"
+    " other signs, or that begin with a digit:"
     ' level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
 )
-HINT_OF_NUMBERS = "<, <=, > and >= compare numbers such as 3 and 2.5; == any words"
+HINT_OF_NUMBERS = "use <, <=, > and >= for numbers such as 3 and 2.5, and == for words"
 
 
 class BadExpression(FixInput):
@@ -165,7 +165,7 @@ class _Parser:
 
     def parse(self) -> Condition:
         if len(self.text) > MAX_LENGTH:
-            self.refuse(f"at most {MAX_LENGTH} characters are allowed")
+            self.refuse(f"expected at most {MAX_LENGTH} characters")
         if "\\" in self.text:
             self.refuse("a backslash is not allowed")
         if "#" in QUOTED.sub("", self.text):
@@ -174,12 +174,12 @@ class _Parser:
         try:
             tree = ast.parse(self.text, mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            self.refuse("the expression is not complete or not valid")
+            self.refuse("the expression is incomplete or invalid")
         return self.condition(tree.body, MAX_DEPTH)
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
         if not depth:
-            self.refuse(f"nested deeper than {MAX_DEPTH}")
+            self.refuse(f"expected at most {MAX_DEPTH} levels of nesting")
         match node:
             case ast.BoolOp(op, parts):
                 conditions = [self.condition(part, depth - 1) for part in parts]
@@ -187,7 +187,7 @@ class _Parser:
             case ast.UnaryOp(ast.Not(), part):
                 return negate(self.condition(part, depth - 1))
             case ast.Tuple():
-                self.refuse("commas are for values in braces; 2,5 is written as 2.5")
+                self.refuse("a comma is valid in braces only; write 2,5 as 2.5")
             case ast.Compare(column, [ast.Eq() | ast.NotEq() as op], [value]):
                 condition = self.has(column, [value])
             case ast.Compare(column, [ast.In() | ast.NotIn() as op], [ast.Set(values)]):
@@ -216,7 +216,9 @@ class _Parser:
             self.concepts.update(dict.fromkeys(wanted or self.allowed.get(name, ())))
         if not wanted:
             if self.of_empty is None and name not in ("level", *CONCEPTS):
-                self.refuse(f"a column is not a label: write {name} == VALUE")
+                self.refuse(
+                    f"expected a condition, got a column: write {name} == VALUE"
+                )
             return self.compares(name, bool)
         if allowed is None:
             self.values[name] += wanted

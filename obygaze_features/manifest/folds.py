@@ -105,7 +105,7 @@ def assign_folds(
     fold_of_clip = grouped(before, k)
     if SPLIT in before.folds and not force:
         raise AlreadyThere(
-            f"{manifest} already has {SPLIT} folds", hint="replace them with --force"
+            f"{manifest} already has {SPLIT} folds", hint="pass --force to replace them"
         )
     cells = {clip: str(fold) for clip, fold in fold_of_clip.items()}
     after = before.with_column(FOLD_PREFIX + SPLIT, cells)
@@ -170,9 +170,7 @@ def _check_folds(
     """Raise an error unless there are at least two folds, and one clip or film for each."""
     if 2 <= n_folds <= n:
         return
-    hint = (
-        f"from 2 to {n} folds" if n >= 2 else f"folds need at least two {plural(unit)}"
-    )
+    hint = f"use 2 to {n} folds" if n >= 2 else f"use at least two {plural(unit)}"
     raise error(f"cannot make {n_folds} folds of {count(n, unit)}", hint=hint)
 
 

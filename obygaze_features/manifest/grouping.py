@@ -40,7 +40,7 @@ from obygaze_features.manifest.vocabulary import (
 
 NOTE = (
     "The paper assigns no instance to a sub-construct; the last column is this program's reading. "
-    "`obygaze manifest group --groups FILE` takes yours."
+    "For groups of your own: `obygaze manifest group --groups FILE`."
 )
 Groups = Mapping[str, Sequence[str]]
 
@@ -134,7 +134,8 @@ def group(
         return _vocabulary()
     if manifest is None or name is None:
         raise FixUsage(
-            "expected a manifest, and a name for the new one", hint="MANIFEST -o NAME"
+            "expected MANIFEST and --output",
+            hint="obygaze manifest group MANIFEST -o NAME",
         )
     before = read_manifest(manifest, workspace=workspace)
     path = Workspace.of(workspace).new_manifest(name)
@@ -157,9 +158,9 @@ def _subconstructs_of(manifest: Manifest) -> Groups:
             groups[group] = known
     if not groups:
         raise FixInput(
-            "the manifest has none of the concepts of the sub-constructs",
+            "expected concepts of the sub-constructs, found none in the manifest",
             where=manifest.name,
-            hint="name your groups in a file: --groups FILE",
+            hint="pass a file with groups of your own: --groups FILE",
         )
     return groups
 
@@ -188,10 +189,9 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     refuse_if(
         [group for group in groups if spellings[folded(single_line(group))] > 1],
         FixInput,
-        "groups with the name of a concept that is in no group, or with names that differ only in"
-        " spelling",
+        "groups with the same name as another group, or as a concept without a group",
         where=manifest.name,
-        hint="one name for each group",
+        hint="rename these groups",
     )
 
     def grouped(concepts: Iterable[str]) -> tuple[str, ...]:
@@ -246,8 +246,8 @@ def _modality(group: str, names: Sequence[str], manifest: Manifest) -> str:
             problem = f"has an unknown concept {name!r}{near(name, known)}"
     if problem is not None:
         raise FixInput(
-            f"group {group!r} {problem}",
+            f"the group {group!r} {problem}",
             where=manifest.name,
-            hint=f"the concepts of {manifest.name}: {', '.join(known)}",
+            hint=f"use concepts of {manifest.name}: {', '.join(known)}",
         )
     return modalities[0]

@@ -61,7 +61,9 @@ class ManifestFormat:
         if self.is_dataset:
             return self.name
         if len(paths) > 1:
-            raise FixUsage("several files have no name of their own", hint="-o NAME")
+            raise FixUsage(
+                "--output is required for several files", hint="pass -o NAME"
+            )
         return ascii_id(paths[0].resolve().stem) or self.name
 
 
@@ -115,8 +117,8 @@ def import_clips(
         given["command"] = ["obygaze", "manifest", "import", *typed]
     if not source.several and len(paths) > 1:
         raise FixUsage(
-            f"{source.name} is one source, got {count(len(paths), 'source')}",
-            hint="import each separately, then run obygaze manifest merge",
+            f"expected one source for {source.name}, got {count(len(paths), 'source')}",
+            hint="import each source separately, then run obygaze manifest merge",
         )
     files = source.files_in(paths) if source.several else paths[0]
     try:

@@ -158,14 +158,16 @@ def manifest_path(
         path = Workspace.of(workspace).existing_manifest(manifest)
     elif not isinstance(manifest, os.PathLike):
         raise FixUsage(
-            f"expected a manifest, its name or its file, got {type(manifest).__name__}",
-            hint="obygaze manifest import --help",
+            f"expected the name or the path of a manifest, got {type(manifest).__name__}",
+            hint="pass a name such as 'films', or a path",
         )
     else:
         # A Path is always a file, never a name: Path("./films") is the same as Path("films").
         path = toml_of(Path(manifest))
     if not path.is_file():
-        raise NotFound("no such manifest", where=str(path), hint="obygaze ls")
+        raise NotFound(
+            "no such manifest", where=str(path), hint="obygaze ls lists the manifests"
+        )
     return path
 
 
@@ -202,9 +204,9 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
     # "imported" stands for no manifest; a name that ends in ANNOTATORS is a table of annotators.
     if path.stem == WITHOUT_MANIFEST or path.stem.endswith(ANNOTATORS):
         raise FixInput(
-            f"a manifest cannot be called {path.stem!r}",
+            f"{path.stem!r} cannot be the name of a manifest",
             where=str(path),
-            hint="choose another name for its files",
+            hint="rename its files",
         )
     refuse_newer(document.tree, Header, str(path))
     header = record_of(document, Header, "the header of the manifest is not valid")
@@ -276,7 +278,7 @@ def read_annotations(
             meant = near_id(row["clip_id"], clip_ids)
             row.add("clip_id", f"no clip has the id {row['clip_id']!r}{meant}")
         if not row["annotator"]:
-            row.add("annotator", "is empty, and each row needs one")
+            row.add("annotator", "is empty, but required in each row")
         if lines.setdefault(who, row.line) != row.line:
             row.add("annotator", f"has a row for this clip on line {lines[who]}")
         level = row.one_of("level", LEVELS) if row["level"] else ""
@@ -317,9 +319,11 @@ def _windows(
         expected = dict(zip(CUT_COLUMNS, map(str, cells), strict=True))
         for column in ("first_row", "n_rows"):
             if row[column] != expected[column]:
-                row.add(column, f"expected {expected[column]} by the grid")
+                row.add(
+                    column, f"expected {expected[column]}, as computed from the grid"
+                )
     violations.raise_if_any(
-        "the manifest is not valid", hint="obygaze manifest windows --help"
+        "the manifest is not valid", hint="run obygaze manifest windows again"
     )
     return windows
 
@@ -364,8 +368,8 @@ def windows_to_clips(windows: str) -> str:
     """Return the commands that turn windows into a manifest of clips with the same times."""
     table = shell_word(f"{windows}.csv")
     return (
-        f"obygaze manifest export {shell_word(windows)} {table}, then obygaze manifest"
-        f" import {table} -o NAME, which has clips at the times of the windows"
+        f"for clips at the times of the windows: obygaze manifest export {shell_word(windows)}"
+        f" {table}, then obygaze manifest import {table} -o NAME"
     )
 
 
@@ -441,7 +445,7 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
             if os.path.lexists(file) and not (
                 file.is_file() and file.read_bytes() == data
             ):
-                problem = "the file exists and is not part of an obygaze manifest"
+                problem = "this file exists, and is not part of a manifest"
                 hint = "choose another name with -o, or move this file"
                 raise AlreadyThere(problem, where=str(file), hint=hint)
     stale = stale_annotations(files, path, force=force)
@@ -462,7 +466,7 @@ def stale_annotations(
         return None
     if not force:
         raise name_taken_error(
-            "this table of annotators is of other clips", annotations_file
+            "this table of annotators belongs to other clips", annotations_file
         )
     return annotations_file
 
@@ -516,7 +520,7 @@ def check_manifest(manifest: Manifest) -> ManifestBytes:
     except UnicodeEncodeError as error:
         character = error.object[error.start : error.end]
         raise FixInput(
-            f"UTF-8 cannot encode {character!r}", where=manifest.name
+            f"the character {character!r} is not valid in UTF-8", where=manifest.name
         ) from error
     _check_columns(manifest)
     if said and isinstance(manifest.clips, Windows):
@@ -538,25 +542,23 @@ def _check_columns(manifest: Manifest) -> None:
             require_text(clip, column, value)
             if value and column not in written:
                 raise FixInput(
-                    f"clip {clip.clip_id!r} has {value!r} in the column {column!r}, which is not a"
-                    " column of the manifest",
+                    f"the clip {clip.clip_id!r} has a value in {column!r}, which is not a column of"
+                    f" the manifest: {value!r}",
                     where=manifest.name,
-                    hint="add it to Manifest.columns, or use Manifest.with_column",
+                    hint="add the column to Manifest.columns, or use Manifest.with_column",
                 )
 
 
 # The hint for a film that only the first row of its clips states.
-MERGED = (
-    "; merged cells have a value in the first one only: write it into the others too"
-)
-OF_NO_FILMS = 'films = "none" means that no row has one: remove one of the two'
+MERGED = "; if cells are merged, write the value into each of them"
+OF_NO_FILMS = 'films = "none" is for a manifest without films: remove one of the two'
 OWN_CONCEPT = (
-    "no column may be called concept, because expressions read it as concepts: --map"
-    " concepts=concept, or --map NAME=concept for another name"
+    "the name concept is reserved for expressions; rename the column with --map concepts=concept"
+    " or --map NAME=concept"
 )
 OF_NO_FILE = (
-    "without a file, start_s is a time in the film, but film_start_s differs: name the"
-    " file in video, or leave start_s and end_s empty"
+    "start_s without a file is a time in the film, but film_start_s differs; add the file in the"
+    " column video, or leave start_s and end_s empty"
 )
 
 
@@ -593,7 +595,7 @@ def clips_of_table(
                 row.matching(column, ID, ID_FORM)
             elif column == "clip_id" or has_films:
                 of_merged = MERGED if column == "movie_id" and is_after_film else ""
-                row.add(column, f"is empty, and each row needs one{of_merged}")
+                row.add(column, f"is empty, but required in each row{of_merged}")
         if row["movie_id"] and not has_films:
             row.add("movie_id", f"{row['movie_id']!r} is a film, but {OF_NO_FILMS}")
         is_after_film = is_after_film or bool(row["movie_id"])
@@ -652,7 +654,8 @@ def _concepts(row: TableRow, known_concepts: Collection[str]) -> tuple[str, ...]
     for name in dict.fromkeys(names):
         if name not in known_concepts:
             row.add(
-                "concepts", f"unknown concept {name!r}; the header lists the concepts"
+                "concepts",
+                f"unknown concept {name!r}; add it to [concepts] in the TOML file",
             )
         elif names.count(name) > 1:
             row.add("concepts", f"{name!r} is listed more than once")
@@ -662,7 +665,8 @@ def _concepts(row: TableRow, known_concepts: Collection[str]) -> tuple[str, ...]
 def _video(row: TableRow) -> str:
     if row["video"] and leads_out(row["video"]):
         row.add(
-            "video", f"{row['video']!r} must be a path inside the folder of the videos"
+            "video",
+            f"expected a path inside the folder of the videos, got {row['video']!r}",
         )
     elif not is_printable_name(row["video"]):
         # Control characters could change the terminal that shows the name.
@@ -675,7 +679,7 @@ def _span(row: TableRow, start: str, end: str) -> tuple[float | None, float | No
     start_s = _seconds(row, start)
     end_s = _seconds(row, end)
     if bool(row[start]) != bool(row[end]):
-        row.add(end, f"{start} and {end} must both be given or both be empty")
+        row.add(end, f"expected both {start} and {end}, or neither")
     elif start_s is not None and end_s is not None and end_s <= start_s:
         row.add(end, f"expected an end after the start {start_s}, got {end_s}")
     return start_s, end_s

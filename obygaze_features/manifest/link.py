@@ -79,20 +79,20 @@ class LinkReport:
 
     def __str__(self) -> str:
         return (
-            f"{count(len(self.by_name), 'clip')} with a file of their own,"
-            f" {len(self.by_time)} as parts of films, {len(self.without)} without a video,"
-            f" {len(self.ambiguous)} with several files that match"
+            f"{count(len(self.by_name), 'clip')} linked to their own files, {len(self.by_time)} to"
+            f" parts of films; {len(self.without)} without a video, {len(self.ambiguous)} with"
+            " several videos"
         )
 
     @property
     def notes(self) -> list[str]:
         """Ambiguous clips, missing videos, unmatched files, the next command, and a warning."""
         notes = [
-            f"{clip_id}: not linked, matches {', '.join(files)}"
+            f"{clip_id}: not linked, because several videos match: {', '.join(files)}"
             for clip_id, files in self.ambiguous.items()
         ]
         past_end = [
-            f"{clip_id} ({end_s:.1f} of {length_s:.1f} s)"
+            f"{clip_id} ({end_s:.1f} s, video {length_s:.1f} s)"
             for clip_id, (end_s, length_s) in self.past_end.items()
         ]
         for names, noun, problem in (
@@ -143,7 +143,7 @@ def require_videos(folder: Path) -> tuple[str, ...]:
         raise FixInput(
             "no video in this folder",
             where=str(folder),
-            hint="pass the folder of the videos: files such as .mp4, .mkv, .mov and .avi",
+            hint="pass the folder of the videos: .mp4, .mkv, .mov, .avi",
         )
     return videos
 
@@ -165,7 +165,7 @@ def _videos_and_others(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
             if leads_out(name) or not is_printable_name(name)
         ],
         FixInput,
-        "these names cannot be in a manifest",
+        "names of videos are not valid in a manifest",
         where=folder,
         hint="rename these files",
     )
@@ -315,7 +315,7 @@ def require_one_film_a_video(manifest: Manifest) -> None:
     refuse_if(
         problems,
         FixInput,
-        "video files with clips of several films",
+        "expected one film per video file, got several",
         where=manifest.name,
         hint="use one movie_id for all clips of a film, or one file per film",
     )

@@ -97,7 +97,7 @@ def make_labels(
             "this manifest has no table of annotators",
             where=before.name,
             hint="import a table with a row or a column per annotator: obygaze manifest import"
-            " --help",
+            " TABLE",
         )
     path = Workspace.of(workspace).new_manifest(name)
     after = apply_rule(
@@ -109,7 +109,9 @@ def make_labels(
 def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifest:
     """Return the manifest that `merge_manifests` writes."""
     if len(manifests) < 2:
-        raise FixUsage("expected two manifests or more", hint="obygaze ls")
+        raise FixUsage(
+            "expected two manifests or more", hint="obygaze ls lists the manifests"
+        )
     header = _merged_header(manifests, name)
     given = [(clip, manifest.name) for manifest in manifests for clip in manifest]
     _refuse_shared(given)
@@ -136,11 +138,13 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         missing = header.concepts.keys() - manifest.header.concepts.keys()
         if missing and any(clip.level or clip.concepts for clip in manifest):
             warnings.append(
-                f"{manifest.name} does not have the concepts {few(sorted(missing), 3)}, so that its"
-                " labels say that no clip has them"
+                f"{manifest.name} does not have the concepts {few(sorted(missing), 3)}: its clips"
+                " count as clips without these concepts"
             )
     if splits:
-        warnings.append(f"left out, because each manifest has its own: {few(splits)}")
+        warnings.append(
+            f"folds removed, because each manifest has its own: {few(splits)}"
+        )
     merged = Manifest(name, header, tuple(clips), tuple(kept), said)
     return ImportedManifest(merged, tuple(warnings))
 
@@ -171,7 +175,7 @@ def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
         films,
         FixInput,
         "movie_ids that differ only in case",
-        hint="use one spelling in all tables, and import them again",
+        hint="use one spelling in all tables, and import the tables again",
     )
 
 
@@ -180,7 +184,7 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     for manifest in manifests:
         if isinstance(manifest.clips, Windows):
             raise FixInput(
-                "windows are computed from films, and cannot be merged",
+                "windows are computed from films and cannot be merged",
                 where=manifest.name,
                 hint="run obygaze manifest windows with all films",
             )
@@ -225,9 +229,9 @@ def _only_one(key: str, stated: Mapping[str, str]) -> None:
         first, expected = next(iter(stated.items()))
         if value != expected:
             raise FixInput(
-                f"{key} differs: {expected or 'stated'} in {first}, {value or 'stated'} in {name}",
+                f"{key}: expected {expected or 'a value'} as in {first}, got {value or 'a value'}",
                 where=name,
-                hint="correct the header of one of them, or import it again",
+                hint="correct the TOML file of one of the two, or import one again",
             )
 
 

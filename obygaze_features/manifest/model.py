@@ -85,7 +85,7 @@ WITHOUT_MANIFEST = "imported"
 # The value of `films` in the header of a manifest without films: every `movie_id` is empty.
 NO_FILMS: Final = "none"
 # A hint for experiments whose levels the visual view changes.
-KEEPS_LEVELS = "data.view=raw keeps the levels"
+KEEPS_LEVELS = "pass --set data.view=raw to keep the levels"
 # The name of clips without a level in tables of counts.
 NO_LEVEL = "no level"
 
@@ -108,9 +108,8 @@ def require_numbers(
             raise FixInput(
                 f"expected numbers in the column {column}, got {words}",
                 where=manifest,
-                hint="correct these cells of the table, or list their words under [no_value] of"
-                " its mapping, or leave them empty, and import it again with --force; == compares"
-                " words",
+                hint="correct or empty these cells, or list their words under [no_value] of the"
+                " mapping, then import the table again with --force; to compare words, use ==",
                 details=[
                     f"{word!r} in {count(len(ids), 'clip')}, the first is {ids[0]}"
                     for word, ids in clips_of_word.items()
@@ -134,7 +133,7 @@ ConceptName = Annotated[
     str,
     Meta(
         pattern=r"^[^|\s]([^|]*[^|\s])?\Z",
-        description="a name without '|', and without blanks before and behind it",
+        description="a name without '|', and without blanks at its start or end",
     ),
 ]
 
@@ -437,7 +436,7 @@ class Manifest:
         if left_open:
             n_open = count(len(self) - len(kept), self.header.unit)
             warnings.warn(
-                f"{self.name}: {n_open} left out, because annotators differ on"
+                f"{self.name}: {n_open} excluded, because annotators differ on"
                 f" {few(sorted(left_open))}",
                 ObygazeWarning,
                 stacklevel=3,
@@ -496,12 +495,12 @@ class Manifest:
             return ""
         problem = "with a level but without concepts"
         if have_concepts:
-            problem = "with concepts, but no visual one"
+            problem = "with concepts but without a visual concept"
         levels = [f"{n_of_level[one]} {one}" for one in LEVELS if n_of_level[one]]
         about = [", ".join(levels), few(sorted(names - {""}), 3)]
         return (
             f"{count(n_of_level.total(), self.header.unit)} {problem}"
-            f" ({'; '.join(filter(None, about))}): EN in the visual view"
+            f" ({'; '.join(filter(None, about))}) become EN in the visual view"
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:
@@ -559,10 +558,10 @@ class Manifest:
         refuse_if(
             self.without_modality,
             FixInput,
-            "without a modality, so that levels in the visual view are not known",
+            "no modality, so that levels in the visual view are unknown, for the concepts",
             where=self.name,
-            hint=f'under [concepts] in {self.name}.toml write CONCEPT = "visual", or in place of'
-            f" visual one of {', '.join(MODALITIES[1:])}; the view raw needs none",
+            hint=f'write CONCEPT = "visual" under [concepts] in {self.name}.toml (or in place of'
+            f" visual one of {', '.join(MODALITIES[1:])}); or use the raw view",
         )
         return self._concepts_of_clips.intersection(self.header.visual)
 
@@ -586,13 +585,15 @@ class Manifest:
         if name is None:
             name = self.usual_view
         if name not in VIEWS:
-            raise FixUsage(f"unknown view {name!r}", hint=f"one of {', '.join(VIEWS)}")
+            raise FixUsage(
+                f"unknown view {name!r}", hint=f"use one of {', '.join(VIEWS)}"
+            )
         if name == self.header.view:
             return self
         if self.header.view != "raw":
             raise FixInput(
-                f"expected a manifest in the raw view, got one in the {self.header.view!r} view;"
-                f" the {name!r} view cannot be made from it",
+                f"expected a manifest in the raw view to make the {name!r} view, got the"
+                f" {self.header.view!r} view",
                 where=self.name,
             )
         visible = self._visible_concepts()
@@ -605,10 +606,8 @@ class Manifest:
         )
         if name == "as_published":
             if PUBLISHED_SPLIT not in self.folds:
-                problem = (
-                    f"the as_published view needs the published split {PUBLISHED_SPLIT}"
-                )
-                hint = "obygaze manifest import --help"
+                problem = f"the as_published view requires the published split {PUBLISHED_SPLIT}"
+                hint = "import the data set with --splits FOLDER"
                 raise FixInput(problem, where=self.name, hint=hint)
             manifest = manifest.with_clips(
                 clip for clip in manifest if clip.fold(PUBLISHED_SPLIT) is not None
@@ -645,7 +644,7 @@ def require_text(clip: Clip, column: str, cell: object) -> None:
     """Raise an error for a cell that is not text: the NaN of pandas would become the word `nan`."""
     if not isinstance(cell, str):
         raise FixInput(
-            f"clip {clip.clip_id!r} has {cell!r} in the column {column!r}, expected text",
+            f"the clip {clip.clip_id!r}: expected text in the column {column!r}, got {cell!r}",
             hint='use str(VALUE), or "" for a missing value',
         )
 
@@ -670,7 +669,7 @@ def require_films(
     n_without = sum(not film for film in films)
     if n_without:
         raise FixInput(
-            f"the film of {count(n_without, 'clip')} is not stated, so that {so_that}",
+            f"the film of {count(n_without, 'clip')} is missing, so that {so_that}",
             where=where,
             hint="import the table again with --map movie_id=COLUMN",
         )

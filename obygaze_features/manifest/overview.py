@@ -142,9 +142,9 @@ def show_manifest(
         )
     if tests and not len(selection):
         raise NotFound(
-            f"no clip with {' and '.join(tests)}",
+            f"no clip for which this holds: {' and '.join(tests)}",
             where=whole.name,
-            hint=f"obygaze manifest stats {shell_word(typed)}",
+            hint=f"obygaze manifest stats {shell_word(typed)} counts the values",
         )
     return ManifestPage(whole, selection, limit)
 

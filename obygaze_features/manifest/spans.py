@@ -80,7 +80,7 @@ def span_in_film(clip: Clip) -> Span | None:
         if end_s < start_s:
             first, last = FILM_TIMES
             raise FixInput(
-                f"{clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
+                f"the clip {clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
             )
         return start_s, end_s
     if named_file(clip) or clip.start_s is None or clip.end_s is None:
@@ -96,6 +96,6 @@ def _seconds(clip: Clip, column: str) -> float | None:
     seconds = number_of_cell(cell)
     if seconds is None:
         raise FixInput(
-            f"{clip.clip_id}: {column} must be a number of seconds, got {cell!r}",
+            f"the clip {clip.clip_id}: expected seconds in {column}, got {cell!r}",
         )
     return seconds

@@ -100,7 +100,7 @@ class Stats:
         n_named = self.clips - self.without_video
         not_linked = ""
         if n_named and not self.is_linked:
-            not_linked = f", {n_named} with the name of a file that is not linked here"
+            not_linked = f", {n_named} with the name of a video that is not linked"
         parts = [
             f"{self.size}, {view_words(self.view)}, {self.without_video} without video{not_linked}",
         ]
@@ -222,7 +222,9 @@ def compute_stats(
     if where is not None:
         manifest = manifest.where(where)
         if not len(manifest):
-            raise NotFound(f"no clip with {where}", where=manifest.name)
+            raise NotFound(
+                f"no clip for which this holds: {where}", where=manifest.name
+            )
     clips = manifest.clips
     levels = Counter(clip.level for clip in clips)
     n_of_film = Counter(clip.movie_id for clip in clips if clip.movie_id)
@@ -322,9 +324,9 @@ def draw_stats(
         return ()
     if not stats._has_levels:
         raise FixUsage(
-            "no clip has a level; the figure draws levels and the concepts of each",
+            "no clip has a level, but --figure draws levels and the concepts of each level",
             where=stats.title,
-            hint="leave out --figure, or import the table with --map level=COLUMN",
+            hint="remove --figure, or import the table with --map level=COLUMN",
         )
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)
@@ -379,6 +381,6 @@ def _draw_concepts(axes: Any, stats: Stats, names: Sequence[str]) -> None:
     axes.set_xlim(left=0)
     draw_grid(axes)
     axes.set_xlabel(f"% of {stats.unit}s with the concept", color=COLORS["muted"])
-    axes.set_title("Concepts over levels")
+    axes.set_title("Concepts by level")
     if names:
         axes.figure.legend(loc="outside lower left", fontsize=7.5)

@@ -154,8 +154,8 @@ class FrameClocks:
         if of_others == rate:
             return ""
         return (
-            f"{frame_rate_text(rate)}, and other rows of the film {film} state"
-            f" {frame_rate_text(of_others)}"
+            f"expected {frame_rate_text(of_others)} as in other rows of the film {film}, got"
+            f" {frame_rate_text(rate)}"
         )
 
     def span_problem(self, film: str, frames: FrameSpan, times_s: Span) -> str:
@@ -181,14 +181,16 @@ class FrameClocks:
         rate = frame_rate_text(frames.rate)
         problem = (
             f"the frames {frames.first} to {frames.last} are {shown_span(of_frames)} at {rate}"
-            f" frames per second, and the times are {shown_span(times_s)}"
+            f" frames per second, but the times are {shown_span(times_s)}"
         )
         if late_s > 0 and abs(ends_late_s - late_s) <= most_apart_s:
             of_others_s = self._late_of.setdefault(film, late_s)
             if abs(late_s - of_others_s) <= 2 * most_apart_s:
                 return ""
-            problem += f", while other times of this film are {of_others_s:.6g} s later"
-        return f"{problem}: empty those that are wrong"
+            problem += (
+                f"; other times of this film are {of_others_s:.6g} s after the frames"
+            )
+        return f"{problem}; empty the wrong frames or times"
 
 
 def are_near(of_frames: Span, times_s: Span, rate: Fraction) -> bool:

@@ -33,7 +33,7 @@ ROUNDING_S = 1e-6
 LEAST_STEP_S = 0.001
 # Limit for all films together, because each window is a clip in memory.
 MAX_WINDOWS = 5_000_000
-FORMS = "window and stride in pictures, or seconds and every"
+FORMS = "window and stride (in pictures), or seconds and every"
 
 _AT_LEAST_0 = Meta(ge=0)
 
@@ -60,7 +60,7 @@ class Grid:
         seconds = (self.seconds, self.every)
         whole_grid = all(pictures) and not any(seconds)
         if not (whole_grid or (all(seconds) and not any(pictures))):
-            raise FixUsage(f"expected {FORMS}; got {self or 'none of them'}")
+            raise FixUsage(f"expected {FORMS}, got {self or 'none'}")
         return self
 
     def __str__(self) -> str:
@@ -128,20 +128,20 @@ def check_windows(grid: Grid, films: Iterable[CutFilm]) -> None:
     for film in films:
         if grid.window and not film.fps:
             raise FixInput(
-                f"{film.movie_id}: windows of {grid.window} pictures have no times, because the"
-                " frame rate varies",
+                f"windows of {grid.window} pictures have no times, because the frame rate of"
+                f" {film.movie_id} varies",
                 hint="use obygaze manifest windows --seconds to cut films by time",
             )
         step_s = grid.every or grid.stride / film.fps
         if step_s <= LEAST_STEP_S:
             raise FixUsage(
-                f"windows must start more than a millisecond apart, got {grid}",
+                f"expected more than a millisecond between the starts of windows, got {grid}",
                 where=film.movie_id,
             )
         n_windows += grid.n_windows(film)
     if n_windows > MAX_WINDOWS:
         raise FixUsage(
-            f"these films would have {n_windows:,} windows, expected at most {MAX_WINDOWS:,}",
+            f"expected at most {MAX_WINDOWS:,} windows, got {n_windows:,} for these films",
             where=str(grid),
         )
 

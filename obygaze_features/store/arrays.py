@@ -46,7 +46,7 @@ class Arrays:
             return out
         if rows.min() < 0 or rows.max() >= self.record.rows.total:
             raise FixInput(
-                f"rows must be from 0 to {self.record.rows.total - 1}",
+                f"expected rows from 0 to {self.record.rows.total - 1}",
                 where=self.listed.location,
             )
         # Chunks are read in the order of the file, for any order of `rows`.
@@ -116,7 +116,7 @@ class Arrays:
             n_rows * array.row_bytes,
             f"{n_rows} clips of {array.name}",
             self.listed.location,
-            "use store.stream(...), which reads file by file, or read fewer clips",
+            "use store.stream(...) to read file by file, or read fewer clips",
         )
         return np.empty((n_rows, *array.shape), dtype=array.dtype)
 
@@ -150,7 +150,7 @@ class Arrays:
         wanted = Range(name, index_start, index_start + index_bytes(array))
         (index,) = self.listed.parts([wanted])
         if index.tobytes() != shard_index(array, self._n_chunks(array, file)):
-            raise self.listed.damaged(name, "its index does not match its chunks")
+            raise self.listed.damaged(name, "the index does not match the chunks")
 
     def _check_length(self, array: Array, file: int) -> int:
         """Return the offset of the index of a file; raise an error for an unexpected length."""
@@ -158,7 +158,7 @@ class Arrays:
         index_start = self._n_chunks(array, file) * stored_chunk_bytes(array)
         n_bytes = index_start + index_bytes(array)
         if self.listed.marks[name].n_bytes != n_bytes:
-            raise self.listed.damaged(name, f"expected {n_bytes} bytes for its rows")
+            raise self.listed.damaged(name, f"expected {n_bytes} bytes for the rows")
         return index_start
 
     def _n_chunks(self, array: Array, file: int) -> int:

@@ -92,7 +92,7 @@ def write_pieces(
                 hashed.write(piece)
         if hashed.mark() != mark:
             raise Corrupt(
-                f"{target.name} has a different length or SHA-256 than listed",
+                f"{target.name}: length or SHA-256 differs from the list of files",
                 where=where,
             )
         part.replace(target)
@@ -245,7 +245,7 @@ def replace_store(finished: Path, target: Path, seal: str) -> bool:
         was_moved = take_name(target, before)
         if not was_moved and read_seal(target) == seal:
             raise AlreadyThere(
-                "cannot keep the replaced store: this name exists",
+                "cannot keep the replaced store, because this name exists",
                 where=str(before),
             )
         if was_moved and read_seal(before) != seal:

@@ -109,7 +109,7 @@ def subset(
     rows = np.setdiff1d(rows, _rows_of_names(opened, left_out))
     if not len(rows):
         raise FixInput(
-            "no row is left; a store has at least one", where=opened.location
+            "the selection is empty; expected at least one clip", where=opened.location
         )
     chosen: Sequence[Array] = opened.record.arrays
     if arrays:
@@ -136,8 +136,8 @@ def _chosen_rows(
     missing = [clip for clip in ids if clip not in found]
     if missing:
         raise NotFound(
-            f"{len(missing)} of the clips are not in the store, or not of these films;"
-            f" the first is {missing[0]!r}{near_id(missing[0], store)}",
+            f"{len(missing)} of the clips are not in the store, or not of these films,"
+            f" such as {missing[0]!r}{near_id(missing[0], store)}",
             where=store.location,
         )
     return selection.rows
@@ -156,9 +156,9 @@ def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
             raise unknown_name("film or clip", name, known, where=store.location)
         if row >= 0 and len(of_film) and of_film.tolist() != [row]:
             raise FixInput(
-                f"{name!r} is the id of a film and of a clip",
+                f"{name!r} is both the id of a film and the id of a clip",
                 where=store.location,
-                hint="name each clip: --without CLIP",
+                hint="pass --without CLIP for each clip",
             )
         rows.append(of_film)
     return np.concatenate(rows)
@@ -176,8 +176,8 @@ def _still_in_manifests(names: Sequence[str], workspace: Workspace) -> list[str]
     if not found:
         return []
     return [
-        f"manifests that still have {few(names)}: {few(found)}; the next extraction of one of them"
-        " computes the features again"
+        f"manifests that still have {few(names)}: {few(found)}; the next extraction of such a"
+        " manifest computes the features again"
     ]
 
 
@@ -210,7 +210,7 @@ def merge(
     opened = [open_store(store, workspace=workspace) for store in stores]
     if len(opened) < 2:
         raise FixUsage(
-            "a merge needs at least two stores", hint="obygaze store merge --help"
+            "expected at least two stores, got one", hint="pass the names of the stores"
         )
     first = opened[0]
     known: set[str] = set()
@@ -219,25 +219,25 @@ def merge(
             store.recipe,
             where=store.location,
             message=f"this store and {first.location} have different recipes",
-            hint="merge only stores of one recipe; imports of features that were made in one way"
-            " have one recipe if they name one backbone",
+            hint="merge stores with equal recipes; imports have equal recipes if both were made"
+            " with the same --backbone and --pool",
         )
         if _rows_of_arrays(store) != _rows_of_arrays(first):
             raise Mismatch(
-                f"the arrays are not those of {first.location}, in the same order:"
+                f"expected the arrays of {first.location} in the same order, got"
                 f" {few([array.name for array in store.record.arrays])}",
                 where=store.location,
-                hint="obygaze store subset STORE --array A --array B -o NAME",
+                hint="merge subsets: obygaze store subset STORE --array A --array B -o NAME",
             )
         ids = store.clip_ids.tolist()
         both = [clip for clip in ids if clip in known]
         if both:
             # Nothing says which of the two rows is right.
             raise Mismatch(
-                f"{count(len(both), 'clip')} of this store are in a second store too:"
+                f"{count(len(both), 'clip')} of this store are also in a second store:"
                 f" {few(both, 3)}",
                 where=store.location,
-                hint="obygaze store subset STORE --without CLIP -o NAME, then merge that",
+                hint="merge a subset: obygaze store subset STORE --without CLIP -o NAME",
             )
         known.update(ids)
     terms = _common_terms(opened, licence)
@@ -266,7 +266,7 @@ def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
     elif not licence:
         raise Mismatch(
             f"the stores have different licences: {few(sorted(map(repr, licences)))}",
-            hint="pass --licence, which states the licence of the new store",
+            hint="pass --licence with the licence of the new store",
         )
     citations = dict.fromkeys(each.citation for each in terms if each.citation)
     return Terms(licence or terms[0].licence, "\n".join(citations))

@@ -76,7 +76,7 @@ class Copied:
 
     def __str__(self) -> str:
         if not self.n_sent:
-            return f"{self.place}: all files were there"
+            return f"{self.place}: all files exist already"
         return f"{self.place}: {count(self.n_sent, 'file')} copied"
 
 
@@ -241,9 +241,9 @@ def push(
     opened = open_store(store, workspace=workspace)
     if not isinstance(opened.files, FolderFiles):
         raise FixUsage(
-            "only a store in a folder of this machine is sent",
+            "expected a store in a folder of this machine, got an address",
             where=opened.location,
-            hint="obygaze store pull --help",
+            hint="copy the store first: obygaze store pull SOURCE",
         )
     refuse_pictures(opened)
     terms = Terms(licence, citation)
@@ -251,16 +251,16 @@ def push(
     terms = opened.terms.or_else(terms)
     if not (no_licence or terms.licence):
         raise FixUsage(
-            "this store states no licence: users would not know what they may do with the"
-            " features",
+            "the licence of this store is missing: users would not know what they may do with"
+            " the features",
             where=opened.location,
-            hint="add --licence CC-BY-4.0, or --no-licence if you do not publish it",
+            hint="pass --licence CC-BY-4.0, or --no-licence if you do not publish the store",
         )
     root = Path(opened.files.address)
     notes = []
     if terms != opened.terms:
         write_atomic(root / CARD, with_terms(opened.card, terms))
-        notes.append(f"README.md of {opened.location} states these terms, too")
+        notes.append(f"wrote these terms into README.md of {opened.location}")
     place = open_target(target)
     marks = dict(opened.record.files)
     if opened.card:
@@ -276,7 +276,9 @@ def push(
             raise
         # Another process replaced the store meanwhile: the replaced store is kept, and is sent.
         n_sent = send(Parcel("store", before, marks), place, progress)
-        notes.append(f"{opened.location} was replaced; the store before it was sent")
+        notes.append(
+            f"{opened.location} was replaced during the push; the push sent the previous store"
+        )
     return Copied(place.location, opened.seal, n_sent, notes)
 
 
@@ -310,14 +312,16 @@ class Parcel(NamedTuple):
             return
         if not has_file(self.root / self.last, self.marks[self.last]):
             raise store_replaced_error(str(self.root))
-        raise Corrupt(f"{name} is damaged: its SHA-256 differs", where=str(self.root))
+        raise Corrupt(
+            f"{name} is damaged: length or SHA-256 differs", where=str(self.root)
+        )
 
     def conflict_error(self, state: str, where: str) -> AlreadyThere:
         """Return the error for a target that belongs to a different seal."""
         return AlreadyThere(
-            f"another {self.kind} {state}",
+            f"a different {self.kind} {state}",
             where=where,
-            hint="choose another target, or remove what is there first",
+            hint="choose another target, or remove the files there first",
         )
 
 
@@ -350,8 +354,8 @@ def send(parcel: Parcel, target: Target, progress: Progress) -> int:
         target.finish(f"The {parcel.kind} {parcel.seal[:16]}")
     except Unreachable as error:
         raise Stopped(
-            f"the push was interrupted: {error.message}; until it is finished, nobody can read a"
-            f" {parcel.kind} at the target",
+            f"the push was interrupted: {error.message}; the {parcel.kind} at the target cannot be"
+            " read until the push is finished",
             where=target.location,
             hint=AGAIN,
         ) from error
@@ -371,7 +375,7 @@ def _claim_target(parcel: Parcel, target: Target) -> list[str]:
         return _claim_target(parcel, target)
     if owner != claim:
         raise parcel.conflict_error(
-            "is being sent there, or was begun", target.location
+            "is being sent here, or was sent in part", target.location
         )
     try:
         # Another process may have finished its push here, or begun one in a folder above or below.
@@ -389,7 +393,7 @@ def _list_target(parcel: Parcel, target: Target) -> list[str]:
     if parcel.last in names:
         there = target.files.read(parcel.last, MOST_DOCUMENT_BYTES).tobytes()
         if seal_of(there) != parcel.seal:
-            raise parcel.conflict_error("is there", target.location)
+            raise parcel.conflict_error("exists here", target.location)
     is_claimed = parcel.last in names or CLAIM in names
     known = {*parcel.marks, CLAIM} if is_claimed else set()
     for name in names:

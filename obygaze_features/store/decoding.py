@@ -50,9 +50,9 @@ def checked_content(array: Array, chunk: Bytes, expected_crc32c: int) -> Bytes:
     content = chunk[:-CRC_BYTES]
     (stored_crc32c,) = struct.unpack("<I", chunk[-CRC_BYTES:].data)
     if not crc32c(content) == stored_crc32c == expected_crc32c:
-        raise ValueError("its checksum differs")
+        raise ValueError("checksum mismatch")
     if array.dtype == "bool" and content.max() > 1:
-        raise ValueError("a bool has a byte other than 0 and 1")
+        raise ValueError("expected only the bytes 0 and 1 for booleans")
     return content
 
 
@@ -81,7 +81,7 @@ def decode_texts(content: Bytes, n_rows: int) -> TextColumn:
         place = start + int.from_bytes(data[place:start], "little")
         listed.append(data[start:place].decode())
     if place > len(data):
-        raise ValueError("a text is longer than its file")
+        raise ValueError("a text is longer than the file")
     return TextColumn(listed)
 
 
@@ -111,6 +111,6 @@ def split_checks(
     """Return the CRC32C of each chunk of each array, from the bytes of `checks`."""
     n_chunks = [array.n_chunks(n_rows) for array in arrays]
     if len(data) != CRC_BYTES * sum(n_chunks):
-        raise ValueError(f"{len(data)} bytes, not one checksum for each chunk")
+        raise ValueError(f"expected one checksum for each chunk, got {len(data)} bytes")
     parts = np.split(data.view("<u4"), np.cumsum(n_chunks)[:-1])
     return {array.name: part for array, part in zip(arrays, parts, strict=True)}

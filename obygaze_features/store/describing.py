@@ -67,21 +67,21 @@ def describe(store: Store) -> str:
     ]
     n_above = len(lines)
     if not store.table.films:
-        lines.append("films: none is stated")
+        lines.append("films: not stated")
     if len(store.feature_arrays) > 1:
         lines.append(
-            f"default array: {store.default_array}, which is read where no other is named"
+            f"default array: {store.default_array} (read if no array is named)"
         )
     size = human(record.n_bytes)
     lines.append(f"size: {size}, without store.json and README.md")
     lines += [f"made by {maker_text(maker)}" for maker in record.makers]
     lines += [f"made from {one.place} ({one.seal})" for one in record.origins]
-    lines += [f"replaced the store with the seal {seal}" for seal in record.replaces]
+    lines += [f"replaces the store with the seal {seal}" for seal in record.replaces]
     lines += [
         f"licence: {terms.licence or 'not stated'}",
-        f"cite: {terms.citation or 'nothing was stated'}",
-        f"fingerprint: {store.fingerprint} (of how they were made: only stores with the"
-        " same fingerprint can be merged)",
+        f"cite: {terms.citation or 'not stated'}",
+        f"fingerprint: {store.fingerprint} (of the recipe: only stores with the same"
+        " fingerprint can be merged)",
         f"seal: {store.seal} (of all files but README.md: only an exact copy has the same seal)",
         *_lines_of_absent(store),
     ]

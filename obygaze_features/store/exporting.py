@@ -124,11 +124,11 @@ class Exported:
         """Lines on the clips without features, and on the arrays that are not exported."""
         notes = []
         if self.left_out:
-            notes.append(f"left out: {count(len(self.left_out), 'clip')}")
+            notes.append(f"not exported: {count(len(self.left_out), 'clip')}")
         for clip, reason in list(self.left_out.items())[:SHOWN_CLIPS]:
             notes.append(f"  {clip}: {reason}")
         if self.not_exported:
-            notes.append(f"left out: the arrays {', '.join(self.not_exported)}")
+            notes.append(f"not exported: the arrays {', '.join(self.not_exported)}")
         return notes
 
     @property
@@ -141,7 +141,9 @@ class Exported:
 def refuse_pictures(store: Store) -> None:
     """Raise an error for a store of pictures: it is never sent, exported or published."""
     if store.record.array(PICTURES) is not None:
-        problem = "this store has pictures of films: it is private"
+        problem = (
+            "stores with pictures of films are private, and are not exported or sent"
+        )
         raise FixUsage(problem, where=store.location)
 
 
@@ -189,14 +191,14 @@ def export_features(
     kind = format or of_ending
     if kind is None or (format and (of_ending or format != TABLE)):
         raise FixUsage(
-            "expected the name of a file with one of these endings, or of a folder and --as"
-            f" {TABLE}: {', '.join(FORMATS_OF_FILES)}",
+            f"expected a file with the ending {', '.join(FORMATS_OF_FILES)}; or a folder and"
+            f" --as {TABLE}",
             where=str(target),
         )
     if labels is not None:
         labels = read_manifest(labels, workspace=workspace)
         if kind != TABLE:
-            raise FixUsage("labels are columns of parquet only")
+            raise FixUsage("--with-labels is for Parquet only")
     refuse_pictures(opened)
     chosen = [opened.array(name) for name in dict.fromkeys(each_name(arrays))]
     known = opened.record.arrays
@@ -205,7 +207,7 @@ def export_features(
         chosen = [array for array in features if len(array.shape) == 1]
         if not chosen:
             names = ", ".join(array.name for array in known)
-            hint = f"--array NAME, one of {names}"
+            hint = f"pass --array NAME with one of {names}"
             raise FixUsage("no array has one vector a clip", hint=hint)
     export = Export(
         opened, with_companions(chosen or known, known), progress or Quiet()
@@ -255,7 +257,7 @@ class Export:
             raise FixInput(
                 "no clip has features; nothing to export",
                 where=store.location,
-                hint=f"obygaze store info {shell_word(store.location)} --clips",
+                hint=f"obygaze store info {shell_word(store.location)} --clips shows why",
             )
         progress.expect(len(rows) * len(arrays))
         self.left_out: dict[str, Reason] = {}
@@ -285,17 +287,19 @@ class Export:
         Raise an error if the manifest has none of the clips, or another clip with the same id.
         """
         if isinstance(labels.clips, Windows):
-            raise FixUsage("windows have no labels", where=labels.name)
+            raise FixUsage(
+                "expected a manifest of clips, got windows", where=labels.name
+            )
         ids = self.columns[ID_KEY]
         clips = labels.by_id
         # This raises an error if the store has a different clip with the same id.
         self.store.match([clips[clip_id] for clip_id in ids if clip_id in clips])
         if clips.keys().isdisjoint(ids):
             raise FixInput(
-                f"the manifest {labels.name} has none of the clips of this store, such as"
+                f"no clip of this store is in the manifest {labels.name}; a clip of the store is"
                 f" {ids[0]!r}",
                 where=labels.name,
-                hint="name the manifest of these clips: --with-labels MANIFEST",
+                hint="pass --with-labels MANIFEST with the manifest of these clips",
             )
         header = labels.header
         of_clips = [clips.get(clip_id) for clip_id in ids]
@@ -313,12 +317,12 @@ class Export:
         }
         self.label_licence = header.licence
         self.labels = (
-            f"Levels and concepts are those of the manifest {labels.name},"
-            f" {view_words(header.view)}, sha256 {sha256}. Their licence:"
+            f"Levels and concepts come from the manifest {labels.name},"
+            f" {view_words(header.view)}, SHA-256 {sha256}. Licence of the labels:"
             f" {header.licence or 'not stated'}."
         )
         if header.citation:
-            self.labels += f" Cite for them: {header.citation}"
+            self.labels += f" Cite for the labels: {header.citation}"
         n_without = levels.count(None)
         if not n_without:
             return []
@@ -340,7 +344,7 @@ class Export:
         for array in self.arrays:
             if array.name in columns:
                 raise FixUsage(
-                    f"the array {array.name!r} and the {array.name} of clips would be one column",
+                    f"the array {array.name!r} and the {array.name} of clips need the same column",
                     where=self.store.location,
                     hint="choose other arrays with --array",
                 )
@@ -368,9 +372,7 @@ def _concepts(clip: Clip | None, concepts: Iterable[str]) -> list[str] | None:
 @contextmanager
 def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
     """Yield a hidden path next to a new file or folder, and rename it at the end."""
-    taken = AlreadyThere(
-        "a file or folder of this name exists already", where=str(target)
-    )
+    taken = AlreadyThere("a file or folder of this name exists", where=str(target))
     remove_leftovers(target)
     if os.path.lexists(target):
         raise taken
@@ -461,7 +463,7 @@ def write_parquet(export: Export, path: Path) -> None:
     for array in export.arrays:
         shape = " x ".join(map(str, array.shape)) or "one number"
         is_of_features = array.name in store.feature_arrays
-        what = "features" if is_of_features else "beside the features"
+        what = "features" if is_of_features else "about the features"
         columns.append((array.name, f"{what}: {shape} of {array.dtype}"))
     lines = terms_lines(store.terms, export.label_licence)
     text = render(

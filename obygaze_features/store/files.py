@@ -150,7 +150,8 @@ class FolderFiles:
         path = f"{self.root}/{folder}"
         if leads_out(folder):
             raise FixInput(
-                f"the path {folder!r} leads out of its folder", where=self.location
+                f"the path {folder!r} leads out of the folder of the store",
+                where=self.location,
             )
         if Path(path).is_symlink():
             raise Corrupt(LINK_REFUSED, where=path)
@@ -192,7 +193,7 @@ def check_memory(
     total = system.memory_bytes()
     if n_bytes > total:
         raise error(
-            f"{subject} needs {human(n_bytes)} of memory, this machine has {human(total)}",
+            f"{subject} needs {human(n_bytes)} of memory, but this machine has {human(total)}",
             where=where,
             hint=hint or None,
         )
@@ -232,7 +233,7 @@ class ListedFiles:
             len(data) != mark.n_bytes
             or hashlib.sha256(data.data).hexdigest() != mark.sha256
         ):
-            raise self.damaged(name, "its length or SHA-256 differs from store.json")
+            raise self.damaged(name, "length or SHA-256 differs from store.json")
         return data
 
     def parts(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
@@ -247,7 +248,9 @@ class ListedFiles:
                 self._sends_parts = False
                 data = self._read_part(wanted)
             if len(data) != wanted.stop - wanted.start:
-                raise self.damaged(wanted.name, "it is shorter than store.json lists")
+                raise self.damaged(
+                    wanted.name, "the file is shorter than store.json lists"
+                )
             yield data
 
     def _read_part(self, wanted: Range) -> Bytes:
@@ -280,7 +283,7 @@ class ListedFiles:
         except FileNotFoundError as error:
             raise self._missing(name) from error
         if n_bytes != self.marks[name].n_bytes:
-            raise self.damaged(name, f"it has {n_bytes} bytes")
+            raise self.damaged(name, f"the file has {n_bytes} bytes")
 
     def _missing(self, name: str) -> ObygazeError:
         return self._not_as_listed(f"{name} is missing")
@@ -306,7 +309,9 @@ class ListedFiles:
         """Return the error that a file is damaged, or that the store was replaced meanwhile."""
         lines = str(problem).splitlines()
         reason = f": {lines[0][:160]}" if lines else ""
-        return self._not_as_listed(f"{name} is damaged, or from another store{reason}")
+        return self._not_as_listed(
+            f"{name} is damaged, or belongs to another store{reason}"
+        )
 
 
 def store_replaced_error(where: str) -> Stopped:

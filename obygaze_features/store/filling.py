@@ -131,10 +131,12 @@ def plan_filling(
         there = open_store_before(target, replaces).record
         recipe.require(Recipe.from_json(there.recipe), where=str(target))
         if [array.name for array in arrays] != [array.name for array in there.arrays]:
-            raise Mismatch("the store has other arrays", where=str(target))
+            raise Mismatch(
+                "the arrays differ from those of the store", where=str(target)
+            )
         if len(rows) < there.rows.total or not all(wanted[there.rows.total :]):
             raise Mismatch(
-                "the rows of the store come first, and all new rows are computed",
+                "expected all rows of the store first, and then new rows to compute",
                 where=str(target),
             )
         _check_rows_of_change(target, replaces, rows, wanted)
@@ -191,18 +193,19 @@ def _check_rows_of_change(
     n_before = len(clip_ids)
     if [row.clip_id for row in rows[:n_before]] != clip_ids:
         raise Mismatch(
-            "the clips of the store come first, in their order", where=str(target)
+            "expected the clips of the store first, in the same order",
+            where=str(target),
         )
     for row, is_computed, is_ok in zip(rows, computed, has_features, strict=False):
         if is_computed and is_ok:
             raise Mismatch(
-                f"the clip {row.clip_id!r} has features already", where=str(target)
+                f"the clip {row.clip_id!r} already has features", where=str(target)
             )
 
 
 def _already_exists_error(target: Path) -> AlreadyThere:
     return AlreadyThere(
-        "this store exists already, and no store is changed in place",
+        "this store exists, and a finished store is never changed",
         where=str(target),
         hint=OTHER_NAME,
     )
@@ -238,7 +241,7 @@ def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
             "this store is being filled with different settings: recipe, clips, times, arrays,"
             " version or device",
             where=str(folder),
-            hint="finish it with its own options, or discard it: rm -r"
+            hint="finish the store with the same options as before, or discard it: rm -r"
             f" {shell_word(folder)}",
         )
 
@@ -364,7 +367,7 @@ class Filling:
         """Begin a block; return None if the block or the whole store is finished."""
         if maker.kind != self.plan.kind:
             raise Mismatch(
-                f"the plan is for {self.plan.kind}, and this is {maker.kind}",
+                f"this store is filled on {self.plan.kind}, got {maker.kind}",
                 where=str(self.folder),
                 hint="choose another store name",
             )
@@ -522,7 +525,9 @@ class BlockWriter:
         if row.clip_id != expected:
             raise ValueError(f"expected the clip {expected!r}, got {row.clip_id!r}")
         if row.is_ok != (values is not None):
-            raise ValueError("a row has values if it is ok, and only then")
+            raise ValueError(
+                "expected values for a row that is ok, and no values for other rows"
+            )
         place = number - self.filling.block_range(self.block)[0]
         for array in self.filling.arrays:
             value = array.fill if values is None else values[array.name]
@@ -546,7 +551,7 @@ class BlockWriter:
     def commit(self) -> bool:
         """Write the block; return False if another process was first, or the store is finished."""
         if len(self._added) != len(self.rows):
-            raise ValueError(f"{len(self._added)} of {len(self.rows)} rows were added")
+            raise ValueError(f"expected {len(self.rows)} rows, got {len(self._added)}")
         try:
             files = {}
             for array in self.filling.arrays:

@@ -70,10 +70,10 @@ class JoinedPart:
         is_vector = array.name in self.store.feature_arrays and len(array.shape) == 1
         if not is_vector or array.dtype not in DTYPES_OF_PARTS:
             raise FixUsage(
-                f"a part of a join is a vector of {' or '.join(DTYPES_OF_PARTS)} for each clip,"
-                f" got the array {array.name!r} with {list(array.shape)} of {array.dtype}",
+                f"expected one vector of {' or '.join(DTYPES_OF_PARTS)} per clip in each part of a"
+                f" join, got the array {array.name!r}: {list(array.shape)} of {array.dtype}",
                 where=self.store.location,
-                hint="name another array of the store: STORE:ARRAY",
+                hint="pass another array of the store: STORE:ARRAY",
             )
         return array
 
@@ -247,7 +247,9 @@ class JoinedStore(Store):
             of_part, reasons = part.store.presence(ids)
             present &= of_part
             for clip, reason in reasons.items():
-                sentences.setdefault(clip, []).append(f"{part.name} {reason}")
+                sentences.setdefault(clip, []).append(
+                    f"{part.name}: {reason.sentence or reason.status}"
+                )
         found = {}
         for clip in selection.clip_ids[~present].tolist():
             found[clip] = Reason(MISSING, "; ".join(sentences[clip]))
@@ -271,21 +273,21 @@ class JoinedStore(Store):
                 facts,
                 two.facts_of(theirs),
                 (one.location, two.location),
-                hint="rename the clips of one store",
+                hint="give different clips different ids in the manifest, and extract again",
             )
             both = f"{one.location} and {two.location}"
             if n_by_ids:
                 _warn(
-                    f"{both}: {count(n_by_ids, 'clip')} matched by the ids alone; no film or time"
-                    " confirms that they are the same clips"
+                    f"{both}: {count(n_by_ids, 'clip')} matched by id only; no film or time"
+                    " confirms that both stores have the same clips"
                 )
             files = np.array([one.files_of(ours), two.files_of(theirs)])
             is_another = (files != "").all(axis=0) & (files[0] != files[1])
             if is_another.any():
                 clips = facts.clip_ids[is_another].tolist()
                 _warn(
-                    f"{count(len(clips), 'clip')} of which {both} were computed from different"
-                    f" files of the video: {few(clips, 3)}"
+                    f"{count(len(clips), 'clip')} with features of different video files in"
+                    f" {both}: {few(clips, 3)}"
                 )
 
 
@@ -301,20 +303,20 @@ def _check_parts(parts: Sequence[JoinedPart]) -> None:
         where = part.store.location
         if isinstance(part.store, JoinedStore):
             raise FixUsage(
-                f"{part.name} is a join itself: {where}",
-                hint="name each of its stores, with + between",
+                f"expected a store as part of a join, got the join {part.name}: {where}",
+                hint="pass each store of the join, with + between",
             )
         _, fingerprint, array = part.order
         other = part_of_key.setdefault((fingerprint, array), part)
         if other is not part:
             raise FixUsage(
-                f"{part.typed} and {other.typed} have features of one recipe and array",
+                f"{part.typed} and {other.typed} have the same recipe and array",
                 where=where,
             )
         if part.store.recipe.windows != first.recipe.windows:
             raise Mismatch(
-                f"the recipes differ: this store and {first.location} must both have clips, or"
-                " windows that were cut in the same way",
+                f"expected clips in both stores, or windows of the same grid: this store differs"
+                f" from {first.location}",
                 where=where,
             )
 
@@ -337,7 +339,7 @@ def names_of_join(store: object, workspace: PathLike | None = None) -> list[str]
     if not all(names):
         raise FixUsage(
             f"a store is missing in {store!r}",
-            hint="put + between names of stores: seen+heard",
+            hint="write + between names of stores: seen+heard",
         )
     return names
 
@@ -373,7 +375,7 @@ def open_store(
     if not names:
         return open_one(store, workspace=workspace, expect=expect)
     if expect is not None:
-        raise FixUsage("a join has no seal to expect: give each store its #sha256=")
+        raise FixUsage("--expect is not for a join: add #sha256= to each store")
     known = named or {}
     name_of_seal = {one.seal: name for name, one in known.items()}
     parts = []

@@ -232,8 +232,8 @@ def check_store_name(name: str, where: str) -> None:
     """Raise an error if this is not a valid name of a store."""
     if name.endswith(NEXT) or BEFORE in name or name.startswith("."):
         raise FixInput(
-            f"{name!r} cannot be the name of a store: names do not end with {NEXT},"
-            f" do not contain {BEFORE} and do not begin with a dot",
+            f"{name!r} cannot be the name of a store: names must not end with {NEXT},"
+            f" contain {BEFORE} or begin with a dot",
             where=where,
         )
 
@@ -312,12 +312,13 @@ def check_arrays(arrays: Sequence[Array], where: str) -> None:
         names.add(array.name)
         for dimension, size in zip(array.dims, array.shape, strict=False):
             if size_of.setdefault(dimension, size) != size:
-                problem = f"the dimension {dimension!r} has two sizes"
+                problem = f"the dimension {dimension!r} has two different sizes"
         if problem:
             raise FixInput(problem, where=where)
     for name in sorted(names & size_of.keys()):
         raise FixInput(
-            f"{name!r} is the name of an array and of a dimension", where=where
+            f"{name!r} is both the name of an array and the name of a dimension",
+            where=where,
         )
 
 
@@ -326,7 +327,7 @@ def check_columns(columns: Sequence[Array], n_rows: int, where: str) -> None:
     names = {*ALWAYS_THERE, *(column.name for column in columns)}
     if list(columns) != [column_of(name, n_rows) for name in COLUMNS if name in names]:
         raise FixInput(
-            f"`columns` must be the columns of this format for {n_rows} rows, in its order",
+            f"`columns` must list the columns of the format for {n_rows} rows, in order",
             where=where,
         )
 
@@ -336,8 +337,8 @@ def _find_problem(array: Array) -> str:
     name = array.name
     if not _is_name(name) or name in COLUMNS:
         return (
-            f"{name[:100]!r} cannot be the name of an array: lower case letters, digits"
-            f" and _ only, and not {', '.join((*COLUMNS, ROW_DIMENSION))}"
+            f"{name[:100]!r} cannot be the name of an array: expected lower case letters,"
+            f" digits and _, and none of {', '.join((*COLUMNS, ROW_DIMENSION))}"
         )
     if array.dtype not in DTYPES:
         return f"dtype of {name} must be one of {', '.join(DTYPES)}, got {array.dtype[:100]!r}"
@@ -345,8 +346,8 @@ def _find_problem(array: Array) -> str:
     is_shape = n_names == len(array.dims) == len(array.shape) <= MOST_DIMENSIONS
     if not is_shape or min(array.shape, default=1) < 1:
         return (
-            f"{name} has the shape {array.shape} and the dimensions {array.dims}, expected at most"
-            f" {MOST_DIMENSIONS} sizes from 1, each with a name of its own like that of an array"
+            f"{name}: expected at most {MOST_DIMENSIONS} dimensions of size 1 or more, with"
+            f" different valid names, got the shape {array.shape}, the names {array.dims}"
         )
     if array.row_bytes > MOST_ROW_BYTES:
         return f"one row of {name} has more than {MOST_ROW_BYTES} bytes"

@@ -135,7 +135,9 @@ def check_not_inside_store(target: Path) -> None:
     above = store_above(target)
     if above is not None:
         raise AlreadyThere(
-            "this place is inside another store", where=str(above), hint=OTHER_NAME
+            "expected a folder outside this store",
+            where=str(above),
+            hint="choose a different name or folder",
         )
 
 
@@ -190,22 +192,19 @@ def check_name_is_free(target: Path) -> None:
         raise AlreadyThere(
             "this store is being filled",
             where=str(filling_path(target)),
-            hint="finish that store first, or remove the folder to discard it",
+            hint="finish this store first, or remove the folder to discard the store",
         )
     if is_listed(target):
         raise store_exists_error(target)
 
 
-OTHER_NAME = (
-    "choose another store name: -o NAME; no command replaces a store, so remove its folder if it is"
-    " not needed"
-)
+OTHER_NAME = "choose another store name (-o NAME), or remove the folder if the store is not needed"
 
 
 def store_exists_error(target: Path) -> AlreadyThere:
     """Return the error for a new store whose name is taken."""
     return AlreadyThere(
-        "a file or folder of this name exists already",
+        "a file or folder of this name exists",
         where=str(target),
         hint=OTHER_NAME,
     )
@@ -279,9 +278,9 @@ def _check_texts(contents: Contents, where: str) -> None:
         msgspec.json.encode((contents.makers, contents.origins))
     except UnicodeEncodeError as error:
         raise FixUsage(
-            f"{error.object!r} is not in UTF-8, and would be a text of the store",
+            f"expected UTF-8 in the texts of a store, got {error.object!r}",
             where=where,
-            hint="rename the file or folder, or type the words again in UTF-8",
+            hint="rename the file or folder, or type the text in UTF-8",
         ) from error
 
 
@@ -298,8 +297,8 @@ def _write_column(
     most_bytes = most_whole_bytes(after - first)
     if len(data) > most_bytes:
         raise FixInput(
-            f"the ids and reasons of the rows are too long: a file of {array.name} would have"
-            f" {len(data)} bytes, at most {most_bytes} are allowed for {after - first} rows"
+            f"the ids or reasons of the rows are too long: expected at most {most_bytes} bytes of"
+            f" {array.name} for {after - first} rows, got {len(data)}"
         )
     return write_file(path, data), data[-CRC_BYTES:]
 

@@ -34,12 +34,12 @@ RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # Without keys, obstore requests this address, which exists only on machines of Amazon.
 KEY_SERVER = "169.254.169.254"
-KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
+KEYS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
 DENIED = ("PermissionDeniedError", "UnauthenticatedError")
-AGAIN = "run the same command again; it continues where it stopped"
+AGAIN = "run the same command again to continue"
 CHECK = "check the address and the network, then run the same command again"
-_LOGIN = "hf auth login"
-_CHANGED = "another process changed this data set while files were sent"
+_LOGIN = "log in: hf auth login"
+_CHANGED = "another process changed this data set during the push"
 # Errors by HTTP status of the hub; any other status means that it is unreachable.
 _HUB_ERRORS: dict[int | None, tuple[type[ObygazeError], str, str]] = {
     401: (FixInput, "the hub denied access", _LOGIN),
@@ -94,7 +94,7 @@ def object_store(url: str, **client: Any) -> Any:
         if opened != url:
             # obstore drops endings such as ?y or #y, and would read a different address.
             raise FixUsage(
-                f"this address means {opened}: a name in a bucket has no #, ?, % or ..",
+                f"expected a name without #, ?, % and ..; this address is read as {opened}",
                 where=url,
                 hint="use s3://BUCKET/NAME",
             )
@@ -126,12 +126,12 @@ def convert_error(error: Exception, where: str) -> ObygazeError:
         return FixInput("access denied", where=where)
     if kind == "NotSupportedError":
         return NoRanges(
-            "this server cannot send parts of files, or this file is empty",
+            "the server does not send parts of files, or the file is empty",
             where=where,
-            hint="obygaze store pull copies the whole store",
+            hint="copy the whole store: obygaze store pull URL",
         )
     if KEY_SERVER in line:
-        return FixInput("no keys for this bucket", where=where, hint=KEYS)
+        return FixInput("the keys of this bucket are missing", where=where, hint=KEYS)
     return Unreachable(f"the connection failed: {line}", where=where, hint=CHECK)
 
 
@@ -200,7 +200,7 @@ class ObjectFiles:
             # The body of a compressed response does not have the bytes of the file.
             if key.lower() == "content-encoding" and value.lower() != "identity":
                 raise FixInput(
-                    f"this server sends the file compressed (Content-Encoding: {value})",
+                    f"expected an uncompressed file from the server, got Content-Encoding: {value}",
                     where=where,
                 )
         first, after = answer.range

@@ -101,12 +101,12 @@ STREAMED_BYTES = 2**24
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-NOT_IN_STORE = Reason("missing", "no clip of this id in this store")
+NOT_IN_STORE = Reason("missing", "the store has no clip of this id")
 
 
 # The hint for a join if one store is needed.
 ONLY_READ = (
-    "name one store; only run, train, models test and models predict read a join"
+    "pass one store; only run, train, models test and models predict read a join"
 )
 
 
@@ -123,7 +123,7 @@ class BeingFilled(Corrupt):
         super().__init__(
             f"this store is being filled, {self.progress}",
             where=str(folder),
-            hint="run the same extraction again, which continues it",
+            hint="run the same extraction again to continue",
         )
 
 
@@ -238,7 +238,7 @@ def open_store(
     if isinstance(store, Store):
         if len(store.stores) > 1:
             raise FixUsage(
-                f"{store.location} is a join of stores: this needs one store",
+                f"expected one store, got the join {store.location}",
                 hint=ONLY_READ,
             )
         if expect is None or store.seal == checked_seal(expect):
@@ -255,8 +255,8 @@ def open_store(
         files = store
     else:
         raise FixUsage(
-            f"expected a store, its name or its folder, got {type(store).__name__}",
-            hint="obygaze store import --help",
+            f"expected the name or the folder of a store, got {type(store).__name__}",
+            hint="pass a name such as 'films.xclip', or a path",
         )
     try:
         data = files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
@@ -286,7 +286,7 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
     # "" is refused too: an empty variable would check nothing.
     in_option = "" if expect is None else checked_seal(expect)
     if in_location and in_option and in_location != in_option:
-        raise FixUsage(f"two seals are expected: {in_location} and {in_option}")
+        raise FixUsage(f"#sha256= and --expect differ: {in_location} and {in_option}")
     return address, in_location or in_option
 
 
@@ -318,9 +318,9 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
     is_path = is_url(name) or "/" in name
     if not is_path and (BEFORE in name or name.endswith(NEXT)):
         raise NotFound(
-            f"{name} is not the name of a store",
+            f"{name} cannot be the name of a store",
             where=location,
-            hint=f"type ./{name}, or the whole path",
+            hint=f"to open this folder, pass ./{name} or the whole path",
         )
     if is_path or location == name:
         return location
@@ -329,9 +329,7 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
     if path.exists() or filling_path(path).exists():
         return location
     if "+" in name:
-        raise FixUsage(
-            f"{name!r} names a join of stores: this needs one store", hint=ONLY_READ
-        )
+        raise FixUsage(f"expected one store, got the join {name!r}", hint=ONLY_READ)
     return here.existing_store(name)
 
 
@@ -342,9 +340,9 @@ def open_files(location: str) -> Files:
     path = Path(location)
     if path.exists() and not path.is_dir():
         raise FixInput(
-            "a store is a folder, got a file",
+            "expected the folder of a store, got a file",
             where=location,
-            hint="obygaze store import --help; or unpack it, if it is an archive",
+            hint="import features with obygaze store import, or unpack an archive",
         )
     being_filled = None if path.exists() else find_filling(path)
     if being_filled is not None:
@@ -358,16 +356,16 @@ def open_files(location: str) -> Files:
 def _no_store_error(files: Files) -> ObygazeError:
     """Return the error for a location without store.json."""
     message = "no store here: store.json is missing"
-    hint = "check the address: it must be the folder with store.json"
+    hint = "check the address: expected the folder with store.json"
     if isinstance(files, FolderFiles):
         being_filled = find_filling(Path(files.address))
         if being_filled is not None:
             return being_filled
-        hint = "obygaze ls"
+        hint = "obygaze ls lists the stores"
     with suppress(FileNotFoundError, ObygazeError):
         files.length(CLAIM)
-        message += "; a push to this place was not finished"
-        hint = "run the same push again to finish it"
+        message += ", because a push was not finished"
+        hint = "run the same push again to continue"
     return NotFound(message, where=files.location, hint=hint)
 
 
@@ -594,7 +592,7 @@ class Store:
         if clips is None:
             return Selection(self.table.all_rows() if rows is None else rows, self)
         if isinstance(clips, str):
-            raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
+            raise FixInput(f"expected a list of ids as clips, got the string {clips!r}")
         listed = list(clips)
         if names is not None:
             of_films = {*names, ""}
@@ -629,13 +627,13 @@ class Store:
             self.facts_of(rows[known]),
             ("the manifest", "the store"),
             where=self.location,
-            hint="use the manifest of these clips, or make a store of another name:"
+            hint="use the manifest of these clips, or make a new store with another name:"
             f" {again}",
         )
         if n_by_ids:
             warnings.warn(
-                f"{self.location}: {count(n_by_ids, 'clip')} of the manifest matched by"
-                " the ids alone; no film or time confirms that they are the same clips",
+                f"{self.location}: {count(n_by_ids, 'clip')} of the manifest matched by id only;"
+                " no film or time confirms that the store has the same clips",
                 ObygazeWarning,
                 stacklevel=3,
             )
@@ -822,7 +820,7 @@ class Store:
         names = self.feature_arrays
         if array is None and len(names) != 1:
             raise FixUsage(
-                f"expected the name of an array, one of {', '.join(names)}",
+                f"the name of the array is required: one of {', '.join(names)}",
                 where=self.location,
             )
         known = self.array(names[0] if array is None else array)
@@ -830,7 +828,7 @@ class Store:
             raise FixInput(f"missing must be 'error', 'nan' or 'drop', got {missing!r}")
         if missing == "nan" and not known.is_float:
             raise FixInput(
-                f"{known.name} is {known.dtype}, which has no NaN",
+                f"{known.name} is {known.dtype}, but missing='nan' requires floats",
                 hint='use missing="drop"',
             )
         return known
@@ -874,10 +872,10 @@ class Store:
         if len(lines) > SHOWN_REASONS:
             details.append(f"... and {len(lines) - SHOWN_REASONS} more")
         raise NotFound(
-            f"{len(reasons)} of the requested clips are missing, the first is {lines[0]}{meant}",
+            f"no features for {len(reasons)} of the requested clips; the first: {lines[0]}{meant}",
             where=self.location,
-            hint="obygaze store info STORE --clips lists its clips and their reasons; in Python"
-            ' missing="drop" or "nan" reads the others',
+            hint="obygaze store info STORE --clips shows the reasons; to read the other clips in"
+            ' Python, pass missing="drop" or "nan"',
             details=details,
         )
 

@@ -83,7 +83,8 @@ class Recipe:
         """Return a known recipe of all `SECTIONS`, each of them plain JSON."""
         if not backbone.get("name"):
             raise FixInput(
-                "a recipe must name its backbone", where="recipe.backbone.name"
+                "a recipe must name its backbone",
+                where="recipe.backbone.name",
             )
         whole = {name: dict(section) for name, section in sections.items()}
         return cls.from_json({"backbone": dict(backbone), **whole})
@@ -209,7 +210,7 @@ class Recipe:
         other: Self,
         *,
         where: str,
-        message: str = "different recipe",
+        message: str = "the recipes differ",
         hint: str = "choose another store name",
     ) -> None:
         """Raise an error (exit 5) that lists the differing keys, unless the recipes are equal."""
@@ -218,7 +219,7 @@ class Recipe:
             keys = ", ".join(key for key, _ in differences[:4])
             more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
             raise Mismatch(
-                f"{message}: {keys}{more} differ",
+                f"{message}: {keys}{more}",
                 where=where,
                 hint=hint,
                 details=[line for _, line in differences],
@@ -288,12 +289,12 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     joint = [name for name, tap in taps.items() if tap in joint_taps]
     if array not in joint:
         instead = (
-            f"--array {shell_word(joint[0])}"
+            f"pass --array {shell_word(joint[0])}"
             if joint
-            else "a store of CLIP, SigLIP, X-CLIP or CLAP"
+            else "use a store of CLIP, SigLIP, X-CLIP or CLAP"
         )
         raise Mismatch(
-            f"{backbone.get('name')} never compares its array {array!r} with text",
+            f"the array {array!r} of {backbone.get('name')} cannot be compared with text",
             hint=instead,
         )
     return space_id_of(

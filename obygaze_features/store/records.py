@@ -258,7 +258,7 @@ def _without_sha256(data: bytes, where: str) -> bytes:
     document = b"{" + end
     if data != _with_sha256(document):
         raise _damaged(
-            "it was changed: its first key `sha256` does not match its bytes", where
+            "the document was changed: the key `sha256` does not match the bytes", where
         )
     return document
 
@@ -277,7 +277,7 @@ def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
             refuse_newer(msgspec.json.decode(data), kind, where)
         raise _damaged(str(error), where) from error
     if not data.endswith(b"\n"):
-        raise _damaged("it does not end with a line feed", where)
+        raise _damaged("the document does not end with a line feed", where)
     try:
         if not isinstance(document, BlockRecord):
             check_arrays(document.arrays, where)
@@ -300,12 +300,12 @@ def decode_clips(
     try:
         rows, computed = msgspec.json.decode(data, type=tuple[list[Row], list[bool]])
         if not len(rows) == len(computed) == plan.rows:
-            raise msgspec.ValidationError(f"{len(rows)} rows, expected {plan.rows}")
+            raise msgspec.ValidationError(f"expected {plan.rows} rows, got {len(rows)}")
     except _NOT_A_DOCUMENT as error:
         raise Corrupt(
             f"{CLIPS_JSON} is damaged: {error}",
             where=where,
-            hint="remove its folder to start the store again",
+            hint="remove the folder, and extract the store again",
         ) from error
     return rows, computed
 
@@ -334,7 +334,7 @@ def _check_head(data: bytes, expected: str, where: str) -> None:
         raise _damaged(f"format must be {expected!r}", where)
     if head.version != VERSION:
         raise Mismatch(
-            f"this is version {head.version} of the format, and this program reads {VERSION}",
+            f"expected version {VERSION} of the format, got {head.version}",
             where=where,
         )
     try:
@@ -370,12 +370,12 @@ def _check_store(store: StoreRecord, where: str) -> None:
     if store.files.keys() != set(names):
         strange = sorted(store.files.keys() - set(names))
         raise _damaged(
-            f"`files` has {len(store.files)} names, expected {n_files}: {strange[:1]}",
+            f"`files` must list exactly the {n_files} files of the format: {strange[:1]}",
             where,
         )
     n_chunks = sum(array.n_chunks(n_rows) for array in arrays)
     if store.files[CHECKS].n_bytes != CRC_BYTES * n_chunks:
-        raise _damaged(f"`files.{CHECKS}` does not have 4 bytes for each chunk", where)
+        raise _damaged(f"expected 4 bytes for each chunk in `files.{CHECKS}`", where)
     # An untrusted length must not decide how much memory a file takes.
     rows_of_file = {GROUP_JSON: n_rows}
     for array in arrays:
@@ -387,7 +387,7 @@ def _check_store(store: StoreRecord, where: str) -> None:
         most_bytes = most_whole_bytes(n_rows_of_file)
         if n_bytes > most_bytes:
             raise _damaged(
-                f"`files.{name}` has {n_bytes} bytes, expected at most {most_bytes}",
+                f"expected at most {most_bytes} bytes for `files.{name}`, got {n_bytes}",
                 where,
             )
 

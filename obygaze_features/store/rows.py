@@ -19,8 +19,8 @@ from obygaze_features.store.text_columns import TextColumn, side_by_side
 # The values of `RowStatus.tried`: when an extraction computes a row of a status again.
 NEVER = "never"
 ALWAYS = "always"
-WITH_VIDEO = "as soon as its clip has a video, or frames that were kept"
-WHEN_ASKED = "with --retry-failed, or other times or another film"
+WITH_VIDEO = "if the clip has a video or stored frames"
+WHEN_ASKED = "with --retry-failed, or if the times or the film changed"
 
 
 class RowStatus(StrEnum):

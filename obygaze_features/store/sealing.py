@@ -89,7 +89,10 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     finally:
         remove_tree(hidden)
     if not is_first and not is_sealed(filling):
-        raise Mismatch("a different store has this name now", where=str(target))
+        raise Mismatch(
+            "another process has written a different store under this name",
+            where=str(target),
+        )
     remove_filling(filling)
     return Written(target, seal_of_store if is_first else read_seal(target))
 
@@ -128,7 +131,7 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
         raise FixInput(
             f"{n_missing} of {len(filling.needed)} blocks are missing or damaged",
             where=str(filling.folder),
-            hint="run the same extraction again, which continues it",
+            hint="run the same extraction again to continue",
         )
     return blocks
 

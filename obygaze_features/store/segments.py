@@ -179,7 +179,7 @@ def read_segments(
     if n_absent:
         warnings.warn(
             f"{store.location}: {count(n_absent, 'window')} of these films without features;"
-            " segments get those of their other windows",
+            " segments get the features of their other windows",
             ObygazeWarning,
             stacklevel=3,
         )
@@ -226,7 +226,7 @@ def _read_windows(
     is_real = store.real_frames(array, ok[is_read]) if is_reduced else None
     if is_real is not None and not is_real.all():
         raise FixInput(
-            f"{array} has padding in windows with fewer frames, which would count as frames",
+            f"{array} has windows with padding, which would count as frames",
             where=store.location,
             hint="use an array with one vector per window",
         )
@@ -238,9 +238,9 @@ def _find_grid(store: StoreOfWindows) -> Mapping[str, Any]:
     grid: Mapping[str, Any] | None = store.recipe.windows.get("grid")
     if grid is None:
         raise FixInput(
-            "the recipe of this store has no windows",
+            "expected a store of windows, got a store of clips",
             where=store.location,
-            hint="see obygaze manifest windows --help",
+            hint="cut the films with obygaze manifest windows, and extract the windows",
         )
     return grid
 

@@ -86,10 +86,10 @@ def check_rows(rows: RowColumns, where: str) -> None:
         named = zip(rows.clip_ids, rows.movie_ids, strict=True)
         first = next(clip for clip, film in named if not film.strip())
         raise FixInput(
-            f"{n_without_film} of {count(len(rows), 'clip')} would have no film, such as"
-            f" {first!r}: a store states the film of each clip, or of none",
+            f"expected the film of each clip, or of none, got {n_without_film} of"
+            f" {count(len(rows), 'clip')} without a film, such as {first!r}",
             where=where,
-            hint="pass --manifest to obygaze store import: a manifest states the film of each clip",
+            hint="pass --manifest with a manifest that states the film of each clip",
         )
     for status in set(rows.statuses):
         if status not in STATUSES:
@@ -99,7 +99,9 @@ def check_rows(rows: RowColumns, where: str) -> None:
             )
     for time_s in {*rows.start_s, *rows.end_s}:
         if time_s is not None and not math.isfinite(time_s):
-            raise FixInput(f"a time of a clip is {time_s}", where=where)
+            raise FixInput(
+                f"expected a finite time of a clip, got {time_s}", where=where
+            )
     if len(set(rows.clip_ids)) < len(rows):
         ((clip_id, _),) = Counter(rows.clip_ids).most_common(1)
         raise FixInput(f"the clip {clip_id!r} occurs twice", where=where)
@@ -291,7 +293,7 @@ class RowTable:
         codes = self._arrays.read_all(self._columns["status"])
         counts = np.bincount(codes, minlength=len(STATUSES)).tolist()
         if counts != self._record.rows.by_code:
-            raise self._damaged("status", "its counts differ from store.json")
+            raise self._damaged("status", "the counts differ from store.json")
         return codes
 
     @cached_property

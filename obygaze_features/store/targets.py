@@ -50,7 +50,7 @@ from obygaze_features.store.records import FileMark
 _PART_BYTES = 2**26 + 2**20
 _CLAIM_BYTES = 1000
 OWN_PLACE = (
-    "choose a place of its own, such as a folder in this one, or a name with -features"
+    "choose an empty target, such as a folder in this one, or a name with -features"
 )
 # HOST:PATH, as scp and rsync read it; one letter would be a Windows drive.
 _HOST = re.compile(r"[^/:\\]*[^/:\\]{2}:(?!/?$)")
@@ -61,15 +61,17 @@ def open_target(target: str | os.PathLike[str]) -> "Target":
     place = os.fspath(target)
     problem = ""
     if EXPECTED in place:
-        problem = f"{EXPECTED} applies only to addresses of stores to read"
+        problem = f"{EXPECTED} is only for addresses that are read"
     elif place.startswith("s3://"):
         return BucketTarget(place.rstrip("/"))
     elif place.startswith("hf://"):
         return HubTarget(place.rstrip("/"))
     elif is_url(place):
-        problem = "files cannot be sent to a web server"
+        problem = "expected a folder, a bucket or the hub, got a web server"
     elif isinstance(target, str) and _HOST.match(place):
-        problem = f"files are not sent by ssh, and ./{place} is a folder here"
+        problem = (
+            f"files are not sent by ssh; for the folder of this name, pass ./{place}"
+        )
     if problem:
         raise FixUsage(
             problem,
@@ -81,7 +83,7 @@ def open_target(target: str | os.PathLike[str]) -> "Target":
 
 def _inside_error(location: str, above: str) -> AlreadyThere:
     return AlreadyThere(
-        f"this place is inside another store, {above}", where=location, hint=OWN_PLACE
+        f"this target is inside another store, {above}", where=location, hint=OWN_PLACE
     )
 
 
@@ -248,7 +250,7 @@ class HubTarget:
     def __init__(self, url: str) -> None:
         repo, commit = split_hub_url(url)
         if commit:
-            raise FixUsage("files cannot be sent to a commit", where=url)
+            raise FixUsage("expected a data set of the hub, got a commit", where=url)
         self.location = url
         self.package = import_optional("huggingface_hub", "remote", HUB)
         self.api = self.package.HfApi()
@@ -294,7 +296,8 @@ class HubTarget:
         addition = self.package.CommitOperationAdd(name, path)
         if addition.upload_info.sha256.hex() != mark.sha256:
             raise Corrupt(
-                f"{name} has a different length or SHA-256 than listed", where=str(path)
+                f"{name}: length or SHA-256 differs from the list of files",
+                where=str(path),
             )
         self._operations.append(addition)
 

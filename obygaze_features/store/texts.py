@@ -37,7 +37,7 @@ class TextTable:
         lengths = {len(values), *(len(getattr(self, name)) for name in WORDS)}
         if values.ndim != 2 or not values.size or len(lengths) != 1:
             raise FixInput(
-                "each row must have an embedding, a prompt, a template, an attribute"
+                "each row must have an embedding, a prompt, a template and an attribute"
             )
         wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(wrong):
@@ -58,7 +58,7 @@ def read_texts(path: str | Path) -> TextTable:
     for name in ("embeddings", "attribute"):
         if name not in arrays:
             problem = f"missing array {name}"
-            hint = "obygaze extract text --help"
+            hint = "make the file with obygaze extract text"
             raise FixInput(problem, where=str(path), hint=hint)
     embeddings = arrays["embeddings"]
     if embeddings.dtype.kind not in "fiu":

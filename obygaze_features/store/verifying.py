@@ -80,10 +80,10 @@ class VerifyReport:
         rows = ", ".join(f"{n} {status}" for status, n in self.counts.items())
         extent = "whole"
         if self.how == LENGTHS:
-            extent = "complete, the bytes were not compared (--hash)"
+            extent = "complete; pass --hash to compare the bytes too"
         seal = "the expected seal"
         if not self.is_expected:
-            seal = "who its publisher is was not checked (--expect)\nseal"
+            seal = "the publisher was not checked; pass --expect SEAL to do so\nseal"
         size = human(self.n_bytes)
         return f"{extent}: {size}; rows: {rows}\n{seal}: {self.seal_sha256}"
 
@@ -168,7 +168,7 @@ def _check_hash(store: Store, name: str) -> None:
     for data in store.listed.pieces(name):
         digest.update(data)
     if digest.hexdigest() != store.record.files[name].sha256:
-        raise store.listed.damaged(name, "its SHA-256 differs")
+        raise store.listed.damaged(name, "the SHA-256 differs")
 
 
 def _check_documents(store: Store, report: VerifyReport) -> None:
@@ -184,7 +184,7 @@ def _check_documents(store: Store, report: VerifyReport) -> None:
         with report.collecting(name):
             found = msgspec.json.decode(store.listed.whole(name).tobytes())
             if _meaning(found) != _meaning(msgspec.json.decode(document)):
-                report.add(name, "its content differs from store.json")
+                report.add(name, "the content differs from store.json")
 
 
 def _meaning(value: Any) -> Any:

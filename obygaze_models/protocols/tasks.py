@@ -265,7 +265,7 @@ class _Labels:
         if any(plain in clip.values(column) for clip in self.manifest):
             hint = "change data.where"
             if column in ("level", *CONCEPTS):
-                hint = f"--set {KEEPS_LEVELS} and concepts, or {hint}"
+                hint = f"{KEEPS_LEVELS} and concepts, or {hint}"
             return FixUsage(
                 f"no selected clip has {word!r} in the column {column}, but other clips of"
                 f" {self.manifest.name} have it",

@@ -64,14 +64,14 @@ def test_a_task_may_have_numbers_of_numpy(inside):
 
 def test_a_data_frame_is_no_store_and_no_manifest() -> None:
     table = pandas.DataFrame({"clip_id": ["a-1"]})
-    with pytest.raises(FixUsage, match=r"expected a store, .* got DataFrame") as raised:
-        og.open_store(table)
-    assert raised.value.hint == "obygaze store import --help"
     with pytest.raises(
-        FixUsage, match=r"expected a manifest, .* got DataFrame"
+        FixUsage, match=r"the folder of a store, got DataFrame"
     ) as raised:
+        og.open_store(table)
+    assert raised.value.hint == "pass a name such as 'films.xclip', or a path"
+    with pytest.raises(FixUsage, match="path of a manifest, got DataFrame") as raised:
         og.dataset(table, table)
-    assert raised.value.hint == "obygaze manifest import --help"
+    assert raised.value.hint == "pass a name such as 'films', or a path"
 
 
 FORMS = [["--clips", "a-1,b-2"], ["--clips", "table.csv"]]

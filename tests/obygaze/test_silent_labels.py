@@ -18,8 +18,8 @@ ONE_CELL = (
     *("--set", 'grid.train=["EN_S"]', "--set", 'grid.test=["EN_S"]'),
 )
 LOST = (
-    "15 clips with a level but without concepts (3 NS, 12 S; dune): EN in the visual view; "
-    "data.view=raw keeps the levels"
+    "15 clips with a level but without concepts (3 NS, 12 S; dune) become EN in the visual view; "
+    "pass --set data.view=raw to keep the levels"
 )
 
 

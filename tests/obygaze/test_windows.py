@@ -187,4 +187,4 @@ def test_a_video_with_accents_beside_its_letters_is_found(tmp_path: Path) -> Non
     (videos / "alba.mp4").rename(videos / f"{ON_DISK}.mp4")
     call_obygaze("manifest", "import", "films.csv", cwd=tmp_path).ok()
     linked = call_obygaze("manifest", "link", "films", "videos", cwd=tmp_path).ok()
-    assert "2 as parts of films, 0 without a video" in linked.stdout
+    assert "2 to parts of films; 0 without a video" in linked.stdout

@@ -194,7 +194,7 @@ def test_a_disputed_clip_is_in_no_selection(expression, ids, left_open) -> None:
         warnings.simplefilter("always")
         selected = manifest.where(expression)
     assert list(selected.clip_ids) == ids
-    said = f"made-up: 1 clip left out, because annotators differ on {left_open}"
+    said = f"made-up: 1 clip excluded, because annotators differ on {left_open}"
     assert [str(one.message) for one in caught] == [said] * bool(left_open)
 
 
@@ -213,8 +213,8 @@ def test_shares_of_groups_are_of_undisputed_clips() -> None:
 @pytest.mark.parametrize(
     ("cells", "problem"),
     [
-        ("brug,,", "'0' is of the film 'brug' and of 'alba'"),
-        (",7.5,9", "'0' is 7.5 s to 9 s and 0 s to 2 s"),
+        ("brug,,", "'0' is of the film 'brug', not 'alba'"),
+        (",7.5,9", "'0' is 7.5 s to 9 s, not 0 s to 2 s"),
         ("alba,0,2", ""),
         (",,", ""),
     ],

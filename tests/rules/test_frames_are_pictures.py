@@ -135,7 +135,7 @@ def test_a_film_of_which_a_table_states_two_rates_is_refused(tmp_path: Path) -> 
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     refused = call_obygaze("manifest", "import", "t.csv", cwd=tmp_path)
     assert refused.code == 1
-    assert "23.976, and other rows of the film a state 25" in refused.stderr
+    assert "expected 25 as in other rows of the film a, got 23.976" in refused.stderr
     text = (tmp_path / "t.csv").read_text(encoding="utf-8")
     (tmp_path / "t.csv").write_text(text.replace("23.976", "25.0"), encoding="utf-8")
     call_obygaze("manifest", "import", "t.csv", cwd=tmp_path).ok()
@@ -329,7 +329,7 @@ def test_a_store_of_a_lab_with_films_serves_one_without_and_one_with_other_copie
     (labs[1] / "clips.csv").write_text(moved, encoding="utf-8")
     call_obygaze("manifest", "import", "clips.csv", "--force", cwd=labs[1]).ok()
     clips = read_manifest(labs[1] / "manifests" / "clips.toml")
-    with pytest.raises(Mismatch, match="the frames 0 to 1 at 25 per second and"):
+    with pytest.raises(Mismatch, match="the frames 0 to 1 at 25 per second, not"):
         store.matrix("clip", clips=clips)
     refused = call_obygaze(*extract, cwd=labs[1])
     assert refused.code == 5

@@ -111,9 +111,9 @@ def reasons_of(clip: str, parts: Sequence[Part]) -> list[str]:
     for part in parts:
         status = part.statuses.get(clip)
         if status is None:
-            reasons.append(f"{part.title} missing: no clip of this id in this store")
+            reasons.append(f"{part.title}: the store has no clip of this id")
         elif status != OK:
-            reasons.append(f"{part.title} {status}: {REASONS[status]}")
+            reasons.append(f"{part.title}: {REASONS[status]}")
     return reasons
 
 
@@ -168,7 +168,7 @@ def check_files(said: Sequence[str], parts: Sequence[Part]) -> None:
             n_clips += len(files) > 1
         if n_clips:
             expected.append(n_clips)
-    counts = [int(text.split()[0]) for text in said if "different files" in text]
+    counts = [int(text.split()[0]) for text in said if "different video files" in text]
     assert counts == expected
 
 
@@ -203,5 +203,5 @@ def test_arrays_of_one_store_are_of_the_same_clips(tmp_path: Path, film: str) ->
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ObygazeWarning)
             open_store(parts, workspace=tmp_path).matrix(clips=CLIPS)
-        said = [one for one in caught if "matched by the ids alone" in str(one.message)]
+        said = [one for one in caught if "matched by id only" in str(one.message)]
         assert len(said) == is_by_ids

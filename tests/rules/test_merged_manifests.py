@@ -99,12 +99,12 @@ def with_header(name: str, clip_id: str = "c-1", **facts: object) -> Manifest:
     [
         (
             {"concepts": {"Look": "audio"}},
-            "the modality of the concept 'Look' differs: visual in paris, audio in nice",
+            "the modality of the concept 'Look': expected visual as in paris, got audio",
         ),
-        ({"view": "visual"}, "view differs: raw in paris, visual in nice"),
-        ({"films": "none"}, "films differs: stated in paris, none in nice"),
-        ({"unit": "segment"}, "unit differs: clip in paris, segment in nice"),
-        ({"rule": "mean"}, "rule differs: agreed in paris, mean in nice"),
+        ({"view": "visual"}, "view: expected raw as in paris, got visual"),
+        ({"films": "none"}, "films: expected a value as in paris, got none"),
+        ({"unit": "segment"}, "unit: expected clip as in paris, got segment"),
+        ({"rule": "mean"}, "rule: expected agreed as in paris, got mean"),
     ],
 )
 def test_headers_that_contradict_each_other_are_refused(facts, problem) -> None:
@@ -163,4 +163,4 @@ def test_what_headers_say_of_their_own_is_kept() -> None:
         "made up",
     )
     (warning,) = made.warnings
-    assert warning.startswith("paris does not have the concepts Light, so that its")
+    assert warning.startswith("paris does not have the concepts Light: its clips")

@@ -257,7 +257,7 @@ def check_numbers(store: Store, width: int = 1) -> None:
 
 def at_the_function(ours: Source, theirs: Source, _: Path) -> str:
     n_by_ids = require_same_shared(facts_of(ours), facts_of(theirs), ("one", "other"))
-    return f"{n_by_ids} clips by the ids alone" if n_by_ids else ""
+    return f"{n_by_ids} clips by id only" if n_by_ids else ""
 
 
 def at_a_store(ours: Source, theirs: Source, folder: Path) -> str:
@@ -363,7 +363,7 @@ def test_no_pair_whose_facts_differ_meets(door) -> None:
                 [door(ours, theirs, Path(name)), *(str(one.message) for one in caught)]
             )
         if door not in SILENT:
-            assert ("ids alone" in said) == bool(expected.n_by_ids), said
+            assert ("id only" in said) == bool(expected.n_by_ids), said
             assert not expected.n_by_ids or re.search(
                 rf"\b{expected.n_by_ids} clips?\b", said
             )

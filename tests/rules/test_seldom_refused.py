@@ -301,9 +301,9 @@ REFUSED: dict[str, Case] = {
     "TIME_ORDER is missing": lambda f: ElanFile(elan(f, times="")).with_tiers([]),
     "length of the film lake is not known, which ada has watched": watched_of_unknown_length,
     "expected a manifest in the raw view": clips_of_a_view,
-    "and other rows of the film lake state": two_rates,
+    "as in other rows of the film lake, got": two_rates,
     "two videos for the film 'lake'": two_videos,
-    "windows, expected at most 5,000,000": lambda f: check_windows(
+    "expected at most 5,000,000 windows": lambda f: check_windows(
         Grid(seconds=0.01, every=0.01), [CutFilm("a", "", 9, 0.0, 100000.0)]
     ),
     "two cards are called 'clip-b16'": lambda f: own_cards(
@@ -319,7 +319,7 @@ REFUSED: dict[str, Case] = {
         geometry_of("clip", image_size=[224, 448], patch_size=16)
     ),
     "a checkpoint with an adapter": lambda _: geometry_of("wav2vec2", add_adapter=True),
-    "start_s of the clip 'a' is '0:10', expected": times_that_are_no_seconds,
+    "start_s of the clip 'a': expected seconds, got '0:10'": times_that_are_no_seconds,
     "expected text in UTF-16": lambda f: read_table(
         text(f / "t.csv", b"\xff\xfea\x00\n"), required=()
     ),
@@ -333,18 +333,20 @@ REFUSED: dict[str, Case] = {
         f, movie_id=np.array(["a", "a", "b"])
     ),
     "cannot be read as Unicode": lambda f: npz(f, clip_id=np.array([b"a\xff", b"b"])),
-    "several files for one clip: a-b-c": lambda f: npy(
+    "several files for the same clip: a-b-c": lambda f: npy(
         f, "a/b-c.npy", "a-b/c.npy", "z/c.npy"
     ),
-    "leads out of its folder": lambda f: FolderFiles(f).read("../x/store.json", 10),
-    "the ids and reasons of the rows are too long": long_reasons,
-    "clip is uint8, which has no NaN": levels_without_nan,
+    "leads out of the folder": lambda f: FolderFiles(f).read("../x/store.json", 10),
+    "the ids or reasons of the rows are too long": long_reasons,
+    "clip is uint8, but missing='nan' requires floats": levels_without_nan,
     "a different length or checksum after it was sent": changed_in_the_bucket,
-    "files cannot be sent to a commit": lambda _: HubTarget(
+    "expected a data set of the hub, got a commit": lambda _: HubTarget(
         f"hf://lab/films@{'ab' * 20}"
     ),
-    "clip-b16 never compares its array 'frames' with text": lambda _: space_of_array(
-        of_backbone(family="clip", levels={"frames": "tokens"}), "frames"
+    "the array 'frames' of clip-b16 cannot be compared with text": lambda _: (
+        space_of_array(
+            of_backbone(family="clip", levels={"frames": "tokens"}), "frames"
+        )
     ),
 }
 
@@ -428,7 +430,7 @@ def test_captions_of_another_encoding_are_not_counted(tmp_path: Path) -> None:
             "manifest import words.srt --as table -o words",
             "expected a table, got subtitles",
         ),
-        ("manifest show imported", "a manifest cannot be called 'imported'"),
+        ("manifest show imported", "'imported' cannot be the name of a manifest"),
         ("manifest join films more.csv", "the manifest has these columns already"),
     ],
 )

@@ -283,7 +283,7 @@ def test_frames_or_times_that_are_corrected_in_an_exported_table_are_read_or_ref
     if later:
         with pytest.raises(FixInput) as refused:
             read_clips(path)
-        assert "empty those that are wrong" in refused.value.details[0]
+        assert "empty the wrong frames or times" in refused.value.details[0]
         return
     (back,) = read_clips(path).manifest
     assert span_in_film(back) == (times["start_s"], times["end_s"])

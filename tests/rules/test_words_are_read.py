@@ -168,9 +168,9 @@ def test_the_words_of_each_clip_are_those_by_hand(name: str, tmp_path: Path) -> 
     [
         ("m,5,10", ""),
         (",,", ""),
-        ("m,0:01:05,0:01:10", "'m-1' is 5 s to 10 s and 65 s to 70 s"),
-        ("n,5,10", "'m-1' is of the film 'm' and of 'n'"),
-        ("m,6,11", "'m-1' is 5 s to 10 s and 6 s to 11 s"),
+        ("m,0:01:05,0:01:10", "'m-1' is 5 s to 10 s, not 65 s to 70 s"),
+        ("n,5,10", "'m-1' is of the film 'm', not 'n'"),
+        ("m,6,11", "'m-1' is 5 s to 10 s, not 6 s to 11 s"),
     ],
 )
 def test_texts_of_other_clips_are_refused(cells, refused, tmp_path) -> None:
@@ -203,7 +203,9 @@ def test_a_row_of_no_film_or_clip_is_not_left_out(head, rows, column, tmp_path) 
     with pytest.raises(FixInput) as caught:
         words_of_clips(FILM, str(path))
     (detail,) = caught.value.details
-    assert detail.startswith(f"{path}:3: column {column!r}: is empty, and each")
+    assert detail.startswith(
+        f"{path}:3: column {column!r}: is empty, but required in each"
+    )
 
 
 WORD = st.sampled_from(

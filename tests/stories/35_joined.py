@@ -92,7 +92,7 @@ def test_stores_are_read_side_by_side(ws: Workspace) -> None:
     clips = [clip for clip in all_clips if clip not in lacking]
     matrix = both.matrix("clip", clips=all_clips, missing="drop")
     assert matrix.clip_ids.tolist() == clips
-    assert str(matrix.reasons[lacking[0]]) == "missing: heard failed: not in the files"
+    assert str(matrix.reasons[lacking[0]]) == "missing: heard: not in the files"
     parts = []
     for name in ("heard", "seen"):
         part = og.open_store(name, workspace=ws.folder)

@@ -61,7 +61,7 @@ def test_one_refusal_asks_everything_and_one_command_answers(ws: Workspace) -> N
     for asked in (
         "no row of the table has a film",
         "'Von' and 'Bis' look like the times of the clips",
-        "'Urteil Ada' and 'Urteil Ben' look like the words of 2 people",
+        "'Urteil Ada' and 'Urteil Ben' look like the labels of 2 annotators",
         "no column has the ids of the clips",
         "may be minutes or hours",
         f"annotators differ in {n_differing} of {len(clips)} clips",

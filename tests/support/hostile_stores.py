@@ -85,8 +85,8 @@ for name in NAMES:
     def in_place_of(store: dict[str, Any], name: str = name) -> None:
         store["files"][name] = store["files"].pop("checks")
 
-    case(f"{name!r} is listed", "`files` has", document(add_name))
-    case(f"{name!r} in place of checks", "`files` has", document(in_place_of))
+    case(f"{name!r} is listed", "`files` must list", document(add_name))
+    case(f"{name!r} in place of checks", "`files` must list", document(in_place_of))
 
 for name in (
     "data.zarr/clip_id/c.0",
@@ -96,7 +96,7 @@ for name in (
 ):
     case(
         f"{name} is not listed",
-        "`files` has",
+        "`files` must list",
         document(lambda store, name=name: store["files"].pop(name)),
     )
 for what, mark in {
@@ -198,7 +198,7 @@ for what, change in {
 }.items():
     case(
         f"store.json has {what}",
-        "`columns`|`files` has",
+        "`columns`|`files` must list",
         document(lambda store, change=change: change(store["columns"])),
     )
 
@@ -396,7 +396,7 @@ def as_one_file_of_two(store: dict[str, Any]) -> None:
     del store["files"]["data.zarr/other/c.1.0"]
 
 
-case("a file shorter than its index", "bytes for its rows", document(as_one_file))
+case("a file shorter than its index", "bytes for the rows", document(as_one_file))
 case(
     "a file of 2**40 rows",
     "files of (plain|other) have 4 and 1099511627776 rows",

@@ -72,7 +72,7 @@ class ImportedManifest(NamedTuple):
         n_links = _n_links(path)
         if n_links and not force:
             raise name_taken_error(
-                f"this manifest has links of {count(n_links, 'clip')} to videos", path
+                f"this manifest links {count(n_links, 'clip')} to videos", path
             )
         if manifest.header.video_root:
             require_one_film_a_video(manifest)
@@ -123,12 +123,12 @@ class SavedManifest:
         if self.n_lost_links:
             n_clips = count(self.n_lost_links, "clip")
             notes.append(
-                f"dropped the links of {n_clips} to videos; obygaze manifest link finds them again"
+                f"removed the links of {n_clips} to videos; run obygaze manifest link again"
             )
         if not any(clip.level for clip in self.manifest):
             notes.append(
-                "no clip has a level; obygaze run --task COLUMN takes a label of your own, and"
-                f" --map level=COLUMN is for a column of {', '.join(LEVELS)}"
+                "no clip has a level; pass --task COLUMN to obygaze run for a label of your own,"
+                f" or import a column of {', '.join(LEVELS)} with --map level=COLUMN"
             )
         stats = self._stats
         notes += stats.level_notes(self.imported.facts.get("level_words"))
@@ -184,8 +184,10 @@ def known_sources(
         source = source_file(path, name)
         sources.append(source)
         if source.sha256 not in known_hashes:
-            expected = f"expected the sha256 {' or '.join(known_hashes)}"
-            messages.append(f"{path}: unknown file: {expected}, got {source.sha256}")
+            expected = f"expected the SHA-256 {' or '.join(known_hashes)}"
+            messages.append(
+                f"{path}: not the published file: {expected}, got {source.sha256}"
+            )
     return tuple(sources), tuple(messages)
 
 
@@ -197,7 +199,7 @@ def unread_columns(
     if not unread:
         return []
     names = ", ".join(map(repr, unread))
-    return [f"{path}: columns that are left out: {names}"]
+    return [f"{path}: columns not imported: {names}"]
 
 
 def string_list(text: str) -> tuple[str, ...] | None:

@@ -61,7 +61,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import RATE_COLUMN
 
-CORRECT = "correct the table, as the lines above say"
+CORRECT = "correct the table in each place that is listed"
 
 
 def read(
@@ -157,22 +157,22 @@ def _check_targets(mapping: TableMapping, table: TableCells) -> None:
     """
     if mapping.films and "movie_id" in (*mapping.columns, *mapping.columns_of_id):
         raise FixUsage(
-            'films = "none" means that the table states no films, but movie_id is used',
-            hint="remove one of the two",
+            'films = "none" is for a table without films, got a column for movie_id',
+            hint="remove --films none, or the column of films",
         )
     for target, source in mapping.columns.items():
         is_renamed = source in (*TARGETS, *CONCEPTS) and source in table.cells
         is_known = target in (*TARGETS, source) or target.startswith(FOLD_PREFIX)
         if not is_known and not is_renamed:
             raise FixUsage(
-                f"a manifest has no column {target!r}{near(target, TARGETS)}",
-                hint=f"leave it out, and the column {source!r} keeps its name; or"
-                f" --map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME",
+                f"unknown target {target!r} of the column {source!r}{near(target, TARGETS)}",
+                hint=f"use one of {', '.join(TARGETS)}, fold:NAME; or remove the option, and the"
+                " column keeps its name",
             )
         if target in mapping.annotator_targets:
             raise FixUsage(
-                f"{target} is mapped to {source!r} and to columns of people",
-                hint=f"leave out {shell_word(f'{target}={source}')}, and the column {source!r}"
+                f"{target} is mapped to the column {source!r} and to columns of annotators",
+                hint=f"remove {shell_word(f'{target}={source}')}, and the column {source!r}"
                 " keeps its name",
             )
 
@@ -201,10 +201,10 @@ def _refuse(
     line = shell_line([*command, *typed.joined(questions.answers).typed()])
     to_file = shell_word(f"{Path(next(iter(table.tables))).stem}-mapping.toml")
     hint = line
-    ways = "the line below has the likely answers, to be looked through"
+    ways = "the command below has the likely answers; check each"
     if table.n_problems > n_asked:
         hint = CORRECT
-        ways = f"of the corrected table, the likely answers are: {line}"
+        ways = f"for the corrected table, the likely answers are: {line}"
     try:
         raise_together(SUMMARY, *table.violations, hint=hint)
     except FixInput as error:
@@ -216,14 +216,14 @@ def _refuse(
         if not n_asked or draft is None:
             raise
         again = shell_line([*command, "--mapping", draft])
-        comments = ["Likely answers to these questions. Look through them.", *problems]
+        comments = ["Likely answers to these questions. Check each.", *problems]
         mapping = questions.mapping.toml(map(printable_line, comments))
         try:
             write_new(Path(draft), mapping.encode())
         except AlreadyThere:
             shown = shell_word(draft)
             error.hint = (
-                f"edit {shown}, which exists, then run {again}; or pass a new file name"
+                f"edit the existing file {shown}, then run {again}; or pass a new name"
             )
             raise error from None
         raise DraftWritten(Draft(Path(draft), problems, again)) from error
@@ -245,13 +245,13 @@ class Draft:
         return {"draft": str(self.path), "problems": list(self.problems)}
 
     def __str__(self) -> str:
-        return f"{self.path}: a draft of a mapping; no manifest is made yet"
+        return f"{self.path}: draft of the mapping; no manifest is written yet"
 
     @property
     def notes(self) -> list[str]:
         """The problems of the table, and the next command."""
-        look = f"look through the answers in {shell_word(self.path)}"
-        return [*self.problems, f"next: {look}, then {self.again}"]
+        look = f"check the answers in {shell_word(self.path)}"
+        return [*self.problems, f"next: {look}, then run {self.again}"]
 
 
 class DraftWritten(FixInput):
@@ -309,8 +309,8 @@ def _labelled(
         )
         if said and made.annotations:
             raise FixInput(
-                f"annotations are in {annotations_file.name} next to this table, and in the table"
-                " itself",
+                f"expected annotations in one table, got annotations here and in"
+                f" {annotations_file.name}",
                 where=str(path),
                 hint="move one of the two tables to a different folder",
             )
@@ -342,8 +342,8 @@ def _imported(
     for name in table.cells:
         if name in targets and name not in used:
             warnings.append(
-                f"the column {name!r} of the table is left out, because the mapping makes {name}"
-                " of something else"
+                f"the column {name!r} of the table is not imported, because the mapping sets {name}"
+                " in a different way"
             )
     folder = manifest.header.video_root
     videos = sorted({clip.video for clip in manifest if clip.video and folder})

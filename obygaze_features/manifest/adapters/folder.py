@@ -60,8 +60,10 @@ def read(folder: str | Path, *, name: str | None = None) -> ImportedManifest:
         rows.append((TableRow(number, {}, violations), cells))
     columns = (TITLE,) if id_of_film.keys() != set(id_of_film.values()) else ()
     clips = clips_of_table(rows, columns=columns)
-    hint = "rename it: letters, digits, . _ -"
-    violations.raise_if_any("a video cannot be named as a clip", hint)
+    hint = "rename the video: use letters, digits and . _ - only"
+    violations.raise_if_any(
+        "the name of a video is not valid as the id of a clip", hint
+    )
     title = name or ascii_id(folder.resolve().name) or "videos"
     header = Header(title, video_root=folder.resolve().as_posix())
     return ImportedManifest(Manifest(title, header, clips, columns))

@@ -94,8 +94,8 @@ class JoinedColumns:
             return []
         n_rows = count(self.n_by_id, "row")
         return [
-            f"{n_rows} matched by the id alone: films (--map {FILM}=COLUMN) and times are not"
-            " known on both sides"
+            f"{n_rows} matched by id only: table and manifest share neither films (--map"
+            f" {FILM}=COLUMN) nor times"
         ]
 
 
@@ -165,7 +165,8 @@ def join(
     if rows_of_id.keys().isdisjoint(id_in_table.values()):
         known = manifest.clip_ids if key == CLIP else manifest.films
         raise NotFound(
-            f"no {noun} has an id of this table, such as {next(iter(rows_of_id), '')!r}",
+            f"no {noun} of the manifest has an id of this table, such as"
+            f" {next(iter(rows_of_id), '')!r}",
             where=str(csv),
             hint=f"the manifest has {few(known, 2) or f'no {noun}s'}",
         )
@@ -194,7 +195,7 @@ def join(
     n_without = sum(one not in rows_of_id for one in id_in_table.values())
     if n_without:
         warnings.append(
-            f"without a row: {n_without} of {count(len(id_in_table), 'clip')}"
+            f"{n_without} of {count(len(id_in_table), 'clip')} without a row"
         )
     unknown = sorted(rows_of_id.keys() - {*id_in_table.values()})
     if unknown:
@@ -202,18 +203,22 @@ def join(
         free = set(id_in_table.values()) - rows_of_id.keys()
         named = [f"{name}{near(name, free, LIKE_IDS)}" for name in unknown[:3]]
         listed = few([*named, *unknown[3:]], 3)
-        warnings.append(f"not {noun}s of the manifest: {listed}")
+        warnings.append(f"ids of no {noun} of the manifest: {listed}")
     left_out = [name for name in cells if name not in (*added, key)]
     if left_out:
         names = ", ".join(left_out)
-        warnings.append(f"left out, manifests have their own: {names}")
+        warnings.append(
+            f"columns not joined, because each manifest has its own: {names}"
+        )
     hidden = {*mapping.columns} & {*read.cells} - {*mapping.columns.values()}
     if hidden:
         names = ", ".join(sorted(hidden))
-        warnings.append(f"left out, something else is mapped to them: {names}")
+        warnings.append(
+            f"columns not joined, because --map gives their names to others: {names}"
+        )
     if n_without_id:
         n_rows = count(n_without_id, "row")
-        warnings.append(f"left out, without a {key}: {n_rows}")
+        warnings.append(f"not joined, because {key} is empty: {n_rows}")
     return JoinedColumns(
         joined,
         {name: count_with_value(joined, name) for name in added},
@@ -235,12 +240,12 @@ def _check_columns(
                 row.add(name, unclear_time(short[0]))
     hint = None
     if key == FILM and (key not in cells or any(any(cells[name]) for name in times)):
-        problem = "required column is missing, and so is movie_id"
+        problem = "required column is missing, and no column is movie_id"
         if key in cells:
-            problem = "required column is missing: rows with times are of clips"
+            problem = "required column is missing in a table of times"
         violations.add(None, CLIP, problem)
         columns = few(read.tables[violations.path].filled_columns)
-        hint = f"--map clip_id=COLUMN; the columns of the table: {columns}"
+        hint = f"pass --map clip_id=COLUMN with a column of the table: {columns}"
     violations.raise_if_any("the table cannot be joined", hint)
 
 
@@ -259,7 +264,7 @@ def _rows_of_ids(cells: Cells, key: str, path: Path) -> dict[str, list[int]]:
             raise FixInput(
                 f"the table has rows of several annotators for one clip: {few(named)}",
                 where=str(path),
-                hint="use obygaze manifest import for several annotators, or join the table of one",
+                hint="use obygaze manifest import for several annotators, or join the rows of one",
             )
     return rows_of_id
 
@@ -302,7 +307,7 @@ def _require_same(
         in_table,
         (f"the manifest {manifest.name}", "the table"),
         where=str(path),
-        hint=f"the columns of its films and times: --map {FILM}=COLUMN --map start_s=COLUMN",
+        hint=f"name the columns of films and times: --map {FILM}=COLUMN --map start_s=COLUMN",
     )
 
 
@@ -334,6 +339,6 @@ def _added(
             AlreadyThere,
             "the manifest has these columns already",
             where=manifest.name,
-            hint="--force, or --map OTHER=COLUMN",
+            hint="pass --force to replace them, or --map OTHER=COLUMN to rename a column",
         )
     return added

@@ -113,12 +113,12 @@ def read(
             without_film,
             FixInput,
             f"the film of {len(without_film)} of {count(len(rows), 'excerpt')} is not stated",
-            hint=f"give both of {WITH_FILMS}, or none of them",
+            hint=f"pass both {WITH_FILMS}, or neither",
         )
     else:
         warnings.append(
             f"the films of the {len(rows)} excerpts are not stated, so they cannot be split by"
-            f" film; also give {WITH_FILMS}"
+            f" film; also pass {WITH_FILMS}"
         )
     columns: dict[str, None] = {}
     for _, cells in rows:
@@ -128,7 +128,7 @@ def read(
     raise_together(NOT_ITS_FILES, *wrong)
     if FOLD not in own:
         warnings.append(
-            "no shots-devset-nl.txt or shots-testset-nl.txt, so the official split is not known"
+            "the official split is unknown; pass shots-devset-nl.txt and shots-testset-nl.txt"
         )
     films = "" if has_films else NO_FILMS
     header = published_header("liris-accede", *map(source_file, paths), films=films)
@@ -145,9 +145,9 @@ def _annotation_files(given_paths: Sequence[Path]) -> list[Path]:
                 if twin != file:
                     problem = f"two files have the name {file.name}"
                     where = f"{twin}, {file}"
-                    raise FixInput(problem, where=where, hint="name one of them")
+                    raise FixInput(problem, where=where, hint="pass one of them")
     if not by_name:
-        hint = f"one of {', '.join(_readers())}"
+        hint = f"pass one of {', '.join(_readers())}, or their folder"
         where = ", ".join(map(str, given_paths))
         raise NotFound("no annotation file of LIRIS-ACCEDE", where=where, hint=hint)
     return [by_name[name] for name in _readers() if name in by_name]

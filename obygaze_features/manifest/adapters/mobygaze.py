@@ -42,8 +42,8 @@ NAMES = {
     **{"start_s": "start_frame", "end_s": "end_frame"},
 }
 OVERLAP = (
-    "segments of the two annotators overlap, and each segment is a clip: to run with one annotator,"
-    " use --set 'data.where=annotator == annotator1'"
+    "segments of the two annotators overlap, and each segment is a clip; to use one annotator, pass"
+    " --set 'data.where=annotator == annotator1' to obygaze run"
 )
 _INDEX = re.compile(r"id_([0-9]{1,6})")
 _WORD = re.compile(r"[^\W_]+")

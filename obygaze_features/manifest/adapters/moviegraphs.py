@@ -45,7 +45,7 @@ def read(
     """
     source = Path(source)
     if source.is_file():
-        hint = "the folder mg_videoinfo"
+        hint = "pass the folder mg_videoinfo"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
     root = source if (source / SCENES).is_dir() else source / "mg_videoinfo"
     violations: list[Violations] = []
@@ -78,7 +78,7 @@ def read(
     of_videos = [p for p in (root / VIDEO).iterdir() if p.suffix in ENDINGS]
     for film in sorted({p.stem for p in of_videos}.difference(manifest.films)):
         scenes_of_film = f"{SCENES}/{film}{_SUFFIX}"
-        warnings.append(f"{film}: left out, because it has no {scenes_of_film}")
+        warnings.append(f"{film}: not imported, because {scenes_of_film} is missing")
     return ImportedManifest(manifest, tuple(warnings))
 
 
@@ -162,11 +162,11 @@ def _cuts(wrong: Violations, seconds: Sequence[float]) -> list[int]:
         time_s = float(match[2])
         if not cuts[-1] < frame < len(seconds):
             problem = (
-                f"frame {frame} is not after the cut before, or is outside the film"
+                f"frame {frame} is not after the previous cut, or is outside the film"
             )
             wrong.add(line, None, problem)
         elif abs(seconds[frame] - time_s) > SAME_S:
-            problem = f"frame {frame} is at {seconds[frame]} s, not at {time_s}"
+            problem = f"expected {seconds[frame]} s for frame {frame}, got {time_s}"
             wrong.add(line, None, problem)
         cuts.append(frame)
     return cuts[1:]

@@ -77,7 +77,7 @@ def read(
         raise NotFound(
             "no folder with split files of ObyGaze12",
             where=str(splits),
-            hint=f"--splits FOLDER, one with {', '.join(data['splits'])}",
+            hint=f"pass --splits FOLDER, a folder with {', '.join(data['splits'])}",
         )
     sources, unknown = known_sources(files)
     warnings = list(unknown)
@@ -156,17 +156,23 @@ def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:
         row.add("id", f"{row['id']!r} is not the id of a clip")
         return
     if row["movie"] != clip.movie_id:
-        row.add("movie", f"{row['movie']!r}, but the clip is from {clip.movie_id!r}")
+        row.add(
+            "movie",
+            f"expected the film of the clip, {clip.movie_id!r}, got {row['movie']!r}",
+        )
     of_label = LEVELS_OF_LABEL.get(row["label"], ())
     meant = [level for level in of_label if level in levels]
     if not meant or (clip.level and clip.level not in meant):
-        problem = f"{row['label']!r} is not a label of this split"
+        problem = f"{row['label']!r} is not valid in this split"
         row.add(
-            "label", f"{problem} for a clip that is {clip.level} in the visual view"
+            "label",
+            f"{problem} for a clip with the level {clip.level} in the visual view",
         )
     before = len(row.violations)
     reason = {canonical_concept(word) for word in read_strings(row, "reason")}
     if len(row.violations) == before and reason != set(clip.concepts):
         expected = "|".join(clip.concepts) or "none"
-        problem = f"{row['reason']!r}, but the concepts of the clip are {expected}"
+        problem = (
+            f"expected the concepts of the clip, {expected}, got {row['reason']!r}"
+        )
         row.add("reason", problem)

@@ -153,7 +153,10 @@ def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> Non
     others = [column for name, column in table.cells.items() if name not in of_ids]
     for number, row in enumerate(table.rows if any(cells["start_s"]) else ()):
         if not any(column[number] for column in others):
-            row.add(None, "only ids; delete the row if it is a row of totals")
+            row.add(
+                None,
+                "all cells but the ids are empty; delete the row if it is a row of totals",
+            )
     films = cells["movie_id"]
     # An id that is made of the film and a number is never such a word.
     name = cells[NEEDED[bool(mapping.id)]][-1]
@@ -178,9 +181,7 @@ def _names_of_form(cells: Cells, table: TableCells, mapping: TableMapping) -> li
             place = tuple(plain_value(cells[name][number], name) for name in stated)
             if not any(place):
                 if annotators[number]:
-                    problem = (
-                        f"{{{COUNT}}} of annotators' rows needs the times of the clips"
-                    )
+                    problem = f"{{{COUNT}}} in --id requires times if there are several annotators"
                     row.add(None, problem)
                 place = (str(number),)
             places = places_of_film.setdefault(as_id(cells["movie_id"][number]), {})
@@ -194,7 +195,7 @@ def _names_of_form(cells: Cells, table: TableCells, mapping: TableMapping) -> li
         for row, cell in zip(table.rows, of_form[column], strict=True):
             whole = whole_number(cell) if digits else 0
             if not cell and column != "movie_id":
-                row.add(column, "is empty, and is a part of the id")
+                row.add(column, "is empty, but --id makes the id of it")
             elif whole is None or whole < 0:
                 row.add(column, f"{cell!r} is not a whole number")
             texts.append(f"{whole or 0:0{digits}d}" if digits else cell)
@@ -266,7 +267,7 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
         if starts[number] or ends[number] or not any(frames.values()):
             continue
         if video and n_clips_of_file[video] > 1:
-            problem = f"does not say where in {video} the clip is; start_s and end_s do"
+            problem = f"frames give no times in the file {video}; add start_s and end_s"
             row.add(FRAMES[0], problem)
         if video:
             continue
@@ -275,8 +276,8 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
         if rate is None:
             row.add(
                 FRAMES[0],
-                f"needs the {RATE_COLUMN} of the film (--map {RATE_COLUMN}==25, or a column of"
-                " rates), or start_s and end_s",
+                f"the {RATE_COLUMN} of the film is missing; pass --map {RATE_COLUMN}==25, or add a"
+                " column of rates or the columns start_s and end_s",
             )
         elif span is not None:
             starts[number], ends[number] = map(repr, frame_times_s(*span, rate))

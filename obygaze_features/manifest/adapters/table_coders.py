@@ -45,18 +45,19 @@ def has_annotator_rows(
         if has_names and not name:
             row.add(
                 ANNOTATOR,
-                "is empty, and each row needs one where a clip has several rows",
+                "is empty, but required where a clip has several rows",
             )
         elif has_names and first is not row:
             row.add(
-                ANNOTATOR, f"{name!r} has a row of {clip_id!r} on line {first.line}"
+                ANNOTATOR,
+                f"{name!r} already has a row for {clip_id!r} on line {first.line}",
             )
             names[number] = ""
         elif clip_id and first is not row:
             # Repeated ids mostly have one cause, so all of them get the same sentence.
             problem = problem or (
                 f"{clip_id!r} is already on line {first.line}; if rows are of several annotators,"
-                " --map annotator=COLUMN"
+                " pass --map annotator=COLUMN"
             )
             row.add("clip_id", problem)
     cells[ANNOTATOR] = names

@@ -117,9 +117,9 @@ class TableMapping:
             is_own = bool(annotator_columns([target]))
             if not name or not (is_own or target in ("level", "concepts")):
                 raise FixUsage(
-                    f"not a column of a person: {CODER}{key}",
-                    hint="--map coder:NAME=COLUMN is the level of a person;"
-                    " coder:NAME:concepts=COLUMN and coder:NAME:OWN=COLUMN are other columns",
+                    f"--map: expected {CODER}NAME or {CODER}NAME:TARGET, got {CODER}{key}",
+                    hint="use coder:NAME=COLUMN for the level of an annotator,"
+                    " coder:NAME:concepts=COLUMN or coder:NAME:OWN=COLUMN for others",
                 )
             people.setdefault(name, {})[target] = column
         return people
@@ -150,8 +150,8 @@ class TableMapping:
         between = PART_OF_ID.sub("", self.id)
         if self.id and (not columns or "{" in between or "}" in between):
             raise FixUsage(
-                f"not a form of ids: {self.id!r}",
-                hint="columns in braces, numbers with their digits: '{film}-{n:03d}'",
+                f"--id: expected columns in braces, got {self.id!r}",
+                hint="use a form such as '{film}-{n:03d}'; 03d writes n with three digits",
             )
         return columns
 
@@ -312,8 +312,8 @@ def choose_mapping(
         meaning = words[word]
         shown = shell_word(f"{word}={meaning}")
         raise FixUsage(
-            f"--word {shown}: {meaning!r} is neither a level nor a concept",
-            hint=f"{', '.join(LEVELS)}; {problem}; {UNKNOWN} for not known",
+            f"--word {shown}: expected a level or a concept, got {meaning!r}",
+            hint=f"use one of {', '.join(LEVELS)}, or {UNKNOWN} for not known; {problem}",
         )
     return joined, typed
 
@@ -322,7 +322,7 @@ def check_times(times: str) -> str:
     """Return the typed format of short times; an error unless it is m:ss or h:mm."""
     if times not in ("", *SHORT_TIMES):
         raise FixUsage(
-            f"times are {' or '.join(SHORT_TIMES)}, got {times!r}",
-            hint="--map times=m:ss",
+            f"--map times: expected {' or '.join(SHORT_TIMES)}, got {times!r}",
+            hint="pass --map times=m:ss for minutes and seconds",
         )
     return times

@@ -65,7 +65,7 @@ MOST_WORDS = 12
 MOST_OF_TEN = 8
 # The new name of a column `level` whose words are not levels.
 OWN_LEVEL = "own_level"
-KEEP = "--map COLUMN=COLUMN keeps a column as it is"
+KEEP = "if not, pass --map COLUMN=COLUMN to keep a column as it is"
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Questions:
             violations.names = {**violations.names, **self.mapping.names_in_table}
         likely = shell_line(answer.typed())
         if likely:
-            sentence = f"{sentence}; likely {likely}"
+            sentence = f"{sentence}; likely answer: {likely}"
         for row in rows:
             row.add(column, sentence)
         if not rows:
@@ -211,8 +211,8 @@ def _ask_films(questions: Questions) -> None:
     elif "movie_id" in questions.mapping.columns_of_id:
         answer = TableMapping()
     questions.ask(
-        "no row of the table has a film; use --map movie_id=COLUMN for the column of the films, or"
-        " --films none if the table states none",
+        "no row of the table has a film; pass --map movie_id=COLUMN for the column of the films, or"
+        " --films none if there is no such column",
         answer,
         "movie_id",
     )
@@ -289,7 +289,7 @@ def _ask_coders(questions: Questions) -> None:
         coders[f"{person}:{target}" if target else person] = column
     listed = " and ".join(map(repr, columns))
     questions.ask(
-        f"{listed} look like the words of {len(columns)} people; {KEEP}",
+        f"{listed} look like the labels of {len(columns)} annotators; {KEEP}",
         TableMapping(coders=coders),
         ANNOTATOR,
     )
@@ -328,8 +328,8 @@ def _ask_ids(questions: Questions) -> None:
             answer = TableMapping(id=f"{of_film}{{{column}}}")
             break
     questions.ask(
-        "no column has the ids of the clips; --map clip_id=COLUMN names one, and --id"
-        f" '{counted}' counts the clips of each film",
+        "no column has the ids of the clips; pass --map clip_id=COLUMN for such a column, or --id"
+        f" '{counted}' to number the clips of each film",
         answer,
         "clip_id",
     )
@@ -365,8 +365,8 @@ def _ask_repeated_ids(questions: Questions) -> None:
             if first != of_row and name and of_row:
                 repeated.append(row)
                 sentence = sentence or (
-                    f"{name!r} is a clip of {first!r} and of {of_row!r}; --id {shell_word(form)}"
-                    " makes unique ids"
+                    f"{name!r} is a clip of {first!r} and of {of_row!r}; for unique ids, pass --id"
+                    f" {shell_word(form)}"
                 )
         if repeated:
             has_form = not re.search("[{}:]", f"{clip}{film}")
@@ -389,8 +389,8 @@ def _ask_repeated_ids(questions: Questions) -> None:
     if person:
         n_clips = len(set(questions.keys(key)))
         questions.ask(
-            f"{len(table.rows)} rows are of {n_clips} clips; if rows are of several people, --map"
-            " annotator=COLUMN",
+            f"{len(table.rows)} rows are of {n_clips} clips; if rows are of several annotators,"
+            " pass --map annotator=COLUMN",
             TableMapping(columns={ANNOTATOR: person}),
             ANNOTATOR,
         )
@@ -459,9 +459,7 @@ def _ask_concepts(questions: Questions) -> None:
             and BAR not in "".join(unknown)
         ):
             rows = [row for cell in with_sign for row in rows_of_cell[cell]]
-            sentence = (
-                f"unknown concept {with_sign[0]!r}; several concepts need a separator"
-            )
+            sentence = f"unknown concept {with_sign[0]!r}; a separator is required between concepts"
             questions.ask(sentence, TableMapping(separator=sign), "concepts", rows)
     names = {name.casefold(): name for name in questions.mapping.known_concepts}
     separator = questions.mapping.separator or BAR

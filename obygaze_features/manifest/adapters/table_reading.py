@@ -75,7 +75,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
         raise FixUsage(
-            "two tables have the same file name, which would name both annotators",
+            "two tables have the same file name, but each file name is the name of an annotator",
             where=", ".join(map(str, paths)),
             hint="rename one of them",
         )
@@ -105,7 +105,9 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     for table in tables.values():
         columns.update(dict.fromkeys(table.columns))
         if not table.rows:
-            hint = f"the columns of the table: {few([*filter(None, table.columns)])}"
+            hint = (
+                f"add rows, or check the columns: {few([*filter(None, table.columns)])}"
+            )
             raise_together(SUMMARY, *violations, hint=hint)
     of_files = {}
     if len(paths) > 1 and not (mapping.coders or ANNOTATOR in mapping.columns):
@@ -120,7 +122,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
             first = next(filter(None, row.cells.values()))
             where = f"{row.violations.path}:{row.line}"
             warnings.append(
-                f"{where}: {first!r} begins a row of totals, which is left out"
+                f"{where}: the row of {first!r} is a row of totals and not imported"
             )
         rows += kept
     cells = {}
@@ -134,7 +136,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     for column, listed in mapping.no_value.items():
         if column not in cells:
             raise FixInput(
-                f"[no_value] names an unknown column: {column!r}{near(column, cells)}"
+                f"unknown column in [no_value] of the mapping: {column!r}{near(column, cells)}"
             )
         words = {plain_value(word.strip(), column) for word in listed.split(",")}
         for place, cell in enumerate(cells[column]):

@@ -102,6 +102,6 @@ def check_clock(
         clock, column = columns
         row.add(
             clock,
-            f"{shown} differs from {column}, {number:.10g} s: correct one of them, or rename this"
-            " column",
+            f"{shown} differs from {column}, {number:.10g} s; correct one of the two, or rename"
+            " this column",
         )

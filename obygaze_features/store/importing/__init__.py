@@ -49,8 +49,8 @@ FORMATS_OF_FOLDERS = {
     ".pt": "pth",
 }
 ONLY_THESE_FILES = (
-    "a model of this store can score no other store: for that, import it with --backbone NAME, and"
-    " all others that were made in the same way with the same NAME"
+    "a model of this store cannot score other stores; to allow this, import all features that were"
+    " made in the same way with the same --backbone NAME"
 )
 SHOWN_CLIPS = 5
 
@@ -98,7 +98,9 @@ class Imported:
         if self.not_in_manifest:
             shown_ids = few(self.not_in_manifest, 3)
             n_others = count(len(self.not_in_manifest), "clip")
-            notes.append(f"{n_others} of the files not in the manifest: {shown_ids}")
+            notes.append(
+                f"{n_others} of the files are not in the manifest: {shown_ids}"
+            )
         return [*notes, f"next: {self.next_command}"]
 
 
@@ -194,7 +196,9 @@ def import_features(
     )
     remarks = [*files.notes, *clips.notes]
     if rows.left_out:
-        remarks.append(f"left out, as parts of no array: {', '.join(rows.left_out)}")
+        remarks.append(
+            f"not imported, because no array needs them: {', '.join(rows.left_out)}"
+        )
     if not backbone:
         remarks.append(ONLY_THESE_FILES)
     ids = clips.rows.clip_ids
@@ -253,15 +257,20 @@ def feature_paths(source: Path) -> tuple[str, list[Path]]:
     else:
         require_file(source)
     links = [path for path in files if path.is_symlink() and path != source]
-    refuse_if(links, Corrupt, "links in a folder of features", where=str(source))
+    refuse_if(
+        links,
+        Corrupt,
+        "expected a folder without symbolic links, got",
+        where=str(source),
+    )
     kinds = {formats.get(path.suffix.lower()) for path in files}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None:
         raise FixUsage(
-            f"expected files of one format that end with {', '.join(formats)}",
+            f"expected files with one of the endings {', '.join(formats)}",
             where=str(source),
-            hint="use np.savez('x.npz', clip_id=ids, clip=array) in Python; for labels:"
-            f" obygaze manifest import {shell_word(source)} -o NAME",
+            hint="write x.npz with np.savez('x.npz', clip_id=ids, clip=array) in Python; for"
+            f" labels, run obygaze manifest import {shell_word(source)} -o NAME",
         )
     return kind, files
 

@@ -62,9 +62,7 @@ def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
                 n_bytes += member.file_size
         free = free_bytes(folder or Path(tempfile.gettempdir()))
         if n_bytes > free:
-            problem = (
-                f"the arrays need {human(n_bytes)} of disk, and {human(free)} are free"
-            )
+            problem = f"the arrays need {human(n_bytes)} on the disk, and {human(free)} are free"
             raise FixInput(problem, where=str(path), hint="free space on the disk")
         for name, member in members.items():
             is_packed = member.compress_type != zipfile.ZIP_STORED
@@ -103,8 +101,10 @@ def _array_in(file: BinaryIO, where: str, end: int) -> Values:
         read_header = formats.read_array_header_1_0
     shape, is_fortran, dtype = read_header(file)
     if dtype.hasobject:
-        problem = "this file has Python objects, which are never unpickled"
-        hint = "np.array(values, dtype=...) when the file is made"
+        problem = (
+            "expected numbers or texts, got Python objects, which are never unpickled"
+        )
+        hint = "write the file anew with np.array(values, dtype=np.float32)"
         raise Corrupt(problem, where=where, hint=hint)
     if file.tell() + math.prod(shape) * dtype.itemsize > end:
         raise ValueError("the array is longer than its file")
@@ -125,7 +125,7 @@ def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
     if len(set(names)) < len(names):
         names = [f"{file.parent.name}-{file.stem}" for file in files]
     repeated = [name for name, number in Counter(names).items() if number > 1]
-    refuse_if(repeated, FixInput, "several files for one clip", where=str(root))
+    refuse_if(repeated, FixInput, "several files for the same clip", where=str(root))
     # The film is unknown if two folders have one name: they may be of two films.
     folders = Counter(
         folder.name for folder in {file.parent for file in files} - {root}
@@ -158,24 +158,24 @@ def _tensor(torch: Any, path: Path) -> Values:
         with zipfile.ZipFile(data) as archive:
             n_bytes = sum(member.file_size for member in archive.infolist())
         if n_bytes > len(data.getbuffer()):
-            raise BadRow(f"{n_bytes} bytes unpacked, and `torch.save` packs none")
+            raise BadRow(
+                f"expected a file of `torch.save` without compression, got {n_bytes} bytes unpacked"
+            )
     data.seek(0)
     try:
         value = torch.load(data, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        problem = "this file has more than plain tensors: loading it could run code"
-        hint = "torch.save(features.detach().cpu(), file) where it was made"
+        problem = "expected only plain tensors: loading other objects could run code"
+        hint = "write the file anew with torch.save(features.detach().cpu(), file)"
         raise Corrupt(problem, where=str(path), hint=hint) from error
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-        raise BadRow(f"the file holds {type(value).__name__}, not a plain tensor")
+        raise BadRow(f"expected a plain tensor, got {type(value).__name__}")
     shape = tuple(value.shape)
     # Strides of zero make a huge tensor of a few bytes.
     n_bytes = value.numel() * value.element_size()
     is_short = n_bytes > value.untyped_storage().nbytes()
     if is_short or len(shape) not in (2, 3) or shape[0] != 1:
-        problem = (
-            f"the shape {shape}, expected [1, D] or [1, tokens, D] with all values"
-        )
+        problem = f"expected the shape [1, D] or [1, tokens, D], not empty, got {shape}"
         raise BadRow(problem)
     if value.dtype == torch.bfloat16:  # NumPy has no such type; this is exact
         value = value.float()

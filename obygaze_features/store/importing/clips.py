@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.refusal import refuse_if
@@ -56,14 +56,18 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
         ids = _as_ids(files.names)
         rows = _make_rows(files, ids, films)
         places = np.arange(len(ids))
-        notes = [] if ids == files.names else ["clips have ids as in a manifest"]
+        notes = (
+            []
+            if ids == files.names
+            else ["changed the ids of clips as `manifest import` changes them"]
+        )
         mark = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
         return Clips(mark, rows, places, notes=notes)
     ids = _ids_in_manifest(files, manifest)
     refuse_if(
         [clip for clip, n in Counter(ids).items() if n > 1],
         FixInput,
-        "several rows of the files have one clip id",
+        "several rows of the files have the same clip id",
         where=files.where,
         hint="keep one row for each id, or name another array of ids with --id-key",
     )
@@ -71,11 +75,11 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     known = np.flatnonzero(places >= 0)
     if not len(known):
         raise FixInput(
-            f"the files have none of the clips of the manifest: here is {files.names[:1]}, there"
-            f" {list(manifest.clip_ids)[:1]}",
+            f"no clip of the manifest is in the files: the files have {few(files.names, 1)},"
+            f" the manifest has {few(manifest.clip_ids, 1)}",
             where=manifest.name,
-            hint="use the same ids in both: --id FORM of manifest import, or --id-key; in HDF5,"
-            " text around an id: --array clip='clip_{id}'",
+            hint="use the same ids in both: pass --id FORM to manifest import, or --id-key here;"
+            " for text around an id in HDF5, pass --array clip='clip_{id}'",
         )
     facts = ClipFacts.of(ids, films, *map(files.spans.get, TIME_KEYS))
     facts.numbers[:, 2:] = _frame_numbers(files)
@@ -89,14 +93,14 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     notes = []
     if n_by_ids:
         notes.append(
-            f"{count(n_by_ids, 'clip')} matched by the ids alone: the files have no movie_id,"
-            " start_s or end_s that the manifest has too"
+            f"{count(n_by_ids, 'clip')} matched by id only: files and manifest share no movie_id,"
+            " start_s or end_s"
         )
     others = [ids[place] for place in np.setdiff1d(np.arange(len(ids)), places)]
     if others and len(known) < len(places):
         notes.append(
-            "both have clips that the other has not: where ids count from another number (0 or 1),"
-            " those that match are of other clips"
+            "files and manifest each have clips that are missing in the other; check whether both"
+            " number clips from 0 or both from 1"
         )
     rows = RowColumns.of([Row.of_clip(clip) for clip in manifest])
     mark = ManifestMark(manifest.name, rows.clips_sha256)

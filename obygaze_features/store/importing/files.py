@@ -39,7 +39,7 @@ IDS_AT_ONCE = 2**12
 USUAL_NAMES = ("clip", "pooled", "frames", "tokens")
 # Arrays that belong to other arrays, with their NumPy kinds.
 COMPANION_KINDS = {MASK: "biuf", **dict.fromkeys(TIMES, "f"), N_WORDS: "iu"}
-NAME_IT = "pass --array NAME=KEY --id-key KEY: arrays with a row per clip, the one to read first"
+NAME_IT = "pass --array NAME=KEY for each array with a row per clip, and --id-key KEY for the ids"
 
 Values: TypeAlias = npt.NDArray[Any]
 Keys: TypeAlias = Mapping[str, str]
@@ -77,7 +77,7 @@ class ArrayOfClips:
             check_memory(n_bytes, "the array of one clip", "", error=Corrupt)
             return np.asarray(opened[()])[None]
         except ERRORS_OF_DAMAGE as error:
-            raise BadRow(f"it cannot be read: {str(error)[:120]}") from error
+            raise BadRow(f"cannot be read: {str(error)[:120]}") from error
 
 
 @dataclass
@@ -143,7 +143,9 @@ def features_of_rows(
     id_key = id_key or ID_KEY
     for key in (id_key, *asked.values()):
         if key not in columns:
-            there = f"{near(key, columns)}; the file has {few([*columns]) or 'none'}"
+            there = (
+                f"{near(key, columns)}; arrays of the file: {few([*columns]) or 'none'}"
+            )
             raise FixInput(f"no array {key!r}{there}", where=str(where), hint=NAME_IT)
     names = to_texts(columns[id_key], id_key, where)
     others = {key: one for key, one in columns.items() if key not in asked.values()}
@@ -161,7 +163,9 @@ def features_of_rows(
             key for key in others if others[key].shape and key not in asked.values()
         ]
         if left_out:
-            notes.append(f"left out, as no vectors of floats: {few(left_out, 20)}")
+            notes.append(
+                f"not imported, because not vectors of floats: {few(left_out, 20)}"
+            )
     arrays = {name: columns[key] for name, key in asked.items()} | unasked
     for key, column in (facts | arrays).items():
         is_number = column.dtype.kind in "fiu" and len(column.shape) == 1
@@ -204,8 +208,8 @@ def _arrays_of_floats(
     if not usable or not is_clear:
         shapes = [f"{k} {c.dtype} {list(c.shape)}" for k, c in columns.items()]
         raise FixInput(
-            f"which of these arrays are features of the {n_clips} ids:"
-            f" {few(shapes) or 'there is none'}?",
+            f"no array is clearly the features of the {n_clips} ids; arrays of the file:"
+            f" {few(shapes) or 'none'}",
             where=str(where),
             hint=NAME_IT,
         )
@@ -241,4 +245,4 @@ def to_texts(column: Any, key: str, where: object) -> list[str]:
 def check_letters(longest: int, n_letters: int, key: str, where: str) -> None:
     """Raise an error for ids that take more memory than the ids of a million clips."""
     if longest > LONGEST_ID or n_letters > MOST_LETTERS:
-        raise Corrupt(f"{key!r} has texts that are too long for ids", where=where)
+        raise Corrupt(f"{key!r}: the texts are too long for ids", where=where)

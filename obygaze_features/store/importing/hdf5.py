@@ -96,7 +96,7 @@ class _Hdf5:
         dtype = node.dtype
         if dtype.hasobject and self.h5py.check_string_dtype(dtype) is None:
             # The HDF5 library may crash on such a type, which damage can produce.
-            raise BadRow(f"{path!r} has neither numbers nor texts")
+            raise BadRow(f"{path!r}: expected numbers or texts")
         n_bytes = node.size * dtype.itemsize
         if n_bytes > MOST_COMPRESSED * self.root.id.get_filesize():
             # HDF5 returns fill values for missing chunks, which would take hours.
@@ -113,7 +113,7 @@ class _Hdf5:
         clips: list[str] = []
         for pattern in patterns.values():
             if pattern.count(CLIP_MARK) != 1:
-                problem = f"{pattern!r} must contain {CLIP_MARK} once"
+                problem = f"expected {CLIP_MARK} once in the path, got {pattern!r}"
                 raise FixInput(problem, where=self.where, hint=NAME_IT)
             above, below = pattern.split(CLIP_MARK)
             group, _, before = above.rpartition("/")
@@ -159,8 +159,8 @@ class _Hdf5:
                 if beside != pattern and any(
                     self.is_there(beside, one) for one in clips
                 ):
-                    problem = f"next to {pattern} is {name}, which must be read too"
-                    hint = f"--array {shell_word(f'{name}={beside}')} reads it too"
+                    problem = f"{name} next to {pattern} is not read, but belongs to it"
+                    hint = f"pass --array {shell_word(f'{name}={beside}')} too"
                     raise FixInput(problem, where=self.where, hint=hint)
 
 
@@ -199,10 +199,10 @@ def _check_texts(root: Any, node: Any) -> None:
             is_text = number(offset, 2) > 0
             offset += 16 + -(-n_bytes // 8) * 8 if is_text else n_bytes or end
         if not offset <= end <= len(data):
-            raise ValueError("an entry among its texts does not have the right size")
+            raise ValueError("an entry of a text has the wrong size")
     offset = node.id.get_offset()
     if offset is not None:  # else it is in chunks
         item_bytes = node.id.get_storage_size() // max(node.size, 1)
         lengths = np.ndarray((node.size,), "<u4", data, offset, (item_bytes,))
         if (lengths > len(data)).any():
-            raise ValueError("a text that is longer than the file")
+            raise ValueError("a text is longer than the file")

@@ -49,10 +49,10 @@ def open_parquet(
         schema = schemas[0]
         origins = {(one.metadata or {}).get(EXPORT_KEY.encode()) for one in schemas}
         if len(origins) > 1 or any(not one.equals(schema) for one in schemas):
-            problem = "the files are not of one table, or one store: import each alone"
+            problem = "expected the files of one table or store; import other files separately"
             raise FixInput(problem, where=str(path))
         if len(set(schema.names)) < len(schema.names) or not n_rows:
-            problem = f"no rows, or several columns of one name: {few(schema.names)}"
+            problem = f"expected rows, and columns with different names, got {few(schema.names)}"
             raise FixInput(problem, where=str(path))
         columns = {field.name: _Column(files, field, n_rows) for field in schema}
         is_export = origins != {None}
@@ -83,7 +83,7 @@ class _Column:
         while hasattr(values.type, "value_field"):
             lengths = _arrow("compute").list_value_length(values).unique().to_pylist()
             if len(lengths) != 1 or values.null_count:
-                raise BadRow("no value, or lists of several sizes")
+                raise BadRow("a value is missing, or lists differ in size")
             sizes += lengths
             values = values.flatten()
         numbers: Values = values.to_numpy(zero_copy_only=False)

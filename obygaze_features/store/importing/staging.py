@@ -123,7 +123,7 @@ class ImportedRows:
         reasons = [self.problems.get(row, "") for row in range(n_rows)]
         if len(self.problems) == n_rows:
             first = next(iter(problem_of_place.values()))
-            problem = f"no clip has usable features; the first: {first}"
+            problem = f"no clip has usable features; the first clip: {first}"
             raise FixInput(problem, where=files.where)
         self._rows = replace(clips.rows, statuses=statuses, reasons=reasons)
 
@@ -175,11 +175,11 @@ class ImportedRows:
                     problems.setdefault(batch.start + row, problem)
             if shape not in (None, values.shape[1:]):
                 raise FixInput(
-                    f"{key}: {shape}, and {values.shape[1:]} of {names[batch.start]}: a store needs"
-                    " one shape for all clips",
+                    f"{key}: expected one shape for all clips, got {shape}, and"
+                    f" {values.shape[1:]} for {names[batch.start]}",
                     where=self._files.where,
-                    hint="--pool max keeps the maximum over all vectors of one width; --manifest"
-                    " NAME takes only its clips",
+                    hint="pass --pool max to keep one vector of each clip, or --manifest NAME to"
+                    " import only the clips of a manifest",
                 )
             shape = values.shape[1:]
             types.add(values.dtype)
@@ -190,8 +190,8 @@ class ImportedRows:
         if shape is None:
             if key in self._files.unasked:
                 return None
-            first = next(iter(problems.values()), "there is none")
-            problem = f"{key}: no clip has usable values; the first: {first}"
+            first = next(iter(problems.values()), "none")
+            problem = f"{key}: no clip has usable values; the first clip: {first}"
             raise FixInput(problem, where=self._files.where)
         dims = []
         if name in OF_FRAMES and len(shape) == 1:
@@ -257,7 +257,9 @@ class ImportedRows:
         if values.dtype.kind not in "fiub":
             raise BadRow(f"expected real numbers, got {values.dtype}")
         if not values.size or values.ndim > 1 + MOST_DIMENSIONS:
-            raise BadRow(f"it has the shape {values.shape[1:]}")
+            raise BadRow(
+                f"expected at most {MOST_DIMENSIONS} dimensions, not empty, got {values.shape[1:]}"
+            )
         return values
 
     def _mask(self, key: str, values: Values, batch: slice) -> Values | None:
@@ -273,8 +275,8 @@ class ImportedRows:
             # It is the mask of a different array.
             return None
         raise BadRow(
-            f"{MASK} has the shape {mask.shape[1:]}, {key} {values.shape[1:]}: expected one"
-            " value for each frame"
+            f"expected one value of {MASK} for each frame, got {mask.shape[1:]} for {key} of the"
+            f" shape {values.shape[1:]}"
         )
 
 

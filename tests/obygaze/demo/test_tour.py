@@ -35,7 +35,10 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     assert "better than the best baseline, p " in first_screen
     assert "higher in 12 of 12 films" in first_screen
     assert "show 1 of 2 concepts (Body); not shown: Look." in first_screen
-    assert "12 clips with concepts, but no visual one (12 S; Voice)" in first_screen
+    assert (
+        "12 clips with concepts but without a visual concept (12 S; Voice)"
+        in first_screen
+    )
     assert first_screen.count("<li>") == 5, "no other warning applies"
     # Both models are better than a random order.
     rows = [row for row in _table(folder, "results") if row["best baseline"]]

@@ -60,7 +60,7 @@ def test_several_sources_are_of_one_format(tmp_path: Path) -> None:
     paths = [tmp_path / "films-1", tmp_path / "films-2"]
     for path in paths:
         path.mkdir()
-    with pytest.raises(FixUsage, match="folder is one source, got 2 sources"):
+    with pytest.raises(FixUsage, match="expected one source for folder, got 2 sources"):
         import_manifest(paths, "x", workspace=tmp_path)
     with pytest.raises(NotFound):
         import_manifest([Path("mobygaze"), tmp_path / "a.csv"], workspace=tmp_path)

@@ -124,7 +124,7 @@ def test_in_a_column_with_an_order_the_highest_value_counts() -> None:
     ):
         (answer,) = said(project(marks(text), clips("0-99"), orders=orders))
         assert answer.own["Gewalt"] == value, text
-    with pytest.raises(FixInput, match="does not have these words: mittel"):
+    with pytest.raises(FixInput, match="words of the annotations are missing: mittel"):
         project(marks("0-9 Gewalt=mittel"), clips("0-9"), orders=orders)
 
 

@@ -87,7 +87,7 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
         ("none", 1, "-n must be from 2"),
         ("none", 7, "got 7"),
         ("times", 4, "the times of these clips in their films are unknown"),
-        ("film", 4, "is not stated"),
+        ("film", 4, "is missing"),
         ("drawn", 4, "these clips are already a sample"),
     ],
 )

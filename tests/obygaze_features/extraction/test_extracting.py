@@ -276,6 +276,6 @@ def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
 
 def test_no_store_is_extracted_into_another_one(films, world, undisturbed) -> None:
     before = lasting_bytes(undisturbed)
-    with pytest.raises(AlreadyThere, match="inside another store"):
+    with pytest.raises(AlreadyThere, match="outside this store"):
         run(films, world, stores={"descriptors": str(undisturbed / "inside")})
     assert lasting_bytes(undisturbed) == before

@@ -118,7 +118,7 @@ def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
         assert store.record.origins == (Origin("said", digest),)
         stores.append(store)
     assert stores[0].fingerprint == stores[1].fingerprint
-    both_have = "of this store are in a second store too: lake-0"
+    both_have = "of this store are also in a second store: lake-0"
     with pytest.raises(Mismatch, match=both_have):
         merge(stores, "mixed", workspace=workspace)
 

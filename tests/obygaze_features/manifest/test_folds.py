@@ -97,7 +97,7 @@ def test_folds_that_cannot_be_are_refused() -> None:
         with pytest.raises(FixUsage):
             grouped(manifest, k)
     without_films = [Clip(clip.clip_id, "") for clip in manifest]
-    with pytest.raises(FixInput, match="is not stated, so that the clips of a film"):
+    with pytest.raises(FixInput, match="is missing, so that the clips of a film"):
         grouped(manifest.with_clips(without_films), 2)
     with pytest.raises(FixInput, match="cannot make 3 folds of 2 films"):
         grouped_folds(["a", "b"], [0, 1], 3, seed=0)

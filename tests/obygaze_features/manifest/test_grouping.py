@@ -37,7 +37,7 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
         assert levels == ["S", "HN", "EN", "EN"]
 
 
-SPELLED = "differ only in spelling"
+SPELLED = "with the same name as another group, or as a concept without a group"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ SPELLED = "differ only in spelling"
     [
         ({"seen": ["Loook"]}, "unknown concept 'Loook'"),
         ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
-        ({"voice": ["Look"]}, f"with names that {SPELLED}: voice"),
+        ({"voice": ["Look"]}, f"{SPELLED}: voice"),
         ({"A B": ["Look"], "A\tb": ["Body"]}, f"{SPELLED}: 'A B', 'A\\tb'"),
         ({"none": []}, "group 'none' has no concepts"),
         (
@@ -72,7 +72,7 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(tmp_path) -> N
     assert "infantilism or animalisation" not in grouped.header.concepts
     assert made.to_json()["concepts"]["S"]["male gaze"] == 1
     other = Manifest("other", Header("other", {"Light": "visual"}), ())
-    with pytest.raises(FixInput, match="none of the concepts of the sub-constructs"):
+    with pytest.raises(FixInput, match="expected concepts of the sub-constructs"):
         group(other, name="sub2", workspace=tmp_path)
 
 

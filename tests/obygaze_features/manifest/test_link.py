@@ -72,10 +72,12 @@ def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
 def test_names_that_a_manifest_cannot_hold_are_listed(tmp_path: Path) -> None:
     touch(tmp_path, "a.mp4", "C:x.mp4", "new\nline.mp4")
     Path(str(tmp_path) + "/\udcff.mp4").touch()
-    with pytest.raises(FixInput, match="cannot be in a manifest") as caught:
+    with pytest.raises(FixInput, match="not valid in a manifest") as caught:
         find_videos(tmp_path)
     shown = r"C:x.mp4, new\nline.mp4, \udcff.mp4"
-    assert caught.value.message == f"these names cannot be in a manifest: {shown}"
+    assert (
+        caught.value.message == f"names of videos are not valid in a manifest: {shown}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_a_film_with_the_id_of_another_films_clip_is_asked_about(tmp_path) -> No
 @pytest.mark.parametrize(
     ("end", "what"),
     [
-        ("nan", "film_end_s must be a number of seconds, got 'nan'"),
+        ("nan", "expected seconds in film_end_s, got 'nan'"),
         ("12", "film_end_s 12 is before film_start_s 62"),
     ],
 )
@@ -166,7 +168,7 @@ def test_an_invalid_time_in_the_film_is_an_error_that_names_clip_and_column(
     manifest = manifest_of(named("a-1", "", extra=cells), columns=tuple(cells))
     with pytest.raises(FixInput) as caught:
         link(manifest, touch(tmp_path, "tt01.mp4"))
-    assert caught.value.message == f"a-1: {what}"
+    assert caught.value.message == f"the clip a-1: {what}"
 
 
 def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(tmp_path) -> None:
@@ -201,7 +203,7 @@ def test_two_films_in_one_video_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         link(manifest_of(*clips), touch(tmp_path, "v.mp4"))
     assert caught.value.message == (
-        "video files with clips of several films: 'v.mp4 (alba, brug)'"
+        "expected one film per video file, got several: 'v.mp4 (alba, brug)'"
     )
     # An import of a table whose videos are there says the same.
     table = tmp_path / "t.csv"
@@ -249,7 +251,7 @@ def test_a_link_to_another_folder_and_back_changes_nothing(manifest, here, there
             elsewhere = link(linked, folders[1]).manifest
         except FixInput as error:
             # One file of two films is refused, which another test is about.
-            assert "with clips of several films" in error.message
+            assert "expected one film per video file" in error.message
             reject()
         assert link(elsewhere, folders[0]).manifest == linked
         assert elsewhere == link(manifest, folders[1]).manifest
@@ -270,7 +272,7 @@ def test_a_clip_that_ends_after_its_video_is_named(tmp_path: Path) -> None:
     path = tmp_path / "manifests" / "m.toml"
     write_manifest(manifest_of(*clips), path)
     done = call_obygaze("manifest", "link", "m", folder, cwd=tmp_path).ok()
-    both = "lake-3 (5.0 of 4.0 s), pier-1 (44.5 of 4.0 s)"
+    both = "lake-3 (5.0 s, video 4.0 s), pier-1 (44.5 s, video 4.0 s)"
     assert f"2 clips ending after the video: {both}\n" in done.stderr
     done = call_obygaze("manifest", "link", "m", folder, "--json", cwd=tmp_path).ok()
     assert done.json()["past_end"] == {"lake-3": [5.0, 4.0], "pier-1": [44.5, 4.0]}

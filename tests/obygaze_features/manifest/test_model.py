@@ -48,7 +48,7 @@ def test_a_new_column_is_of_known_clips_has_a_name_of_its_own_and_texts() -> Non
         lambda: MANIFEST.with_column("mood", {"tt1-001": nan}),
         lambda: check_manifest(Manifest("m", HEADER, with_nan, ("mood",))),
     ):
-        with pytest.raises(FixInput, match="in the column 'mood', expected text"):
+        with pytest.raises(FixInput, match="expected text in the column 'mood'"):
             make()
 
 

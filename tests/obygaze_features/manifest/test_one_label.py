@@ -199,7 +199,7 @@ def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
             assert saved.manifest == replace(by_rows(tmp_path, second), name="second")
             assert read_manifest("second", workspace=tmp_path) == saved.manifest
             (note,) = saved.manifest.header.notes
-            assert note.split(" of ")[0] == f"one label a clip by the rule {second}"
+            assert note.split(" from ")[0] == f"labels made by the rule {second}"
 
 
 THREE_LEVELS = st.lists(
@@ -273,15 +273,13 @@ def test_what_people_said_that_could_not_be_kept_is_refused(tmp_path: Path) -> N
     assert "column 'movie_title': expected 'Alba'" in caught.value.details[0]
     for column in ("Look", "tense|calm"):
         write_rows(table, [{**row, column: "yes"} for row in rows_of_two(concepts="")])
-        with pytest.raises(FixInput, match="the column differs could not name it"):
+        with pytest.raises(FixInput, match="is the name of an annotated concept"):
             read(table, rule="agreed")
     write_rows(table, rows_of_two())
     annotators_path(table).write_text(
         "clip_id,annotator,level,concepts\nc1,ada,S,Look\n"
     )
-    with pytest.raises(
-        FixInput, match=r"in t\.annotators\.csv next to this table, and"
-    ):
+    with pytest.raises(FixInput, match=r"annotations here and in t\.annotators\.csv"):
         read(table)
     grid = Grid(seconds=1, every=1)
     header = Header("made up", {"Look": "visual"}, unit="window", grid=grid)
@@ -293,7 +291,7 @@ def test_what_people_said_that_could_not_be_kept_is_refused(tmp_path: Path) -> N
     # A table of annotators that is of no manifest may be the one that is imported: it stays.
     beside = annotators_path(table).rename(annotators_path(tmp_path / "films.toml"))
     one = replace(by_rows(tmp_path, "agreed"), annotations=())
-    with pytest.raises(AlreadyThere, match="is not part of an obygaze manifest"):
+    with pytest.raises(AlreadyThere, match="is not part of a manifest"):
         write_manifest(one, tmp_path / "films.toml", force=True)
     assert "ada" in beside.read_text()
 
@@ -305,7 +303,7 @@ def test_a_table_beside_is_checked(tmp_path: Path) -> None:
     beside.write_text(f"clip_id,annotator,level,concepts\n{rows}")
     with pytest.raises(FixInput, match="the table of annotators is not valid") as it:
         read(table)
-    problems = ("'c9'", "is empty, and each", "'Maybe' is not", "concept 'Lok'")
+    problems = ("'c9'", "is empty, but required", "'Maybe' is not", "concept 'Lok'")
     for line, problem in zip(it.value.details, problems, strict=True):
         assert problem in line
     beside.write_text("clip_id,annotator,level,concepts,movie_id\nc1,ada,S,,alba\n")
@@ -329,7 +327,7 @@ def test_a_table_of_annotators_is_of_the_manifest_beside_it(tmp_path: Path) -> N
     annotators_path(path).write_text("clip_id,annotator,level,concepts\n")
     path.unlink()
     path.with_suffix(".csv").unlink()
-    with pytest.raises(AlreadyThere, match="of other clips"):
+    with pytest.raises(AlreadyThere, match="belongs to other clips"):
         write_manifest(one, path)
 
 

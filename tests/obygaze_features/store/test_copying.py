@@ -60,13 +60,13 @@ def test_a_copy_has_the_same_files(store: Path, home: Path) -> None:
 
 def test_what_is_in_the_way_is_refused(store: Path, home: Path) -> None:
     (home / "copy").mkdir()
-    with pytest.raises(AlreadyThere, match="of this name exists already"):
+    with pytest.raises(AlreadyThere, match="of this name exists"):
         pull(store, home / "copy")
     other = write(home / "other", values=values_of(seed=1))
     before = files_of(other)
-    with pytest.raises(AlreadyThere, match="of this name exists already") as error:
+    with pytest.raises(AlreadyThere, match="of this name exists") as error:
         pull(store, home / "other")
-    assert "no command replaces a store" in str(error.value.hint)
+    assert "remove the folder if the store is not needed" in str(error.value.hint)
     assert files_of(other) == before
     with pytest.raises(FixInput, match="cannot be the name"):
         pull(store, home / "a.next")
@@ -105,16 +105,16 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     push(store, home / "taken", no_licence=True)
     other = write(home / "other", values=values_of(seed=1))
     before = files_of(home / "taken")
-    there = "another store is there"
+    there = "a different store exists here"
     hint = refused(AlreadyThere, there, home / "taken", source=other)
-    assert "remove what is there first" in hint
+    assert "remove the files there first" in hint
     assert files_of(home / "taken") == before
     refused(FixUsage, "web server", "https://example.org/films")
     for place in ("me@host.org:/data/films", "host:films"):
         refused(FixUsage, "not sent by ssh", place)
     for name in ("x#y", "a/../x"):
-        refused(FixUsage, "this address means s3://films/x", f"s3://films/{name}")
-        with pytest.raises(FixUsage, match=r"this address means|unknown ending"):
+        refused(FixUsage, "this address is read as s3://films/x", f"s3://films/{name}")
+        with pytest.raises(FixUsage, match=r"this address is read as|unknown ending"):
             open_store(f"s3://films/{name}")
     for name in ("x#y", "x/../y"):
         refused(FixUsage, "invalid address", f"hf://lab/{name}")
@@ -123,10 +123,10 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
         with pytest.raises(FixUsage, match=r"(?i)repo.id"):
             open_store(f"hf://lab/{name}")
     new = home / "new"
-    to_read = "applies only to addresses of stores to read"
+    to_read = "is only for addresses that are read"
     refused(FixUsage, to_read, f"{new}#sha256={'0' * 64}")
     refused(FixUsage, "expected a folder, got a file", store / "checks" / "new")
-    refused(FixUsage, "states no licence", new, no_licence=False)
+    refused(FixUsage, "licence of this store is missing", new, no_licence=False)
     path = store / "data.zarr/tokens/c.1.0.0.0"
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
@@ -136,7 +136,7 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
 
 
 def test_a_place_inside_or_above_another_store_is_refused(store, home) -> None:
-    inside = "is inside another store"
+    inside = "outside this store|inside another store"
     push(store, home / "lab" / "films", no_licence=True)
     before = files_of(home)
     other = write(home.with_name("other"), values=values_of(seed=1))
@@ -155,7 +155,7 @@ def test_a_place_inside_or_above_another_store_is_refused(store, home) -> None:
     (home / "begun" / "claim" / "seal.json").write_text('{"seal": "ab"}')
     with pytest.raises(AlreadyThere, match=inside):
         push(other, home / "begun" / "new", no_licence=True)
-    with pytest.raises(AlreadyThere, match="is being sent there, or was begun"):
+    with pytest.raises(AlreadyThere, match="is being sent here, or was sent in part"):
         push(other, home / "begun", no_licence=True)
 
 
@@ -235,7 +235,7 @@ def test_a_store_that_changes_while_it_is_pushed(store, home, monkeypatch, is_ke
     with pytest.raises(NotFound, match="was not finished"):
         open_store(home / "shared")
     # The place belongs to the first seal that came.
-    with pytest.raises(AlreadyThere, match="another store is being sent there"):
+    with pytest.raises(AlreadyThere, match="a different store is being sent here"):
         push(store, home / "shared", no_licence=True)
 
 
@@ -265,7 +265,7 @@ def test_a_store_is_pushed_to_the_hub(hub: FakeHub, store: Path, home: Path) -> 
     at_the_hub = dict(hub.files)
     rest = home / "rest"
     subset(store, rest, without=[FILM])
-    with pytest.raises(AlreadyThere, match="another store is there"):
+    with pytest.raises(AlreadyThere, match="a different store exists here"):
         push(rest, url)
     assert hub.files == at_the_hub
 

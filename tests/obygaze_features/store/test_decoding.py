@@ -27,7 +27,7 @@ def checked(content: bytes, array: Array) -> list[int]:
 def test_a_bool_is_0_or_1() -> None:
     array = Array("mask", "bool", (2,), ("t",), 2, 2)
     assert checked(b"\0\1\1\0", array) == [0, 1, 1, 0]
-    with pytest.raises(ValueError, match="byte other than 0 and 1"):
+    with pytest.raises(ValueError, match="expected only the bytes 0 and 1"):
         checked(b"\0\1\2\0", array)
 
 
@@ -55,7 +55,7 @@ def test_a_text_ends_in_its_file(lengths: tuple[int, ...], letters: bytes) -> No
     for length in lengths:
         content += struct.pack("<I", length) + letters[:length]
         letters = letters[length:]
-    with pytest.raises(ValueError, match="longer than its file"):
+    with pytest.raises(ValueError, match="longer than the file"):
         decode_texts(np.frombuffer(content, np.uint8), len(lengths))
 
 

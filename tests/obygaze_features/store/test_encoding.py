@@ -85,11 +85,11 @@ def test_a_column_is_there_only_if_a_row_knows_a_value() -> None:
         ([Row("a", "m\x00")], "cannot be printed"),
         ([Row("a", "\ud800")], "cannot be printed"),
         ([Row(" ", "m")], "a clip has an empty id"),
-        ([Row("a", " ")], "1 of 1 clip would have no film"),
-        ([Row("a", ""), Row("b", "m")], "1 of 2 clips would have no film"),
+        ([Row("a", " ")], "1 of 1 clip without a film"),
+        ([Row("a", ""), Row("b", "m")], "1 of 2 clips without a film"),
         ([Row("a", "m"), Row("b", "m"), Row("a", "n")], "'a' occurs twice"),
         ([Row("a", "m", status="done")], "status must be one of"),
-        ([Row("a", "m", float("nan"))], "a time of a clip is nan"),
+        ([Row("a", "m", float("nan"))], "expected a finite time of a clip, got nan"),
     ],
 )
 def test_rows_that_no_store_may_have(rows: list[Row], sentence: str) -> None:

@@ -141,14 +141,14 @@ def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
     assert table["level"][:2] == ["S", None] and table["concepts"][1] is None
     assert sorted(table["concepts"][0]) == ["Body", "Look"]
     refused = (
-        (FixInput, "has none of the clips of this store", Clip("x", "x")),
-        (Mismatch, "'lake-0' is of the film 'sea' and of", Clip("lake-0", "sea")),
+        (FixInput, "no clip of this store is in the manifest", Clip("x", "x")),
+        (Mismatch, "'lake-0' is of the film 'sea', not", Clip("lake-0", "sea")),
     )
     for error, words, clip in refused:
         other = replace(labels, clips=(replace(clip, level="S"),))
         with pytest.raises(error, match=words):
             export_features(store, tmp_path / "x", format="parquet", labels=other)
-    with pytest.raises(FixUsage, match="labels are columns of parquet only"):
+    with pytest.raises(FixUsage, match="--with-labels is for Parquet only"):
         export_features(store, tmp_path / "x.npz", labels=labels)
 
 
@@ -173,7 +173,7 @@ def test_no_licence_holds_for_features_and_labels_of_two(
     assert head["configs"] == [{"config_name": "default", "data_files": files}]
     assert "| `clip` | features: 4 of float32 |" in card
     assert "tokens" not in card.partition("# Features")[2]
-    assert "Their licence: " in card
+    assert "Licence of the labels: " in card
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -205,7 +205,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
             export_features(store, to, **more)
         return caught.value.hint
 
-    endings = r"one of these endings, .*--as parquet: \.npz"
+    endings = r"expected a file with the ending \.npz"
     refused(FixUsage, endings, store, out, format="npz")
     refused(FixUsage, endings, store, tmp_path / "out.csv")
     refused(NotFound, "clips", store, tmp_path / "out.npz", arrays=["clips"])
@@ -218,9 +218,9 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
     refused(FixUsage, no_vector, of_tokens, out, **as_table)
     counts = stored(tmp_path / "c", some_rows(), (Array.of("count", "int64", ()),))
     hint = refused(FixUsage, no_vector, counts, out, **as_table)
-    assert hint == "--array NAME, one of count"
+    assert hint == "pass --array NAME with one of count"
     levels = stored(tmp_path / "l", some_rows(), (Array.of("level", "float32", (2,)),))
-    both = "'level' and the level of clips would be one"
+    both = "'level' and the level of clips need the same column"
     refused(FixUsage, both, levels, out, labels=a_manifest(), **as_table)
     refused(AlreadyThere, "inside another store", store, tmp_path / "store" / "x.npz")
     failed = [row._replace(status=FAILED, reason="x") for row in some_rows()]
@@ -233,5 +233,5 @@ def test_pictures_of_films_are_not_exported(tmp_path: Path) -> None:
     pictures = (Array.of("pictures", "uint8", (2, 2, 3)), *ARRAYS[:1])
     private = stored(tmp_path / "p", some_rows(), pictures)
     for ending in FORMATS_OF_FILES:
-        with pytest.raises(FixUsage, match="pictures of films: it is private"):
+        with pytest.raises(FixUsage, match="pictures of films are private"):
             export_features(private, tmp_path / f"out{ending}", arrays=["clip"])

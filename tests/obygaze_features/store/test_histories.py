@@ -176,7 +176,7 @@ class History:
         stores = [(self.path, self.model), (other, new)]
         self.random.shuffle(stores)
         merge([path for path, _ in stores], both)
-        with pytest.raises(Mismatch, match="of this store are in"):
+        with pytest.raises(Mismatch, match="of this store are also in"):
             merge([both, other], self.new_path())
         # A filling plans the rows of the store in their order.
         clips = {**stores[0][1].clips, **stores[1][1].clips}

@@ -50,7 +50,7 @@ def test_a_long_id_that_is_repeated_is_refused(tmp_path, monkeypatch) -> None:
     table = pyarrow.table({"clip_id": ids, "x": x.tolist()})
     parquet.write_table(table, tmp_path / "f.parquet")
     for ending in ("npz", "h5", "parquet"):
-        with pytest.raises(Corrupt, match="'clip_id' has texts that are too long"):
+        with pytest.raises(Corrupt, match="'clip_id': the texts are too long"):
             import_features(tmp_path / f"f.{ending}", tmp_path / "store")
 
 

@@ -45,7 +45,7 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     assert imported(file, tmp_path / "s").movie_ids.tolist() == ["7", "7", "3"]
     file = saved(tmp_path / "g.npz", clip_id=IDS, movie_id=["a", "", ""], X=X)
     with pytest.raises(
-        FixInput, match="2 of 3 clips would have no film, such as 'tt02-9'"
+        FixInput, match="got 2 of 3 clips without a film, such as 'tt02-9'"
     ):
         import_features(file, tmp_path / "t")
     file = saved(tmp_path / "h.npz", clip_id=IDS, movie_id=["Né", "Ne", "Ne"], X=X)
@@ -64,7 +64,7 @@ def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
     )
     twice = saved(tmp_path / "g.npz", clip_id=["Juno_3", "Juno 3", "x"], X=X)
     with pytest.raises(
-        FixInput, match="several rows of the files have one clip id: Juno_3"
+        FixInput, match="several rows of the files have the same clip id: Juno_3"
     ):
         import_features(twice, tmp_path / "t", manifest=a_manifest(clips))
 
@@ -83,7 +83,9 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
     whole = saved(tmp_path / "i.npz", clip_id=ids[:2], X=[[2**24, 1], [2**24 + 1, 1]])
     done = import_features(whole, tmp_path / "i", arrays={"clip": "X"})
     assert done.failed == {"a-1": problem}
-    with pytest.raises(FixInput, match="no clip has usable features; the first: clip"):
+    with pytest.raises(
+        FixInput, match="no clip has usable features; the first clip: clip"
+    ):
         bad = saved(tmp_path / "g.npz", clip_id=ids[:1], X=values[1:2])
         import_features(bad, tmp_path / "t")
 
@@ -247,16 +249,18 @@ def test_rows_in_any_order_are_found(tmp_path_factory, data) -> None:
 def test_an_id_is_compared_as_it_is(tmp_path: Path, name: str, clip: str) -> None:
     manifest = a_manifest([Clip(clip, "lake", video="film.mp4")])
     file = saved(tmp_path / "f.npz", clip_id=[name], X=X[:1])
-    with pytest.raises(FixInput, match="have none of the clips") as error:
+    with pytest.raises(
+        FixInput, match="no clip of the manifest is in the files"
+    ) as error:
         import_features(file, tmp_path / "s", manifest=manifest)
-    assert f"here is [{name!r}], there [{clip!r}]" in error.value.message
+    assert f"the files have {name}, the manifest has {clip}" in error.value.message
 
 
 def test_labels_are_never_read_because_they_come_first(tmp_path: Path) -> None:
     """Of several arrays, the one that experiments read has a usual name, or is asked for."""
     labels = {"clip_id": IDS, "a_label": np.eye(3, 2)}
     file = saved(tmp_path / "f.npz", **labels, features=X)
-    with pytest.raises(FixInput, match="which of these arrays are features") as e:
+    with pytest.raises(FixInput, match="no array is clearly the features") as e:
         import_features(file, tmp_path / "s")
     assert "a_label" in e.value.message and "--array NAME=KEY" in str(e.value.hint)
     file = saved(tmp_path / "clip.npz", **labels, clip=X)
@@ -272,7 +276,7 @@ def test_parquet_files_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
         file = saved(tmp_path / f"{clip}.npz", clip_id=[clip], clip=X[:1] + number)
         import_features(file, tmp_path / clip)
         export_features(tmp_path / clip, tmp_path / f"sent/{clip}", format="parquet")
-    with pytest.raises(FixInput, match="one store: import each alone"):
+    with pytest.raises(FixInput, match="one table or store"):
         import_features(tmp_path / "sent", tmp_path / "both")
     alone = imported(tmp_path / "sent/b", tmp_path / "alone")
     np.testing.assert_array_equal(values_of(alone, "clip"), X[:1] + 1)
@@ -283,7 +287,7 @@ def test_the_mask_of_another_array_fails_no_clip(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, mask=[[1, 0], [0, 0], [2, 1]])
     done = import_features(file, tmp_path / "s")
     assert not done.failed
-    assert "left out, as parts of no array: mask" in done.remarks
+    assert "not imported, because no array needs them: mask" in done.remarks
 
 
 def test_the_mask_that_was_named_is_the_mask(tmp_path: Path) -> None:
@@ -302,7 +306,7 @@ def test_what_does_not_fit_on_the_disk_is_not_unpacked(tmp_path, monkeypatch) ->
     monkeypatch.setattr(arrays, "free_bytes", lambda folder: 100)
     file = tmp_path / "f.npz"
     np.savez_compressed(file, clip_id=IDS, clip=X)
-    with pytest.raises(FixInput, match="of disk, and 100 B are free"):
+    with pytest.raises(FixInput, match="on the disk, and 100 B are free"):
         import_features(file, tmp_path / "s")
 
 
@@ -320,7 +324,7 @@ def test_a_mask_of_other_sizes_is_refused_where_frames_are_kept(tmp_path: Path) 
     for number, mask in enumerate((np.ones((3, 3)), np.ones((3, 2, 1)))):
         file = saved(tmp_path / f"{number}.npz", clip_id=IDS, frames=frames, mask=mask)
         with pytest.raises(
-            FixInput, match=r"mask has the shape .*\(2, 4\): expected one"
+            FixInput, match=r"expected one value of mask for each frame, got .*\(2, 4\)"
         ):
             import_features(file, tmp_path / "s")
 
@@ -338,7 +342,7 @@ def test_numbers_of_words_beside_vectors_must_be_read_too(tmp_path: Path) -> Non
             file[f"{clip}/clip"] = vector
             file[f"{clip}/n_words"] = n_words
     each = {"clip": "{id}/clip"}
-    with pytest.raises(FixInput, match=r"next to \{id\}/clip is n_words"):
+    with pytest.raises(FixInput, match=r"n_words next to \{id\}/clip is not read"):
         import_features(tmp_path / "f.h5", tmp_path / "s", arrays=each)
     each["n_words"] = "{id}/n_words"
     store = imported(tmp_path / "f.h5", tmp_path / "s", arrays=each)

@@ -21,7 +21,7 @@ from obygaze_features.store.rows import FAILED
 N_ROWS = 10
 SEEN = a_recipe(backbone={"name": "xclip-b16"})
 HEARD = a_recipe(backbone={"name": "wav2vec2"}, sampling={"medium": "sound"})
-NO_CLIP = "missing: no clip of this id in this store"
+NO_CLIP = "the store has no clip of this id"
 
 
 @pytest.fixture
@@ -79,11 +79,11 @@ def test_a_clip_that_is_lacking_names_the_store_that_lacks_it(here: Workspace) -
     matrix = both.matrix(clips=[ids[4], ids[2], ids[0], "nobody"], missing="drop")
     assert matrix.clip_ids.tolist() == [ids[0]]
     assert {clip: str(reason) for clip, reason in matrix.reasons.items()} == {
-        ids[4]: f"missing: heard {NO_CLIP}",
-        ids[2]: "missing: heard failed: no-sound: no sound",
-        "nobody": f"missing: heard {NO_CLIP}; seen {NO_CLIP}",
+        ids[4]: f"missing: heard: {NO_CLIP}",
+        ids[2]: "missing: heard: no-sound: no sound",
+        "nobody": f"missing: heard: {NO_CLIP}; seen: {NO_CLIP}",
     }
-    with pytest.raises(NotFound, match=r"heard failed: no-sound"):
+    with pytest.raises(NotFound, match=r"heard: no-sound"):
         both.matrix(clips=[ids[2]])
     values = both.matrix(clips=ids, missing="nan").values
     assert np.isnan(values).all(axis=1).nonzero()[0].tolist() == [2, 4]
@@ -114,13 +114,13 @@ def test_all_ways_of_reading_agree(here: Workspace) -> None:
 
 
 REFUSALS = {
-    "seen+seen": "seen and seen have features of one recipe and array",
-    "seen+seen:pooled": "have features of one recipe and array",
-    "seen:frames+heard": "is a vector of float16 or float32 for each clip, got the array 'frames'",
+    "seen+seen": "seen and seen have the same recipe and array",
+    "seen+seen:pooled": "have the same recipe and array",
+    "seen:frames+heard": "expected one vector of float16 or float32 per clip",
     "seen:nothing+heard": "no array 'nothing'",
     "seen+": "a store is missing in 'seen\\+'",
     "seen+nowhere": "no store called 'nowhere'",
-    "windows+heard": "must both have clips, or windows that were cut",
+    "windows+heard": "expected clips in both stores, or windows of the same grid",
 }
 
 
@@ -138,12 +138,12 @@ def test_a_join_is_no_part_of_a_join(here: Workspace) -> None:
     both = opened(here, "seen+heard")
     from obygaze_features.store.joining import open_store
 
-    with pytest.raises(FixUsage, match=r"both is a join itself: heard\+seen"):
+    with pytest.raises(FixUsage, match=r"got the join both: heard\+seen"):
         open_store("both+seen", workspace=here.root, named={"both": both})
 
 
 def test_where_one_store_is_needed_a_join_is_refused(here: Workspace) -> None:
-    refused = "join of stores: this needs one store"
+    refused = "expected one store, got the join"
     with pytest.raises(FixUsage, match=refused):
         open_one("seen+heard", workspace=here.root)
     with pytest.raises(FixUsage, match=refused):

@@ -141,7 +141,9 @@ def test_exchanged_chunks_are_refused(stores, tmp_path: Path) -> None:
     size = 4 * 5 * 4 + 4
     file.write_bytes(data[size : 2 * size] + data[:size] + data[2 * size :])
     for clips in (["clip-00"], CLIPS[4:7]):
-        with pytest.raises(Corrupt, match=r"plain/c\.0\.0 is damaged, or from another"):
+        with pytest.raises(
+            Corrupt, match=r"plain/c\.0\.0 is damaged, or belongs to another"
+        ):
             open_store(tmp_path / "s").matrix("plain", clips=clips)
     with pytest.raises(Corrupt, match=r"plain/c\.0\.0"):
         open_store(tmp_path / "s").matrix("plain", missing="drop")

@@ -153,7 +153,7 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
         with pytest.raises(FixInput, match="must be one of"):
             store.segments(segments, "clip", **wrong)
     write_plain_store(tmp_path / "c", {"x": np.ones((1, 1))}, rows_of(["a"], ["f"]))
-    with pytest.raises(FixInput, match="has no windows"):
+    with pytest.raises(FixInput, match="expected a store of windows"):
         open_store(tmp_path / "c").segments(segments, "x")
 
 
@@ -182,7 +182,7 @@ def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.values, frames[:1])
     longer = [Clip("y", "a", start_s=0.0, end_s=3.0)]
     assert len(store.segments(longer, "frames").values) == 3
-    with pytest.raises(FixInput, match="frames has padding"):
+    with pytest.raises(FixInput, match="frames has windows with padding"):
         store.segments(longer, "frames", reduce="max")
 
 

@@ -34,8 +34,8 @@ def test_the_labels_of_a_task_are_each_of_one_class() -> None:
     for task, problem in (
         ({"column": "violent", "values": classes}, r"no class for 'yes\|no' of the co"),
         ({"positive": "level == S", "negative": "level != HN"}, "1 clips are in both"),
-        ({"positive": "violent"}, "a column is not a label"),
-        ({"positive": "level and violent"}, "a column is not a label"),
+        ({"positive": "violent"}, "expected a condition, got a column"),
+        ({"positive": "level and violent"}, "expected a condition, got a column"),
     ):
         with pytest.raises(FixInput, match=problem):
             labels(**task)

@@ -155,7 +155,7 @@ def test_features_without_films_need_a_manifest(model, tmp_path) -> None:
     film_of = {"1": "alba", "8": "brug", "new-1": "brug", "new-2": "cirk"}
     clips = tuple(Clip(name, film) for name, film in film_of.items())
     manifest = Manifest("theirs", Header("Theirs"), clips)
-    with pytest.warns(match="4 clips of the manifest matched by the ids alone"):
+    with pytest.warns(match="4 clips of the manifest matched by id only"):
         found = predict(model, store, manifest=manifest, in_sample=True)
     assert found.basis == ["in-sample", "in-sample", "film-seen", "unseen"]
     assert found.films["movie_id"] == list(film_of.values())

@@ -411,7 +411,7 @@ def test_push_to_a_bucket_or_the_hub_replaces_no_model(
     other = _another(saved, tmp_path, data)
     push_model(saved, url)
     push_model(saved, url)
-    with pytest.raises(AlreadyThere, match="another model is there"):
+    with pytest.raises(AlreadyThere, match="a different model exists here"):
         push_model(other, url)
     expected = load_model(saved).estimator.coef_
     found = pull_model(url, tmp_path / "models" / "pulled").estimator.coef_

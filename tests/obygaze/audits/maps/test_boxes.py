@@ -42,7 +42,7 @@ def test_boxes_of_another_film_are_refused(tmp_path: Path) -> None:
     path.write_text(
         f"clip_id,movie_id,x0,y0,x1,y1\n{store.clip_ids[0]},brug,0.2,0,1,0.35\n"
     )
-    with pytest.raises(Mismatch, match="is of the film 'brug' and of"):
+    with pytest.raises(Mismatch, match="is of the film 'brug', not"):
         read_boxes(path, store)
 
 

@@ -151,7 +151,7 @@ def test_a_run_is_shown_beside_its_own_clips_alone(tmp_path: Path) -> None:
     save_films(tmp_path, [Clip(row["clip_id"], row["movie_id"])])
     assert view("films", run="first", workspace=tmp_path).paths
     save_films(tmp_path, [Clip(row["clip_id"], "brug")])
-    problem = f"is of the film 'brug' and of '{row['movie_id']}'"
+    problem = f"is of the film 'brug', not '{row['movie_id']}'"
     with pytest.raises(Mismatch, match=problem):
         view("films", run="first", workspace=tmp_path)
     save_films(tmp_path, [Clip(row["clip_id"], row["movie_id"])], "mine")
@@ -249,7 +249,7 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(tmp_path, kind) -> N
         (
             "movie_id,basis,decision,score:S",
             "brug,unseen,S,1",
-            "is of the film 'brug' and of 'lake'",
+            "is of the film 'brug', not 'lake'",
         ),
         ("model,score,decision", "ridge,1,1", "column 'basis': required"),
         ("basis,decision,p:a,p:b,p:c", "unseen,a,1,0,0", "scores of one question"),

@@ -92,8 +92,8 @@ def test_semicolons_decimal_commas_own_words_and_totals(tmp_path: Path) -> None:
     edits.append(("Körper=visual", "Körper=Body"))
     said = typed_again(tmp_path, ["t.csv", "-o", "t"], *edits)
     assert "read as Windows-1252" in said
-    assert "likely --map separator=," in said
-    assert "t.csv:6: 'Summe' begins a row of totals, which is left out" in said
+    assert "likely answer: --map separator=," in said
+    assert "t.csv:6: the row of 'Summe' is a row of totals and not imported" in said
     assert rows_of(tmp_path, "movie_title") == [
         ("Muller_Sohne-1", 0.0, 12.5, "S", "Look|Body", "Müller & Söhne"),
         ("Muller_Sohne-2", 12.5, 30.0, "EN", "", "Müller & Söhne"),
@@ -127,8 +127,8 @@ def test_people_in_a_column_of_any_name_below_titles_with_commas(tmp_path) -> No
     )
     (tmp_path / "t.csv").write_text(text, "utf-8")
     said = typed_again(tmp_path, ["t.csv", "-o", "t"])
-    assert "likely --map 'annotator=Wer sah es'" in said
-    assert "likely --map concepts=Konzepte" in said
+    assert "likely answer: --map 'annotator=Wer sah es'" in said
+    assert "likely answer: --map concepts=Konzepte" in said
     assert rows_of(tmp_path, "Wort", "differs") == [
         ("Lac-1", None, None, "", "Look", "ja", "Body"),
         ("Lac-2", None, None, "", "Body", "", "Wort"),
@@ -181,11 +181,11 @@ ADA = f"{IDS},level,{TIMES}\na,lake,S,1,2\n"
     [
         (
             f"{IDS},level,{TIMES}\na,lake,S,1.5,2\n",
-            "'a' is 1 s to 2 s and 1.5 s to 2 s",
+            "'a' is 1 s to 2 s, not 1.5 s to 2 s",
         ),
         (
             f"{IDS},level,{TIMES}\na,pier,S,1,2\n",
-            "'a' is of the film 'lake' and of 'pier'",
+            "'a' is of the film 'lake', not 'pier'",
         ),
         (f"{IDS},level,{TIMES}\na,lake,S,1.0004,2\n", ""),
         (f"{IDS},level\na,lake,S\n", ""),
@@ -228,7 +228,7 @@ def test_no_question_comes_after_the_likely_answers(tmp_path, columns, cells) ->
         read(path)
         return
     except FixInput as error:
-        are_wrong = error.hint == "correct the table, as the lines above say"
+        are_wrong = error.hint == "correct the table in each place that is listed"
         line = error.hint or ""
         if are_wrong:
             found = re.search("answers are: (obygaze .*); --write", error.details[-1])

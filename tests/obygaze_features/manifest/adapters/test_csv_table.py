@@ -82,11 +82,11 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         read(table, mapping=read_mapping(mapping))
     problems = (
         f"{table}:2: column 'verdict': unknown level 'yes'",
-        f"{table}:2: column 'tags': unknown concept 'sun'; likely --word sun=visual",
+        f"{table}:2: column 'tags': unknown concept 'sun'; likely answer: --word sun=visual",
         f"{table}:3: column 'shot': 'a1' is already on line 2",
-        f"{table}:4: column 'shot': is empty, and each row needs one",
+        f"{table}:4: column 'shot': is empty, but required in each row",
         f"{table}:2: column 'group': 'x' is not a whole number",
-        "of the corrected table, the likely answers are: obygaze manifest import",
+        "for the corrected table, the likely answers are: obygaze manifest import",
     )
     for line, problem in zip(caught.value.details, problems, strict=True):
         assert line.startswith(problem)
@@ -149,7 +149,7 @@ def test_times_in_a_file_are_not_taken_without_the_file(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(path)
     (line,) = caught.value.details
-    assert "column 'start_s': without a file, start_s is a time in the film" in line
+    assert "column 'start_s': start_s without a file is a time in the film" in line
     path.write_text(f"{PLACES}a-1,a,2,5,102,105,one.mp4\na-2,a,7,9,7.0,9.00,\n")
     assert [clip.start_s for clip in read(path).manifest] == [2.0, 7.0]
 
@@ -162,8 +162,8 @@ def test_a_table_without_films_says_so(tmp_path: Path) -> None:
     words = ("manifest", "import", "t.csv", "-o", "t", "--map", "clip_id=nr")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
-    assert "use --map movie_id=COLUMN for the column of the films" in refused.stderr
-    assert "--films none if the table states none" in refused.stderr
+    assert "pass --map movie_id=COLUMN for the column of the films" in refused.stderr
+    assert "--films none if there is no such column" in refused.stderr
     done = call_obygaze(*words, "--films", "none", cwd=tmp_path).ok()
     assert "3 clips, films not stated (EN 1, HN 1, S 1)" in done.stdout
     manifest = read_manifest("t", workspace=tmp_path)
@@ -189,7 +189,7 @@ def test_rows_of_a_table_have_a_film_or_none(tmp_path: Path) -> None:
         read(table)
     (line,) = caught.value.details
     assert line.startswith(
-        f"{table}:3: column 'movie_id': is empty, and each row needs"
+        f"{table}:3: column 'movie_id': is empty, but required in each row"
     )
     assert line.endswith("(2 times)")
     with pytest.raises(FixInput) as caught:
@@ -207,7 +207,7 @@ def test_ids_of_a_table_without_films_are_made_of_its_cells(tmp_path: Path) -> N
     counted = read(tmp_path / "t.csv", films="none", form="c{count}").manifest
     assert counted.clip_ids == ("c1", "c2", "c3")
     for options in ({"form": "{movie_id}-{nr}"}, {"columns": {"movie_id": "Gewalt"}}):
-        with pytest.raises(FixUsage, match="movie_id is used"):
+        with pytest.raises(FixUsage, match="got a column for movie_id"):
             read(tmp_path / "t.csv", films="none", **options)  # type: ignore[arg-type]
 
 
@@ -248,7 +248,11 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
 # A table that must not be read, how it is read, and what the refusal says.
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("film_start_s,film_end_s\nsoon,70", {}, "'soon' is not a time in seconds"),
-    ("film_start_s,film_end_s\n70,", {}, "must both be given or both be empty"),
+    (
+        "film_start_s,film_end_s\n70,",
+        {},
+        "expected both film_start_s and film_end_s, or neither",
+    ),
     ("film_start_s,film_end_s\n70,60", {}, "expected an end after the start 70.0"),
     (
         "start_s,end_s,start,end\n10,12,0:00:11,0:00:12",
@@ -256,19 +260,19 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         "differs from start_s, 10 s",
     ),
     ("framerate\nfast", {}, "'fast' is not a frame rate"),
-    ("framerate\n25\na-2,lake,24", {}, "and other rows of the film lake state"),
+    ("framerate\n25\na-2,lake,24", {}, "as in other rows of the film lake, got"),
     ("start_s,end_s\n10.03.2024,9", {}, "'10.03.2024' is not a time in seconds"),
     ("start_s,end_s\n0:01:99,999", {}, "'0:01:99' is not a time in seconds"),
     (
         "start_frame,end_frame,framerate,video\n0,9,25,lake.mp4\na-2,lake,10,19,25,lake.mp4",
         {},
-        "does not say where in lake.mp4 the clip is",
+        "frames give no times in the file lake.mp4",
     ),
-    ("concepts\nglint", {"words": {"glint": "visula"}}, "'visula' is neither"),
-    ("verdict\nS", {"columns": {"lvel": "verdict"}}, "has no column 'lvel'"),
+    ("concepts\nglint", {"words": {"glint": "visula"}}, "got 'visula'"),
+    ("verdict\nS", {"columns": {"lvel": "verdict"}}, "unknown target 'lvel'"),
     ("n\none", {"form": "{movie_id}-{n:03d}"}, "'one' is not a whole number"),
-    ("n\n", {"form": "{movie_id}-{n}"}, "is empty, and is a part of the id"),
-    ("n\n1", {"form": "lake"}, "not a form of ids"),
+    ("n\n", {"form": "{movie_id}-{n}"}, "is empty, but --id makes the id of it"),
+    ("n\n1", {"form": "lake"}, "--id: expected columns in braces"),
     ("n\n1", {"form": "{movie_id}-{n.real}"}, "required column is missing"),
 ]
 
@@ -313,8 +317,10 @@ def test_a_column_whose_name_the_mapping_takes_is_said_to_be_left_out(
     table = tmp_path / "t.csv"
     table.write_text("clip_id,movie_id,level,Ada,Ben\na,lake,EN,S,S\n", "utf-8")
     (warning,) = read(table, **options).warnings
-    sentence = f"the column {column!r} of the table is left out, because the mapping"
-    assert warning == f"{sentence} makes {column} of something else"
+    sentence = (
+        f"the column {column!r} of the table is not imported, because the mapping"
+    )
+    assert warning == f"{sentence} sets {column} in a different way"
 
 
 def test_two_tables_of_one_name_are_refused(tmp_path: Path) -> None:

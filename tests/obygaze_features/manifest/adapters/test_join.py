@@ -44,9 +44,9 @@ def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> No
     assert [clip.level for clip in joined] == ["S", "EN", "HN"]
     assert joined.header.sources[-1].file == "graphs.csv"
     assert [warning.partition(": ")[2] for warning in warnings] == [
-        "without a row: 1 of 3 clips",
-        "not clips of the manifest: tt9-001",
-        "left out, manifests have their own: movie_id",
+        "1 of 3 clips without a row",
+        "ids of no clip of the manifest: tt9-001",
+        "columns not joined, because each manifest has its own: movie_id",
     ]
     assert joined.where("fear in emotions and annotator == A1").clip_ids == ("tt1-001",)
 
@@ -88,14 +88,14 @@ def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(tmp_p
     assert [clip.extra["decade"] for clip in joined] == ["1990s", "1990s", ""]
     assert [warning.partition(": ")[2] for warning in warnings] == [
         "joined by movie_id: all clips of a film get its values",
-        "without a row: 1 of 3 clips",
-        "not films of the manifest: tt9",
+        "1 of 3 clips without a row",
+        "ids of no film of the manifest: tt9",
     ]
     path.write_text("film,decade\ntt2,2010s\n", encoding="utf-8")
     mapped = join(MANIFEST, path, {"movie_id": "film"}).manifest
     assert [clip.extra["decade"] for clip in mapped] == ["", "", "2010s"]
     path.write_text("movie_id,decade\ntt8,2010s\n", encoding="utf-8")
-    with pytest.raises(NotFound, match="no film has an id of this table") as caught:
+    with pytest.raises(NotFound, match="no film of the manifest has an id") as caught:
         join(MANIFEST, path)
     assert caught.value.hint == "the manifest has tt1, tt2"
     write_manifest(joined, tmp_path / "manifests" / "films.toml")
@@ -110,13 +110,13 @@ def test_a_row_without_an_id_is_a_row_of_no_clip(tmp_path: Path, blank: str) -> 
     joining = join(MANIFEST, table(tmp_path, rows))
     joined, warnings = joining.manifest, joining.warnings
     assert [clip.extra["mood"] for clip in joined] == ["joy", "", ""]
-    assert warnings[-1].endswith("left out, without a clip_id: 1 row")
+    assert warnings[-1].endswith("not joined, because clip_id is empty: 1 row")
     rows = f"movie_id,decade\ntt1,1990s\n{blank},none\n"
     joining = join(MANIFEST, table(tmp_path, rows))
     joined, warnings = joining.manifest, joining.warnings
     assert [clip.extra["decade"] for clip in joined] == ["1990s", "1990s", ""]
-    assert warnings[-1].endswith("left out, without a movie_id: 1 row")
-    with pytest.raises(NotFound, match="no clip has an id of this table"):
+    assert warnings[-1].endswith("not joined, because movie_id is empty: 1 row")
+    with pytest.raises(NotFound, match="no clip of the manifest has an id"):
         join(MANIFEST, table(tmp_path, f"clip_id,mood\n{blank},TOTAL\n"))
 
 

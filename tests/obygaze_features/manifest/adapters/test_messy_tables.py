@@ -31,7 +31,7 @@ def test_a_problem_of_many_rows_is_one_line_with_its_first_row(tmp_path: Path) -
     rows = "".join(f"c{number},m,oui\n" for number in range(40))
     lines = imported(tmp_path, f"clip_id,movie_id,level\n{rows}".encode())
     assert lines[0].startswith("t.csv:2: column 'level': unknown level 'oui'")
-    assert lines[0].endswith("; likely --word oui=S (40 times)")
+    assert lines[0].endswith("; likely answer: --word oui=S (40 times)")
     assert "cannot be imported: 40 problems" in " ".join(lines)
     rows = rows.replace("oui", "S,,")
     ragged = imported(tmp_path, f"clip_id,movie_id,level\n{rows}".encode())
@@ -41,7 +41,7 @@ def test_a_problem_of_many_rows_is_one_line_with_its_first_row(tmp_path: Path) -
 def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> None:
     data = b"clip_id,movie_id,level\nc1,m,ja\n"
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
-    assert lines[0] == "m.toml: a draft of a mapping; no manifest is made yet"
+    assert lines[0] == "m.toml: draft of the mapping; no manifest is written yet"
     assert "unknown level 'ja'" in lines[1]
     assert '[levels]\nja = "S"\n' in (tmp_path / "m.toml").read_text("utf-8")
     assert not (tmp_path / "manifests").exists()
@@ -53,8 +53,8 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert (
         lines[-1]
-        == "  Try: edit m.toml, which exists, then run obygaze manifest import t.csv -o t --mapping"
-        " m.toml; or pass a new file name"
+        == "  Try: edit the existing file m.toml, then run obygaze manifest import t.csv -o t"
+        " --mapping m.toml; or pass a new name"
     )
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
@@ -68,10 +68,13 @@ def test_a_row_of_totals_is_left_out_or_refused_by_its_line(tmp_path: Path) -> N
     lines = imported(tmp_path, TOTALS.encode())
     assert lines == [
         "manifests/t.toml: 2 clips of 1 film (S 1, no level 1)",
-        "Warning: t.csv:4: 'Total' begins a row of totals, which is left out",
+        "Warning: t.csv:4: the row of 'Total' is a row of totals and not imported",
     ]
     lines = imported(tmp_path, TOTALS.replace("Total", "l-3").encode())
-    assert lines[0] == "t.csv:4: only ids; delete the row if it is a row of totals"
+    assert (
+        lines[0]
+        == "t.csv:4: all cells but the ids are empty; delete the row if it is a row of totals"
+    )
     # Without times, a clip may have ids alone: nobody has annotated it.
     rows = [",".join(row.split(",")[:2]) for row in TOTALS.splitlines()]
     without_times = "\n".join(rows).replace("Total", "l-3").encode()

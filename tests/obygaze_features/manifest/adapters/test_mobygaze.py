@@ -83,7 +83,7 @@ def test_a_film_has_one_frame_rate(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(path)
     assert caught.value.details == (
-        f"{path}:3: column 'framerate': 25, and other rows of the film tt01 state 24",
+        f"{path}:3: column 'framerate': expected 24 as in other rows of the film tt01, got 25",
     )
 
 

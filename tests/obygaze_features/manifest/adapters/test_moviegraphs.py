@@ -75,11 +75,11 @@ def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
         f"{scenes}:4: shots 4 to 5: expected ascending numbers of the film's 4 shots",
         f"{scenes}:5: expected first shot, last shot and a flag, got '1-2'",
         f"{cuts}:1: the header line is missing; a cut may be missing too",
-        f"{cuts}:3: frame 30 is at 1.2 s, not at 9.0",
-        f"{cuts}:4: frame 200 is not after the cut before, or is outside the film",
+        f"{cuts}:3: expected 1.2 s for frame 30, got 9.0",
+        f"{cuts}:4: frame 200 is not after the previous cut, or is outside the film",
         f"{cuts}:5: expected a frame, its time and CUT, got '40 FADE'",
         # Without frames each cut of the third film is beyond its end.
-        f"{frames.with_suffix('.videvents')}:2: frame 10 is not after the cut before, or is"
+        f"{frames.with_suffix('.videvents')}:2: frame 10 is not after the previous cut, or is"
         " outside the film",
     )
     assert caught.value.details[-1] == (

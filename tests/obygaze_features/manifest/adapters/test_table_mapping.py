@@ -77,7 +77,10 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(tmp_path) -> No
     columns |= {"start_s": "=", "end_s": "=", "from": "from", "to": "to"}
     with pytest.raises(FixInput) as caught:
         read(path, columns, form=form, rule="agreed")
-    assert "needs the times of the clips (4 times)" in caught.value.details[0]
+    assert (
+        "requires times if there are several annotators (4 times)"
+        in caught.value.details[0]
+    )
 
 
 def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
@@ -143,5 +146,5 @@ def test_a_word_that_is_not_known_is_no_level_and_no_concept(tmp_path: Path) -> 
     clips = read(path, words=words).manifest.clips
     assert [clip.level for clip in clips] == ["", "S"]
     assert [clip.concepts for clip in clips] == [("Look",), ("why?",)]
-    with pytest.raises(FixUsage, match="'Bdy' is neither a level nor a concept"):
+    with pytest.raises(FixUsage, match="expected a level or a concept, got 'Bdy'"):
         read(path, words={"Dings": "Bdy"})
