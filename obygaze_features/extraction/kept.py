@@ -17,7 +17,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.cases import other_times, other_video
+from obygaze_features.extraction.cases import time_difference, video_difference
 from obygaze_features.extraction.clips import (
     Decoded,
     DecodedView,
@@ -27,7 +27,7 @@ from obygaze_features.extraction.clips import (
     RowJob,
     Source,
     ViewedClip,
-    repeated_remark,
+    repetition_remark,
 )
 from obygaze_features.extraction.recipes import (
     decoder_recipe,
@@ -91,13 +91,13 @@ class StoredFrames:
         n_pictures = kept.pictures or 0
         values["start_s"] = np.array(kept.start_s, np.float64)
         values["end_s"] = np.array(kept.end_s, np.float64)
-        remark_of_kept = repeated_remark(n_pictures, n_kept)
+        remark_of_kept = repetition_remark(n_pictures, n_kept)
         remarks = kept.reason.split("; ") if kept.reason else []
         # A still picture is repeated without a remark.
         if remark_of_kept in remarks:
             remarks.remove(remark_of_kept)
             if n_pictures < view.count:
-                remarks.append(repeated_remark(n_pictures, view.count))
+                remarks.append(repetition_remark(n_pictures, view.count))
         remark = "; ".join(remarks)
         return ViewedClip(pictures, places, mask, values, n_pictures, remark)
 
@@ -180,7 +180,7 @@ def _usable_frames(
         clip = clip_of_id.get(row.clip_id)
         if clip is None or not row.is_ok or not is_clean[number]:
             continue
-        difference = other_times(row, clip) or other_video(row, clip, facts)
+        difference = time_difference(row, clip) or video_difference(row, clip, facts)
         if difference:
             changed.append(f"{clip.clip_id}: {difference}")
         else:
@@ -194,8 +194,8 @@ def refuse_changed_clips(kept: StoredFrames) -> None:
         raise Mismatch(
             f"{count(len(kept.changed), 'clip')} changed since the frames were kept",
             where=kept.store.location,
-            hint="remove this store of frames, then run obygaze extract run with -b frames:NAME"
-            " again",
+            hint="remove this store of frames, then keep the frames again: obygaze extract run"
+            " MANIFEST -b frames:NAME",
             details=kept.changed,
         )
 

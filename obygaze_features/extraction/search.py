@@ -178,8 +178,8 @@ def _vector_of_text(
     space = space_of_array(store.recipe, array)
     if space is None:
         raise FixInput(
-            f"the array {array!r} cannot be compared with texts: the recipe of the store states no"
-            " space of texts for it",
+            f"the array {array!r} cannot be compared with texts: the store states no backbone whose"
+            " texts are in the same space",
             where=store.location,
             hint="use --like CLIP, or a store of CLIP, SigLIP, X-CLIP, CLAP or words",
         )
