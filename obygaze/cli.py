@@ -117,7 +117,7 @@ def run_line(argv: Sequence[str] | None = None) -> int:
         is_of_click = isinstance(error, click.ClickException | click.exceptions.Abort)
         if os.environ.get("OBYGAZE_DEBUG") and not is_of_click:
             raise error
-        explained = _explained(error)
+        explained = _printable_error(error)
         with suppress(OSError):  # the terminal may be closed
             _print(explained, color, options)
         return explained.exit_code
@@ -132,7 +132,7 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
         document = {"error": document, "exit_code": error.exit_code}
         click.echo(json_text({"json_version": JSON_VERSION, **document}), err=True)
         return
-    for line in _shown_details(
+    for line in _details_to_print(
         error, is_verbose=bool({"-v", "--verbose"} & {*options})
     ):
         click.echo(printable(line), err=True)
@@ -140,7 +140,7 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
     click.echo(label + printable(str(error)), err=True, color=color)
 
 
-def _shown_details(error: ObygazeError, *, is_verbose: bool) -> list[str]:
+def _details_to_print(error: ObygazeError, *, is_verbose: bool) -> list[str]:
     """Return the details to print above an error: all with -v, otherwise the first and a count."""
     if is_verbose:
         return list(error.details)
@@ -151,16 +151,16 @@ def _shown_details(error: ObygazeError, *, is_verbose: bool) -> list[str]:
     return shown
 
 
-def _explained(error: Exception) -> ObygazeError:
+def _printable_error(error: Exception) -> ObygazeError:
     """Return the error to print, with the exit code of the process."""
     if isinstance(error, ObygazeError):
         return error
     if isinstance(error, click.exceptions.Abort):
-        return _explained_abort(error)
+        return _abort_error(error)
     if isinstance(error, click.ClickException):
-        return _explained_by_click(error)
+        return _click_error(error)
     if isinstance(error, OSError):
-        return _explained_by_system(error)
+        return _system_error(error)
     if isinstance(error, ModuleNotFoundError):
         explained = ObygazeError(
             f"the package {error.name!r} is not installed",
@@ -189,7 +189,7 @@ def _explained(error: Exception) -> ObygazeError:
     )
 
 
-def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
+def _abort_error(error: click.exceptions.Abort) -> ObygazeError:
     """Return the error for a signal or Ctrl-C.
 
     The last note of its cause is the hint; other notes state what was kept.
@@ -206,7 +206,7 @@ def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
     return explained
 
 
-def _explained_by_click(error: click.ClickException) -> ObygazeError:
+def _click_error(error: click.ClickException) -> ObygazeError:
     """Return an error of options and arguments, with the help to read."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--force":
@@ -220,7 +220,7 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
     return explained
 
 
-def _explained_by_system(error: OSError) -> ObygazeError:
+def _system_error(error: OSError) -> ObygazeError:
     """Return an error of the operating system, with the file and what to do."""
     where = None
     if isinstance(error.filename, str | Path):

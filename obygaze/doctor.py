@@ -31,7 +31,7 @@ def check_up(workspace: PathLike | None = None) -> Facts:
     """
     root = Workspace.of(workspace).root.absolute()
     packages = _packages()
-    problems = problems_of(packages)
+    problems = find_problems(packages)
     devices = None
     for name in ("av", "torch"):
         if package_version(name) is None:
@@ -42,9 +42,9 @@ def check_up(workspace: PathLike | None = None) -> Facts:
                 devices = _devices(module)
         except ModuleNotFoundError as error:
             if error.name != name:
-                problems.append(_broken(name, error))
+                problems.append(_broken_package(name, error))
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is reported
-            problems.append(_broken(name, error))
+            problems.append(_broken_package(name, error))
     return {
         "ok": not problems,
         "problems": problems,
@@ -117,7 +117,7 @@ def is_within(version: str, needs: str) -> bool:
         return False
 
 
-def problems_of(packages: Sequence[Facts]) -> list[str]:
+def find_problems(packages: Sequence[Facts]) -> list[str]:
     """Return one line for each required package that is missing or of a wrong version."""
     if not packages:
         return ["obygaze is not installed; in the clone of obygaze: pip install -e ."]
@@ -132,7 +132,7 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
     return problems
 
 
-def _broken(name: str, error: Exception) -> str:
+def _broken_package(name: str, error: Exception) -> str:
     """Return the problem of a package that is installed and cannot be used."""
     reason = f"{type(error).__name__}: {first_line(error)}"
     return f"{name} is installed but does not work: {reason}"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning, near
-from obygaze_features.core.file_names import composed
+from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest.spelling import Spelling
 
@@ -41,7 +41,7 @@ class CaptionRow(NamedTuple):
         if not columns:
             return self.where
         # Accents can be typed in two ways, which must give one name.
-        names = [composed(self.cells[column]).strip() for column in columns]
+        names = [compose_accents(self.cells[column]).strip() for column in columns]
         for column, name in zip(columns, names, strict=True):
             if not name:
                 raise FixInput(

@@ -46,10 +46,10 @@ class BackboneList:
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings of each card."""
-        return {"backbones": [_settings_of(card) for card in self.cards]}
+        return {"backbones": [_card_settings(card) for card in self.cards]}
 
     def __str__(self) -> str:
-        return table(_HEADERS, [_row_of(card) for card in self.cards])
+        return table(_HEADERS, [_list_row(card) for card in self.cards])
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class CardDescription:
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings of the card."""
-        return {**_settings_of(self.card), "preset": self.card.preset}
+        return {**_card_settings(self.card), "preset": self.card.preset}
 
     def __str__(self) -> str:
         rows = []
@@ -170,7 +170,7 @@ def check_backbone(
     """
     from obygaze_features.backbones.check import check_card
 
-    return check_card(_card_of(name, workspace), weights)
+    return check_card(_find_or_keep_card(name, workspace), weights)
 
 
 def fetch_weights(
@@ -231,7 +231,7 @@ def load_backbone(
         Placement,
     )
 
-    card = _card_of(name, workspace)
+    card = _find_or_keep_card(name, workspace)
     placement = Placement(device, dtype, card.input.attention)
     check_device(card, device)
     if card.family.medium == "words":
@@ -241,7 +241,7 @@ def load_backbone(
     return load_from(card, files, placement)
 
 
-def _card_of(name: str | Card, workspace: PathLike | None) -> Card:
+def _find_or_keep_card(name: str | Card, workspace: PathLike | None) -> Card:
     return name if isinstance(name, Card) else find_card(name, Workspace.of(workspace))
 
 
@@ -300,7 +300,7 @@ def _has_texts(card: Card) -> bool:
     return any((snapshot / name).is_file() for name in TOKENIZERS)
 
 
-def _row_of(card: Card) -> list[Any]:
+def _list_row(card: Card) -> list[Any]:
     """Return the cells of a card in the list of backbones."""
     height, width = card.geometry.frame_shape
     size = "any"
@@ -322,7 +322,7 @@ def _row_of(card: Card) -> list[Any]:
     ]
 
 
-def _settings_of(card: Card) -> dict[str, Any]:
+def _card_settings(card: Card) -> dict[str, Any]:
     """Return what a card declares, and the state of its weights."""
     declared = card.to_json()
     # The hash of a card, which is part of recipes, contains the sources under this name.

@@ -22,7 +22,7 @@ from obygaze_features.backbones.card import (
 )
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.placement import ON_CPU, Placement
-from obygaze_features.backbones.processors import check_pixels_of, shortest_edge
+from obygaze_features.backbones.processors import check_pixel_file, shortest_edge
 from obygaze_features.backbones.weight_files import (
     FileHashes,
     WeightFiles,
@@ -34,7 +34,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.video.decoded_clip import PictureView
-from obygaze_features.video.resize import Resize, known_picture
+from obygaze_features.video.resize import Resize, make_test_picture
 
 if TYPE_CHECKING:
     import torch
@@ -246,7 +246,7 @@ class Preprocessor:
         sizes: dict[str, Any] = {"size": self.resize.crop, "edge": self.resize.edge}
         if self.resize.target is not None:
             sizes = {"shape": list(self.resize.target)}
-        pixels = self(known_picture()).numpy().astype("<f4").tobytes()
+        pixels = self(make_test_picture()).numpy().astype("<f4").tobytes()
         return {
             **settings,
             **sizes,
@@ -300,7 +300,7 @@ class TorchBackbone(PictureBackbone, TorchModel):
         placement: Placement,
     ) -> None:
         geometry = card_of_weights.geometry
-        check_pixels_of(card, geometry, files)
+        check_pixel_file(card, geometry, files)
         resize = card.input.resize_to(geometry, shortest_edge(files))
         super().__init__(card, card_of_weights, placement, resize)
         self.pixels = Preprocessor(card.input, resize)

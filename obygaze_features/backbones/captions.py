@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.pretrained import (
+    add_reason,
     from_pretrained,
     library,
-    silenced,
-    with_reason,
+    silence_library,
 )
 from obygaze_features.backbones.weight_files import (
-    without_names,
+    remove_names,
 )
 from obygaze_features.backbones.weights import (
     tensors_sha256,
@@ -105,14 +105,14 @@ class SentenceEncoder:
         }
         if not is_local:
             options |= {"cache_folder": str(cache_folder())}
-        with silenced():
+        with silence_library():
             try:
                 self.model = package.SentenceTransformer(
                     source, local_files_only=is_local or offline(), **options
                 )
             except Exception as reason:
                 # Each exception here means that files are invalid or cannot be reached.
-                raise with_reason(error, reason) from reason
+                raise add_reason(error, reason) from reason
         transformer = self.model[0].auto_model
         self.label = _label(name, self.model, transformer.config, self.model.tokenizer)
 
@@ -142,7 +142,7 @@ def _label(name: str, model: Any, config: Any, tokenizer: Any) -> str:
     # str(model) lists its modules, such as the pooling, with their settings.
     parts = [
         tensors_sha256(model.state_dict()),
-        without_names(settings),
+        remove_names(settings),
         texts,
         str(model),
     ]

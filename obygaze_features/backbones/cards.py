@@ -97,7 +97,7 @@ class CardFile(Record, frozen=True, kw_only=True):
     weights_sha256: tuple[Sha256, ...] = ()
 
 
-def card_from(document: Document) -> Card:
+def parse_card(document: Document) -> Card:
     """Return the card of a document, or raise one error that lists every violation."""
     # Imported here because families need numpy, and the help of commands does not.
     from obygaze_features.backbones.families import FAMILIES
@@ -282,7 +282,7 @@ def _sources(workspace: Workspace | None) -> Sources:
 
 
 def _card(source: Path, sources: Sources) -> Card:
-    card = card_from(_document(source, sources, ()))
+    card = parse_card(_document(source, sources, ()))
     if card.name != source.stem:
         where = str(source)
         hint = f"use name = {source.stem!r}, or rename the file to {card.name}.toml"
@@ -313,11 +313,11 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
     title = tree.get("title")
     if isinstance(title, str):
         inherited["title"] = LIKE + title.removeprefix(LIKE)
-    document.tree = _merged(document.tree, inherited)
+    document.tree = _merge(document.tree, inherited)
     return document
 
 
-def _merged(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tree merged into `base`: tables are merged, `arrays` and other values replaced."""
     merged = {**base, **tree}
     for key, value in tree.items():
@@ -326,5 +326,5 @@ def _merged(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
             and isinstance(base.get(key), dict)
             and key != "arrays"
         ):
-            merged[key] = _merged(value, base[key])
+            merged[key] = _merge(value, base[key])
     return merged

@@ -129,7 +129,7 @@ def check_card(card: Card, weights: PathLike | None) -> CheckReport:
     return report
 
 
-def _passed(name: str, passed: bool, detail: str) -> CheckLine:
+def _passed_line(name: str, passed: bool, detail: str) -> CheckLine:
     return CheckLine(name, OK if passed else FAILED, detail)
 
 
@@ -173,7 +173,9 @@ def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
     shapes = [f"{name} {list(values.shape[1:])}" for name, values in first.items()]
     yield CheckLine("shapes", OK, ", ".join(shapes))
     broken = [name for name, values in first.items() if not np.isfinite(values).all()]
-    yield _passed("finite", not broken, ", ".join(broken) or "all numbers are finite")
+    yield _passed_line(
+        "finite", not broken, ", ".join(broken) or "all numbers are finite"
+    )
 
     other_batch = as_arrays(forward([clips[0], clips[2]]))
     mixed = []
@@ -183,7 +185,7 @@ def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
     isolation = "other clips of the batch change no number"
     if mixed:
         isolation = f"other clips of the batch change {', '.join(mixed)}"
-    yield _passed("clip isolation", not mixed, isolation)
+    yield _passed_line("clip isolation", not mixed, isolation)
 
     alone = as_arrays(forward([clips[0]]))
     differences = []
@@ -192,7 +194,7 @@ def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
         differences.append(np.abs(values[:1] - alone[name]).max() / largest)
     # The maximum is NaN if one difference is NaN.
     worst = np.max(differences)
-    yield _passed(
+    yield _passed_line(
         "batch invariance",
         bool(worst <= TOLERANCE),
         f"largest difference {worst:.1e}, at most {TOLERANCE:.0e} allowed",

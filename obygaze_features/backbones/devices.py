@@ -44,7 +44,7 @@ def may_use_gpu(card: Card) -> bool:
     return card.family.needs_torch or bool(card.code)
 
 
-def chosen_device(device: str, cards: Iterable[Card]) -> str:
+def choose_device(device: str, cards: Iterable[Card]) -> str:
     """Return the device; for `auto`, an idle visible GPU, or the CPU if no GPU is visible.
 
     For `auto`, the CPU is also returned if no backbone can use a GPU. Raise an error if all visible

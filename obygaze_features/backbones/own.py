@@ -457,11 +457,11 @@ def card_of_code(name: str) -> Card:
     if isinstance(card.family, ModuleFamily):
         card = replace(card, family=replace(card.family, user_code=code_of_card))
     origin = str(code_of_card.file or code_of_card.package)
-    code = {"function": code_of_card.attribute, **recorded_code(code_of_card)}
+    code = {"function": code_of_card.attribute, **code_record(code_of_card)}
     return replace(card, origin=origin, code=code)
 
 
-def recorded_code(user_code: UserCode) -> dict[str, dict[str, str]]:
+def code_record(user_code: UserCode) -> dict[str, dict[str, str]]:
     """Return the record of user code in recipes: file hashes, and versions of imported packages."""
     packages = {"torch": metadata.version("torch")}
     if user_code.file is None:

@@ -60,7 +60,7 @@ def library(module: str) -> Any:
 
 
 @contextmanager
-def silenced() -> Iterator[None]:
+def silence_library() -> Iterator[None]:
     """Turn off the library's messages, which the errors here repeat, and its progress bars."""
     logging = library("utils.logging")
     level = logging.get_verbosity()
@@ -79,15 +79,15 @@ def from_pretrained(
     kind: Any, source: str | Path | None, error: ObygazeError, **options: Any
 ) -> Any:
     """Return `kind.from_pretrained(source)`; for any exception raise `error` with its reason."""
-    with silenced():
+    with silence_library():
         try:
             return kind.from_pretrained(source, **options)
         except Exception as reason:
             # Every exception here means that the files are wrong or cannot be reached.
-            raise with_reason(error, reason) from reason
+            raise add_reason(error, reason) from reason
 
 
-def with_reason(error: ObygazeError, reason: Exception) -> ObygazeError:
+def add_reason(error: ObygazeError, reason: Exception) -> ObygazeError:
     """Return an error whose message ends with the reason that a library gave."""
     problem = f"{error.message}: {first_line(reason)}"
     return type(error)(problem, where=error.where, hint=error.hint)
@@ -147,7 +147,7 @@ class PretrainedFamily(Family):
         """Return a card's model with every weight it needs, and of the sizes of the card."""
         card_of_weights = self.card_of_weights(card, files)
         kind = self.model()
-        placement = supported(kind, placement)
+        placement = supported_placement(kind, placement)
         model, hashes = load_strictly(
             kind, card, files, placement, self.ignored, **self.options
         )
@@ -183,7 +183,7 @@ class PretrainedFamily(Family):
         return replace(card, geometry=g)
 
 
-def supported(kind: Any, placement: Placement) -> Placement:
+def supported_placement(kind: Any, placement: Placement) -> Placement:
     """Return a placement with an attention that a class of models supports."""
     if getattr(kind, "_supports_sdpa", False):
         return placement
@@ -244,7 +244,7 @@ def save_random(
     torch = import_optional("torch", "extract", "making random weights")
     kind = family.model()
     folder.mkdir(parents=True, exist_ok=True)
-    with silenced(), torch.random.fork_rng(devices=[]):
+    with silence_library(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         kind(kind.config_class(**sizes), **family.options).save_pretrained(folder)
     return folder

@@ -32,7 +32,7 @@ def shortest_edge(files: WeightFiles) -> int | None:
     return None
 
 
-def check_pixels_of(card: Card, geometry: Geometry, files: WeightFiles) -> None:
+def check_pixel_file(card: Card, geometry: Geometry, files: WeightFiles) -> None:
     """Raise an error unless one preset of a card gives the pixels of the checkpoint's processor.
 
     Other presets may differ from it, such as presets of a paper.
@@ -49,7 +49,7 @@ def check_pixels_of(card: Card, geometry: Geometry, files: WeightFiles) -> None:
             _refuse(card, path, *of_nearest[0])
 
 
-def check_sound_of(card: Card, sound: Sound, files: WeightFiles) -> None:
+def check_sound_file(card: Card, sound: Sound, files: WeightFiles) -> None:
     """Raise an error unless a card gives the sound input of the checkpoint's processor."""
     expected = _of_sound(card, sound)
     for path, settings in files.processors:

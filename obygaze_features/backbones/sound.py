@@ -24,7 +24,7 @@ from obygaze_features.backbones.card import PARTS, Card, ClipMedium, Sound
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.placement import ON_CPU, Placement
 from obygaze_features.backbones.pretrained import PretrainedFamily
-from obygaze_features.backbones.processors import check_sound_of
+from obygaze_features.backbones.processors import check_sound_file
 from obygaze_features.backbones.steps import Floats, Listen, Prepare, Steps
 from obygaze_features.backbones.weight_files import (
     FileHashes,
@@ -86,14 +86,14 @@ class SoundBackbone(Backbone):
         for outputs in self.outputs(clips):
             for name, values in self.named_arrays(outputs, 1, only).items():
                 arrays.setdefault(name, []).append(values)
-        return {name: _joined(values) for name, values in arrays.items()}
+        return {name: _join_arrays(values) for name, values in arrays.items()}
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the settings that change the input of the model, as plain values."""
         return {**to_builtins(self.sound), "version": _VERSION}
 
 
-def _joined(arrays: Sequence[Any]) -> Any:
+def _join_arrays(arrays: Sequence[Any]) -> Any:
     if isinstance(arrays[0], np.ndarray):
         return np.concatenate(arrays)
     import torch
@@ -162,7 +162,7 @@ class TorchSound(SoundBackbone, TorchModel):
         placement: Placement,
     ) -> None:
         super().__init__(card, card_of_weights, placement)
-        check_sound_of(card, self.sound, files)
+        check_sound_file(card, self.sound, files)
         self.prepare, self.listen = run
         self.set_module(module, files, hashes)
 

@@ -50,7 +50,7 @@ class Speech(SoundBackbone):
             probabilities = self._probabilities(heard)
             starts = np.arange(len(probabilities)) * STEP
             seconds = np.minimum(STEP, n_samples - starts) / self.sound.rate
-            clip = np.array(speech_in(probabilities >= IS_SPEECH, seconds))
+            clip = np.array(measure_speech(probabilities >= IS_SPEECH, seconds))
             weights = part_weights(starts + STEP / 2, n_samples)
             arrays = {
                 "speech": clip,
@@ -77,12 +77,12 @@ class Speech(SoundBackbone):
         return np.array(probabilities[n_before:])
 
 
-def speech_in(
+def measure_speech(
     is_speech: npt.NDArray[np.bool_], seconds: npt.NDArray[np.float64]
 ) -> tuple[float, float, float]:
     """Return the share of speech, its longest stretch in seconds, and its changes per second.
 
-    >>> speech_in(np.array([True, True, False, True]), np.full(4, 0.5))
+    >>> measure_speech(np.array([True, True, False, True]), np.full(4, 0.5))
     (0.75, 1.0, 1.0)
     """
     total = float(seconds.sum())

@@ -24,8 +24,8 @@ from obygaze_features.backbones.pretrained import (
     from_pretrained,
     library,
     load_strictly,
-    silenced,
-    supported,
+    silence_library,
+    supported_placement,
 )
 from obygaze_features.backbones.weight_files import (
     CONFIG,
@@ -206,7 +206,7 @@ class TextTower:
             **card_recipe(card, card.geometry, {"clip": array}, self.verified),
             "weights": dict(self.hashes),
             "preprocessing": settings,
-            "compute": supported(type(self.model), Placement()).recipe(),
+            "compute": supported_placement(type(self.model), Placement()).recipe(),
         }
 
     @property
@@ -216,7 +216,7 @@ class TextTower:
     def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
         """Return the token ids of each text."""
         cased = [each.lower() for each in texts] if self.text.lower else list(texts)
-        with silenced():
+        with silence_library():
             ids: list[TokenIds] = self.tokenizer(cased)["input_ids"]
         return ids
 
@@ -255,7 +255,7 @@ class TextTower:
                 batches.append(numbers[start : start + BATCH])
         encoded = []
         for batch in batches:
-            with silenced():
+            with silence_library():
                 tokens = self.tokenizer.pad(
                     {"input_ids": [token_ids[number] for number in batch]},
                     padding="max_length",
@@ -331,7 +331,7 @@ def load_text_tower(
             where=str(files.folder / CONFIG),
         )
     kind = family.model(family.text.model)
-    placement = supported(kind, Placement())
+    placement = supported_placement(kind, Placement())
     options = family.options if is_of_words else {}
     model, hashes = load_strictly(kind, card, files, placement, **options)
     model.eval().requires_grad_(False)

@@ -82,7 +82,7 @@ class WeightFiles:
         path = self.folder / name
         if not path.is_file():
             return None
-        return read_json(_bytes_of(path), str(path)).tree
+        return read_json(_read_bytes(path), str(path)).tree
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class WeightFiles:
     @property
     def configuration_sha256(self) -> str:
         """The hash of the configuration, without keys that change no number."""
-        return sha256_bytes(canonical_json(without_names(self.configuration)))
+        return sha256_bytes(canonical_json(remove_names(self.configuration)))
 
     @property
     def tokenizer_sha256(self) -> str:
@@ -103,11 +103,11 @@ class WeightFiles:
         hashes = {}
         for pattern in TOKENIZER_FILES:
             for path in self.folder.glob(pattern):
-                data = _bytes_of(path)
+                data = _read_bytes(path)
                 if path.name == _TOKENIZER_CONFIG:
                     # In other files, keys are tokens.
                     tree = read_json(data, str(path)).tree
-                    data = canonical_json(without_names(tree))
+                    data = canonical_json(remove_names(tree))
                 hashes[path.name] = sha256_bytes(data)
         return sha256_bytes(canonical_json(hashes))
 
@@ -139,20 +139,20 @@ def is_small_blob(path: Path) -> bool:
     return _GIT_SHA1.fullmatch(path.resolve().name) is not None
 
 
-def without_names(value: Any) -> Any:
+def remove_names(value: Any) -> Any:
     """Return a value of a JSON file without keys that change no number."""
     if isinstance(value, dict):
         return {
-            key: without_names(inner)
+            key: remove_names(inner)
             for key, inner in value.items()
             if key not in _NAMES
         }
     if isinstance(value, list):
-        return [without_names(item) for item in value]
+        return [remove_names(item) for item in value]
     return value
 
 
-def _bytes_of(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     """Return the bytes of a file; raise an error if its name in the hub cache is another hash."""
     data = path.read_bytes()
     of_git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)

@@ -70,7 +70,7 @@ def find_weights(
             raise FixUsage(f"--weights: the backbone {card.name} has no weights")
         return NO_WEIGHTS
     if weights is not None:
-        path = _path_of(card, os.fspath(weights))
+        path = _weights_path(card, os.fspath(weights))
         if path.is_file():
             return WeightFiles(path.parent, (path,), str(path))
         if not path.is_dir():
@@ -97,7 +97,7 @@ def find_weights(
     return WeightFiles(snapshot, _files_in(snapshot), origin, is_from_hub=True)
 
 
-def _path_of(card: Card, weights: str) -> Path:
+def _weights_path(card: Card, weights: str) -> Path:
     """Return the path of weights, given as PATH or NAME=PATH."""
     name, _, path = weights.partition("=")
     is_named = path and not Path(weights).exists()
@@ -170,7 +170,7 @@ def download_files(card: Card) -> None:
     try:
         # Without a time limit, the library of the hub tries for half a minute to reach the hub.
         repository = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
-        name = _preferred([file.rfilename for file in repository.siblings])
+        name = _preferred_name([file.rfilename for file in repository.siblings])
         if not name:
             raise NotFound("the repository contains no weights in a supported format")
         files = [CONFIG, *PROCESSORS, *TOKENIZER_FILES, name]
@@ -186,7 +186,7 @@ def download_files(card: Card) -> None:
         ) from error
 
 
-def _preferred(names: Collection[str]) -> str:
+def _preferred_name(names: Collection[str]) -> str:
     """Return the file name of the weights, or ''."""
     for name in _PREFERRED:
         if name in names:
@@ -197,7 +197,7 @@ def _preferred(names: Collection[str]) -> str:
 def _files_in(folder: Path) -> tuple[Path, ...]:
     """Return the weights in a folder: the file with a name of the hub, or the only checkpoint."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
-    name = _preferred([path.name for path in files])
+    name = _preferred_name([path.name for path in files])
     if name:
         return (folder / name,)
     index = [path.name for path in files if path.name.endswith(_INDEX)]
@@ -285,7 +285,7 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
             "use a machine with more memory",
         )
         try:
-            tree = _tree_of(path)
+            tree = _read_tree(path)
         except MemoryError:
             raise
         except Exception as error:
@@ -304,7 +304,7 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     return tensors
 
 
-def _tree_of(path: Path) -> Any:
+def _read_tree(path: Path) -> Any:
     """Return the content of a file of weights."""
     import torch
 

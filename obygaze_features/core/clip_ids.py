@@ -56,11 +56,11 @@ def _ids_in(path: Path) -> list[str]:
     """
     # Each command imports this module, and few read a file of ids.
     from obygaze_features.core.schema_check import Violations
-    from obygaze_features.core.tables import header_of, numbered_lines, read_table
+    from obygaze_features.core.tables import numbered_lines, read_header, read_table
 
     violations = Violations(path)
     # A table has a column of ids; a list has one column and no header.
-    header = () if is_workbook(path) else header_of(path)
+    header = () if is_workbook(path) else read_header(path)
     if is_workbook(path) or COLUMN in header or len(header) > 1:
         table = read_table(path, required=[COLUMN], violations=violations)
         for row in table.rows:

@@ -36,11 +36,11 @@ _CONTROL = re.compile(
 def printable(text: str) -> str:
     """Return text with control characters as escapes, except colours, tabs and line feeds."""
     parts = _COLOR.split(text)
-    parts[::2] = (_CONTROL.sub(_escaped, part) for part in parts[::2])
+    parts[::2] = (_CONTROL.sub(_escape, part) for part in parts[::2])
     return "".join(parts)
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
@@ -252,7 +252,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     widths = [max(map(_visible_length, column)) for column in columns]
     text = []
     for line in lines:
-        text.append("  ".join(map(_padded, line, widths, is_numeric)).rstrip())
+        text.append("  ".join(map(_pad, line, widths, is_numeric)).rstrip())
     return "\n".join(text)
 
 
@@ -267,7 +267,7 @@ def _visible_length(text: str) -> int:
     return len(click.unstyle(text))
 
 
-def digits_of(low: float, high: float) -> int:
+def count_decimals(low: float, high: float) -> int:
     """Return the number of decimals, from 2 to 9, with which two numbers look different."""
     digits = 2
     while digits < MOST_DIGITS and f"{low:.{digits}f}" == f"{high:.{digits}f}":
@@ -275,17 +275,19 @@ def digits_of(low: float, high: float) -> int:
     return digits
 
 
-def with_interval(value: float | None, low: float | None, high: float | None) -> str:
+def number_with_interval(
+    value: float | None, low: float | None, high: float | None
+) -> str:
     """Return a number with its interval, if there is one: `0.79 [0.68, 0.90]`."""
     if value is None or not math.isfinite(value):
         return MISSING
     text = f"{value:z.2f}"
     if low is None or high is None:
         return text
-    return f"{text} [{signed(low, 2)}, {signed(high, 2)}]"
+    return f"{text} [{interval_end(low, 2)}, {interval_end(high, 2)}]"
 
 
-def signed(end: float, digits: int) -> str:
+def interval_end(end: float, digits: int) -> str:
     """Return the end of an interval; a negative end that rounds to 0 is -0.00."""
     # Adding 0.0 removes the sign of -0.0.
     return f"{end + 0.0:.{digits}f}"
@@ -315,12 +317,12 @@ def few(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return all names as part of a sentence: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def _padded(text: str, width: int, right: bool) -> str:
+def _pad(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - len(click.unstyle(text)))  # colour has no width
     return blanks + text if right else text + blanks
 

@@ -87,14 +87,14 @@ def read_cues(path: Path) -> list[Cue]:
 
 def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     """Yield the cues of WebVTT; a cue ends at the next empty line."""
-    for timing, said in _with_times(lines):
+    for timing, said in _timed_lines(lines):
         end = said.index("") if "" in said else len(said)
         yield _cue(_VTT, lines[timing], said[:end], f"{path}:{timing + 1}")
 
 
 def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     """Yield the cues of SubRip; a cue may contain empty lines and ends at the next number."""
-    cues = list(_with_times(lines))
+    cues = list(_timed_lines(lines))
     first = next((timing for timing, _ in cues), 0)
     before_times = [lines[:first], *(said for _, said in cues[:-1])]
     # In a file with numbered cues, some numbers may be missing. In other files, a line of text may
@@ -104,16 +104,16 @@ def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     for timing, said in cues:
         is_last = timing + 1 + len(said) == len(lines)
         if is_numbered and not is_last and _ends_with_number(said):
-            said = _without_empty_end(said)[:-1]
+            said = _strip_empty_end(said)[:-1]
         yield _cue(_SRT, lines[timing], said, f"{path}:{timing + 1}")
 
 
 def _ends_with_number(lines: Sequence[str]) -> bool:
     """Return whether the last non-empty line is a number."""
-    return any(line.strip().isdecimal() for line in _without_empty_end(lines)[-1:])
+    return any(line.strip().isdecimal() for line in _strip_empty_end(lines)[-1:])
 
 
-def _without_empty_end(lines: Sequence[str]) -> Sequence[str]:
+def _strip_empty_end(lines: Sequence[str]) -> Sequence[str]:
     """Return lines without the empty lines at the end."""
     n_lines = len(lines)
     while n_lines and not lines[n_lines - 1].strip():
@@ -166,7 +166,7 @@ READERS: Mapping[str, Callable[[Sequence[str], Path], Iterator[Cue]]] = {
 }
 
 
-def _with_times(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+def _timed_lines(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield the index of each line with times, and the lines up to the next one."""
     places = [place for place, line in enumerate(lines) if _ARROW in line]
     for place, after in pairwise([*places, len(lines)]):

@@ -50,13 +50,13 @@ class _Head(NamedTuple):
 
 
 @cache
-def declared(target: str) -> Callable[..., Any]:
+def read_declaration(target: str) -> Callable[..., Any]:
     """Return the function `module:name`, or `module:Class.name`, with signature and docstring.
 
     The module is imported when the function is called. Defaults must be literals, or constants of
     the module.
     """
-    function, file, source = _head_of(target)
+    function, file, source = _find_head(target)
     names = NamesOfTypes()
     for default in [*function.args.defaults, *function.args.kw_defaults]:
         if isinstance(default, ast.Name):
@@ -69,17 +69,17 @@ def declared(target: str) -> Callable[..., Any]:
 
     @wraps(names[function.name])
     def call(*args: Any, **values: Any) -> Any:
-        return imported(target)(*args, **values)
+        return import_object(target)(*args, **values)
 
     return call
 
 
-def docstring_of(target: str) -> str:
+def read_docstring(target: str) -> str:
     """Return the docstring of the function `module:name`."""
-    return ast.get_docstring(_head_of(target).function) or ""
+    return ast.get_docstring(_find_head(target).function) or ""
 
 
-def imported(target: str) -> Any:
+def import_object(target: str) -> Any:
     """Import a module, and return its object `module:name` or `module:Class.name`."""
     module, _, path = target.partition(":")
     found: Any = import_module(module)
@@ -89,7 +89,7 @@ def imported(target: str) -> Any:
 
 
 @cache
-def _head_of(target: str) -> _Head:
+def _find_head(target: str) -> _Head:
     module, _, path = target.partition(":")
     owner, _, name = path.rpartition(".")
     spec = find_spec(module)

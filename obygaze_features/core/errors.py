@@ -13,7 +13,7 @@ _USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s'\"]*@")
 _QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s?'\"]*)\?[^\s'\"]*")
 
 
-def without_secrets(text: str) -> str:
+def remove_secrets(text: str) -> str:
     """Return text in which URLs have no user, password or query: these may be secret."""
     if "://" not in text:
         return text
@@ -22,7 +22,7 @@ def without_secrets(text: str) -> str:
 
 def _line(text: str) -> str:
     """Return text as one line without secrets."""
-    return one_line(without_secrets(text))
+    return one_line(remove_secrets(text))
 
 
 # Clip ids are similar to each other, so an id is suggested for one or two typing errors only.
@@ -84,7 +84,7 @@ class ObygazeError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the attributes: a subclass may have other parameters than the message."""
-        return _unpickled, (type(self), self.args, vars(self))
+        return _unpickle, (type(self), self.args, vars(self))
 
     def __str__(self) -> str:
         """Return the error in at most three lines."""
@@ -100,7 +100,7 @@ class ObygazeWarning(UserWarning):
     """A warning for the user; the work continues, and commands print it as one line."""
 
 
-def _unpickled(
+def _unpickle(
     kind: type[ObygazeError], args: tuple[Any, ...], state: Mapping[str, Any]
 ) -> ObygazeError:
     """Return a pickled error, such as an error of another process."""

@@ -52,7 +52,7 @@ def call_user_code(function: Callable[[], T], subject: str) -> T:
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
         message = (
-            f"{subject}: {type(error).__name__}: {first_line(error)}{_line_of(error)}"
+            f"{subject}: {type(error).__name__}: {first_line(error)}{_find_line(error)}"
         )
         raise FixInput(message, hint=TRACEBACK) from error
 
@@ -62,7 +62,7 @@ def short_value(value: object) -> str:
     return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
-def _line_of(error: BaseException) -> str:
+def _find_line(error: BaseException) -> str:
     """Return the last line of user code before an error, in brackets, or "".
 
     User code is neither installed nor part of obygaze or Python.

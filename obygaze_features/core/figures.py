@@ -163,10 +163,10 @@ def draw_label(axes: Any, y: float, label: str) -> None:
     letter.
     """
     letters = LETTERS_OF_LABEL
-    while letters < MOST_LETTERS_OF_LABEL and wrapped(label, letters).endswith(CUT):
+    while letters < MOST_LETTERS_OF_LABEL and wrap_label(label, letters).endswith(CUT):
         letters += 1
     axes.annotate(
-        wrapped(label, letters),
+        wrap_label(label, letters),
         (0, y),
         fontsize=FONT_SIZE * LETTERS_OF_LABEL / letters,
         xytext=(-10, 0),
@@ -177,7 +177,7 @@ def draw_label(axes: Any, y: float, label: str) -> None:
     )
 
 
-def wrapped(text: str, letters: int) -> str:
+def wrap_label(text: str, letters: int) -> str:
     """Return untrusted text in at most two lines; a longer text ends with `CUT`."""
     safe = safe_text(text, "terminal")
     return "\n".join(textwrap.wrap(safe, letters, max_lines=2, placeholder=CUT))
@@ -250,12 +250,12 @@ def save(figure: Any, path: Path, *, force: bool = True) -> tuple[Path, ...]:
     paths = [path]
     if path.suffix not in SUFFIXES:
         paths = [path.with_name(f"{path.name}{suffix}") for suffix in (".svg", ".png")]
-    files = {path: drawn(figure, path.suffix) for path in paths}
+    files = {path: render_figure(figure, path.suffix) for path in paths}
     write_all_new(files, force=force)
     return tuple(paths)
 
 
-def drawn(figure: Any, suffix: str, title: str = "") -> bytes:
+def render_figure(figure: Any, suffix: str, title: str = "") -> bytes:
     """Return the bytes of a figure as a file of one format, which contains no date.
 
     Args:
@@ -268,10 +268,10 @@ def drawn(figure: Any, suffix: str, title: str = "") -> bytes:
 
     if suffix == ".png":
         figure.set_dpi(160)
-        return _printed(figure, FigureCanvasAgg(figure).print_png, "Software")
+        return _print_figure(figure, FigureCanvasAgg(figure).print_png, "Software")
     if suffix == ".pdf":
         left_out = ("CreationDate", "Creator", "Producer")
-        return _printed(figure, FigureCanvasPdf(figure).print_pdf, *left_out)
+        return _print_figure(figure, FigureCanvasPdf(figure).print_pdf, *left_out)
     svg = ElementTree.tostring(_svg(figure, title), "unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n'.encode()
 
@@ -291,7 +291,7 @@ def page_markup(file: bytes, key: str) -> str:
             if name == "id":
                 element.set(name, f"{key}-{value}")
             elif name == "style":
-                element.set(name, _with_variables(value))
+                element.set(name, _use_variables(value))
             else:
                 # The value may refer to another element of the figure, with url(#...) or as a link.
                 linked = value.replace("url(#", f"url(#{key}-")
@@ -301,7 +301,7 @@ def page_markup(file: bytes, key: str) -> str:
     return ElementTree.tostring(svg, "unicode")
 
 
-def _with_variables(style: str) -> str:
+def _use_variables(style: str) -> str:
     for name, color in COLORS.items():
         style = style.replace(color, f"var(--{name})")
     return style
@@ -314,7 +314,9 @@ def _svg(figure: Any, title: str) -> ElementTree.Element:
     ElementTree.register_namespace("", _SVG.strip("{}"))
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     canvas = FigureCanvasSVG(figure)
-    svg = ElementTree.fromstring(_printed(figure, canvas.print_svg, "Date", "Creator"))
+    svg = ElementTree.fromstring(
+        _print_figure(figure, canvas.print_svg, "Date", "Creator")
+    )
     # These attributes replace a style sheet, which would change other figures of a page.
     joins = {"stroke-linejoin": "round", "stroke-linecap": "butt"}
     svg.attrib |= {"role": "img", "aria-label": safe_text(title, "terminal"), **joins}
@@ -336,7 +338,7 @@ def _svg(figure: Any, title: str) -> ElementTree.Element:
     return svg
 
 
-def _printed(figure: Any, write: Callable[..., Any], *left_out: str) -> bytes:
+def _print_figure(figure: Any, write: Callable[..., Any], *left_out: str) -> bytes:
     """Return the bytes that a canvas prints; `savefig` would draw the figure twice."""
     from matplotlib.text import Text
 

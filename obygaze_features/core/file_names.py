@@ -34,7 +34,7 @@ def check_new_name(path: Path, name: str | None = None) -> None:
     if refusal:
         raise FixUsage(f"invalid name {chosen_name!r}: {refusal}")
     for sibling in siblings:
-        if folded(sibling) == folded(path.name):
+        if fold_name(sibling) == fold_name(path.name):
             raise AlreadyThere(
                 f"{sibling!r} exists, and Windows and macOS do not distinguish the two names",
                 where=str(path),
@@ -50,7 +50,7 @@ def check_folders_above(path: Path) -> None:
             return
 
 
-def portable(name: str) -> str:
+def portable_name(name: str) -> str:
     """Return a name, made of parts of other names, in a form that every system allows."""
     return _NOT_ON_WINDOWS.sub("-", name).rstrip(". ")
 
@@ -68,18 +68,18 @@ def _refusal(name: str) -> str:
     return ""
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a text that is equal for names that some operating system treats as the same.
 
     Case is ignored, and composed and decomposed accents are equal.
 
-    >>> folded("CAFE\u0301") == folded("Caf\u00e9")
+    >>> fold_name("CAFE\u0301") == fold_name("Caf\u00e9")
     True
     """
-    return composed(composed(name).casefold())
+    return compose_accents(compose_accents(name).casefold())
 
 
-def composed(name: str) -> str:
+def compose_accents(name: str) -> str:
     """Return a name with composed accents (NFC); macOS may use decomposed ones (NFD)."""
     return unicodedata.normalize("NFC", name)
 
@@ -89,12 +89,12 @@ def single_line(text: str) -> str:
 
     Cells of Excel may contain line breaks, and French text no-break blanks before `?`.
     """
-    return " ".join(composed(text).split())
+    return " ".join(compose_accents(text).split())
 
 
 def printable_line(text: str) -> str:
     """Return text on one line, with a blank for each character that is not printable."""
-    composed_text = composed(text)
+    composed_text = compose_accents(text)
     if composed_text.isprintable():
         return single_line(composed_text)
     return single_line("".join(c if c.isprintable() else " " for c in composed_text))

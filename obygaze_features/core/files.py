@@ -455,15 +455,15 @@ def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
     if force:
         write_together(files)
         return
-    wanted = [path for path, data in files.items() if free_for(path, data)]
+    wanted = [path for path, data in files.items() if is_free_for(path, data)]
     for path in wanted:
         if not write_exclusive(path, files[path]):
             # Another process was first: an error only if it wrote other bytes.
-            free_for(path, files[path])
+            is_free_for(path, files[path])
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; other processes that call this wait until it is released.
 
     On network file systems without such locks, processes do not wait for each other.
@@ -477,7 +477,7 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def free_for(path: Path, data: bytes) -> bool:
+def is_free_for(path: Path, data: bytes) -> bool:
     """Return True if a path is free, False if it has these bytes; other bytes are an error."""
     remove_leftovers(path)
     if not os.path.lexists(path):

@@ -1,6 +1,6 @@
 """Click commands made from functions.
 
-`command_of` makes the arguments, the options and the help of a command from the signature, the
+`make_command` makes the arguments, the options and the help of a command from the signature, the
 types and the docstring of its function. The table of commands states what only the command line
 needs, as records of `core/options.py`::
 
@@ -60,7 +60,7 @@ from click.types import OptionHelpExtra
 from obygaze_features.core import system
 from obygaze_features.core.commands import Session, SessionCommand, named_values
 from obygaze_features.core.console import Console, count
-from obygaze_features.core.declared import NamesOfTypes, declared, imported
+from obygaze_features.core.declared import NamesOfTypes, import_object, read_declaration
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, Command, Option, Options, PythonOnly
 from obygaze_features.core.value_types import (
@@ -78,20 +78,20 @@ SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
 FROM_SESSION = ("workspace", "progress", "note")
 
 
-def command_of(entry: Command, name: str) -> SessionCommand:
+def make_command(entry: Command, name: str) -> SessionCommand:
     """Return the click command for an entry of a table of commands.
 
     The command prints the result of the function, or of the function `then` if it was called with
     this result: as JSON of `to_json()`, or as text.
     """
-    function = declared(entry.target)
-    then = declared(entry.then) if entry.then else None
-    check = imported(entry.check) if entry.check else None
-    params = parameters_of(function, entry.options)
+    function = read_declaration(entry.target)
+    then = read_declaration(entry.then) if entry.then else None
+    check = import_object(entry.check) if entry.check else None
+    params = make_parameters(function, entry.options)
     own_names = {param.name for param in params}
     params_of_then = []
     if then is not None:
-        params_of_then = parameters_of(then, entry.options, skip_first=True)
+        params_of_then = make_parameters(then, entry.options, skip_first=True)
     names_of_then = {param.name for param in params_of_then}
     params += [param for param in params_of_then if param.name not in own_names]
 
@@ -146,18 +146,18 @@ def show_result(console: Console, result: Any) -> None:
         if console.as_json:
             console.json({})
         return
-    for warning in _part_of(result, "warnings", ()):
+    for warning in _optional_attribute(result, "warnings", ()):
         sentence, hint = (warning, "") if isinstance(warning, str) else warning
         console.warn(sentence, hint)
     if console.as_json:
-        one_line = _part_of(result, "json_in_one_line", False)
+        one_line = _optional_attribute(result, "json_in_one_line", False)
         console.json(result.to_json(), one_line=one_line)
     else:
-        parts = _part_of(result, "parts", [result])
+        parts = _optional_attribute(result, "parts", [result])
         for part in parts:
             text = str(part)
             if console.verbosity < 0:
-                text = _part_of(part, "quiet_text", text)
+                text = _optional_attribute(part, "quiet_text", text)
             if text:
                 console.result(text)
             if part is not result:
@@ -166,12 +166,12 @@ def show_result(console: Console, result: Any) -> None:
         _show_notes(console, result)
     if hasattr(result, "require_ok"):
         result.require_ok()
-    exit_code = _part_of(result, "exit_code", 0)
+    exit_code = _optional_attribute(result, "exit_code", 0)
     if exit_code:
         click.get_current_context().exit(exit_code)
 
 
-def _part_of(result: Any, name: str, missing: Any) -> Any:
+def _optional_attribute(result: Any, name: str, missing: Any) -> Any:
     """Return an optional attribute of a result, or `missing` if the result lacks it.
 
     An AttributeError that the attribute itself raises is not hidden.
@@ -182,17 +182,17 @@ def _part_of(result: Any, name: str, missing: Any) -> Any:
 
 def _show_notes(console: Console, result: Any) -> None:
     """Print the notes and details of a result to stderr."""
-    for note in _part_of(result, "notes", ()):
+    for note in _optional_attribute(result, "notes", ()):
         console.note(note)
-    details = _part_of(result, "details", ())
+    details = _optional_attribute(result, "details", ())
     for detail in details:
         console.detail(detail)
-    instead = _part_of(result, "without_details", "")
+    instead = _optional_attribute(result, "without_details", "")
     if instead and details and console.verbosity < 1:
         console.note(instead)
 
 
-def parameters_of(
+def make_parameters(
     function: Callable[..., Any],
     options: Options,
     *,
@@ -212,7 +212,7 @@ def parameters_of(
             continue
         if name not in texts:
             raise TypeError(f"{function.__qualname__} does not describe {name!r}")
-        params.append(_param_of(parameter, hints[name], option, texts[name]))
+        params.append(_make_parameter(parameter, hints[name], option, texts[name]))
     return params
 
 
@@ -229,12 +229,12 @@ def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(described, {}, names)
 
 
-def _param_of(
+def _make_parameter(
     parameter: inspect.Parameter, hint: Any, option: Option, text: str
 ) -> click.Parameter:
     """Return the argument or option of one parameter."""
     text = text.replace("`", "")
-    settings = _settings_of(hint, option)
+    settings = _click_settings(hint, option)
     if option.metavar:
         settings["metavar"] = option.metavar
     is_positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
@@ -263,7 +263,7 @@ def _param_of(
     return typed
 
 
-def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
+def _click_settings(hint: Any, option: Option) -> dict[str, Any]:
     """Return the settings of click for values of a type."""
     choices = [inner for inner in _members(hint) if inner is not type(None)]
     if choices == [bool]:
@@ -277,7 +277,7 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
         return {"type": OneOf(get_args(choices[0]))}
     if option.is_clips:
-        return {"type": ClipWords(), "multiple": True, "callback": _joined}
+        return {"type": ClipWords(), "multiple": True, "callback": _join_items}
     if option.separator:
         return {"type": Items(option.separator)}
     if option.is_file:
@@ -308,7 +308,7 @@ def _settings_of_items(hint: Any, option: Option) -> dict[str, Any]:
         return {"type": str, "multiple": True, "callback": convert}
     if get_origin(item) is tuple:
         return {"type": str, "multiple": True, "nargs": len(get_args(item))}
-    of_item = _settings_of(item, replace(option, is_repeated=False))
+    of_item = _click_settings(item, replace(option, is_repeated=False))
     return {**of_item, "multiple": True}
 
 
@@ -334,7 +334,7 @@ def _mapping(
         raise FixUsage(f"{flag} must be {param.metavar}: {error}", hint=hint) from None
 
 
-def _joined(
+def _join_items(
     ctx: click.Context, param: click.Parameter, lists: Sequence[Sequence[str]]
 ) -> Sequence[str]:
     """Return the items of all words of a repeatable option; () if it was not typed."""

@@ -11,8 +11,8 @@ from obygaze_features.core.commands import (
     add_global_options,
     refuse_repeated_options,
 )
-from obygaze_features.core.declared import docstring_of, imported
-from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.declared import import_object, read_docstring
+from obygaze_features.core.function_commands import make_command
 from obygaze_features.core.options import Command
 
 # Commands of a group by name; a text `module:attribute` is a click command or a group.
@@ -69,8 +69,8 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         if isinstance(entry, Command):
-            return command_of(entry, cmd_name)
-        command: click.Command = imported(entry)
+            return make_command(entry, cmd_name)
+        command: click.Command = import_object(entry)
         if isinstance(command, LazyGroup):
             command.add_entries(self.tables_of_groups.get(cmd_name, {}))
         return command
@@ -98,5 +98,5 @@ class LazyGroup(click.Group):
         """Return the line of help of a command without importing it."""
         entry = self.table[name]
         target = entry.target if isinstance(entry, Command) else entry
-        line, _, _ = docstring_of(target).partition("\n")
+        line, _, _ = read_docstring(target).partition("\n")
         return line

@@ -60,13 +60,13 @@ class OwnFolder:
         """
 
         def refusal(folder: Path) -> str:
-            if not made_by_obygaze(folder / document):
+            if not is_made_by_obygaze(folder / document):
                 return f"it has no {document} that obygaze wrote"
             listed = parse_json((folder / document).read_bytes()).get("files")
             names = {document}
             if isinstance(listed, dict):
                 names.update(listed)
-            added = added_to(folder, names, further_files)
+            added = find_added_file(folder, names, further_files)
             return (
                 f"it contains {added!r}, which obygaze did not write" if added else ""
             )
@@ -74,7 +74,7 @@ class OwnFolder:
         return cls(kind, refusal)
 
 
-def added_to(folder: Path, names: Container[str], further_files: str) -> str:
+def find_added_file(folder: Path, names: Container[str], further_files: str) -> str:
     """Return the first file of a folder that is not expected there, or "".
 
     Temporary files of killed commands are ignored.
@@ -93,7 +93,7 @@ def added_to(folder: Path, names: Container[str], further_files: str) -> str:
     return ""
 
 
-def made_by_obygaze(document: Path) -> bool:
+def is_made_by_obygaze(document: Path) -> bool:
     """Return whether a file is a JSON document that obygaze wrote."""
     try:
         value = parse_json(document.read_bytes())

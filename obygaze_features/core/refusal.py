@@ -36,21 +36,21 @@ def refuse_if(
     if not values:
         return
     place = None if where is None else str(where)
-    raise error(f"{problem}: {shown(values)}", where=place, hint=hint)
+    raise error(f"{problem}: {join_first(values)}", where=place, hint=hint)
 
 
-def shown(values: Sequence[object]) -> str:
+def join_first(values: Sequence[object]) -> str:
     """Return the first three values, and the number of other values.
 
-    >>> shown(["a", "b", "c", "d", "e"])
+    >>> join_first(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
-    first = ", ".join(map(_shown, values[:_MOST_SHOWN]))
+    first = ", ".join(map(_quote_value, values[:_MOST_SHOWN]))
     n_more = len(values) - _MOST_SHOWN
     return f"{first} and {n_more} more" if n_more > 0 else first
 
 
-def _shown(value: object) -> str:
+def _quote_value(value: object) -> str:
     """Return a value as text, in quotes if it is empty or has blanks, commas or quotes in it."""
     text = str(value)
     if len(text) > _MOST_LETTERS:

@@ -54,7 +54,7 @@ def environment(package: str) -> Environment:
         loader=PackageLoader(package),
         autoescape=select_autoescape(["html"], default=False),
         undefined=StrictUndefined,
-        finalize=pass_context(_printed),
+        finalize=pass_context(_make_safe),
         trim_blocks=True,
         keep_trailing_newline=True,
     )
@@ -63,7 +63,7 @@ def environment(package: str) -> Environment:
         "markdown": _markdown,
         "json": _json,
         "code": _code,
-        "quote": _quoted,
+        "quote": _quote_word,
     }
     return templates
 
@@ -77,7 +77,7 @@ _MEDIA: Mapping[str, Medium] = {
 }
 
 
-def _printed(context: Context, value: Any) -> Any:
+def _make_safe(context: Context, value: Any) -> Any:
     """Return a value as text that is safe in its template."""
     medium = context.get(MEDIUM) or _MEDIA.get(PurePath(context.name or "").suffix)
     is_safe = isinstance(value, SafeText | int | float) or hasattr(value, "__html__")
@@ -124,6 +124,6 @@ def _code(value: Any) -> str:
     return SafeText(safe_text(value, "terminal").replace("`", "'"))
 
 
-def _quoted(value: Any) -> str:
+def _quote_word(value: Any) -> str:
     """Return a text as one word of a command line."""
     return SafeText(shell_word(_code(value)))

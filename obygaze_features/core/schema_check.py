@@ -224,7 +224,7 @@ class Document:
         self, table: Mapping[str, Any], kind: type, key_path: str
     ) -> None:
         """Add a violation for each unknown or missing key, and for each invalid value."""
-        hints, required = _keys_of(kind)
+        hints, required = _read_keys(kind)
         prefix = f"{key_path}." if key_path else ""
         for key, value in table.items():
             if key in hints:
@@ -374,7 +374,7 @@ def _is_record(kind: type) -> bool:
 
 
 @cache
-def _keys_of(kind: type) -> tuple[dict[str, Any], list[str]]:
+def _read_keys(kind: type) -> tuple[dict[str, Any], list[str]]:
     """Return the type of each key of a record or dataclass, and the required keys."""
     hints = get_type_hints(kind, include_extras=True)
     info: Any = inspect.type_info(kind)

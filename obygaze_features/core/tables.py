@@ -243,7 +243,7 @@ def read_table(
     records = [*enumerate(found.rows, start=1)]
     number = NUMBER_OF_SHEET
     if data is not None or not (is_parquet(path) or is_workbook(path)):
-        data = _bytes_of(path) if data is None else data
+        data = _read_bytes(path) if data is None else data
         _refuse_no_table(data, path)
         delimiter, records = _records(
             _lines(data, path, is_strict=is_strict), required, collected
@@ -308,13 +308,13 @@ def read_table(
     )
 
 
-def header_of(path: Path) -> tuple[str, ...]:
+def read_header(path: Path) -> tuple[str, ...]:
     """Return the columns of a table; of another text file, one line split at a separator."""
     head = None
     if not is_workbook(path) and not is_parquet(path):
         # Only the first lines are read. All rows would take much more memory than the file, which
         # may be a table of features.
-        lines = islice(_lines(_bytes_of(path), path), MOST_TITLES + 2)
+        lines = islice(_lines(_read_bytes(path), path), MOST_TITLES + 2)
         head = "".join(lines).encode()
     violations = Violations(path)
     return read_table(path, required=(), violations=violations, data=head).columns
@@ -332,7 +332,7 @@ def _records(
     """
     head = [*islice(lines, MOST_TITLES)]
     named = SEPARATOR_LINE.fullmatch(head[0].rstrip("\r\n")) if head else None
-    delimiter = named["separator"] if named else _delimiter_of(head, required)
+    delimiter = named["separator"] if named else _find_delimiter(head, required)
     start = 1
     if named:
         start = 2
@@ -350,7 +350,7 @@ def _records(
     return delimiter, records
 
 
-def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
+def _find_delimiter(lines: Sequence[str], required: Sequence[str]) -> str:
     """Return the delimiter of the first lines of a table.
 
     With the right delimiter, one line contains most of the required columns, or most lines have
@@ -396,7 +396,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def text_lines(path: Path) -> Iterator[str]:
     """Return the lines of a text file; an error for invalid text names the line."""
-    return _lines(_bytes_of(path), path)
+    return _lines(_read_bytes(path), path)
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -411,14 +411,14 @@ def open_file(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _bytes_of(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     with open_file(path) as stream:
         return stream.read()
 
 
 def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]:
     """Return the lines of a text; an error for invalid text names the line."""
-    encoding, word = ("utf-8-sig", "") if is_strict else _encoding_in(data)
+    encoding, word = ("utf-8-sig", "") if is_strict else _detect_encoding(data)
     if word:
         shown = f"{path}: not UTF-8, read as Windows-1252: {word!r}"
         message = f"{shown}; if this is wrong, {SAVE_AS}"
@@ -439,7 +439,7 @@ def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]
     return io.TextIOWrapper(io.BytesIO(data), encoding, newline="\n")
 
 
-def _encoding_in(data: bytes) -> tuple[str, str]:
+def _detect_encoding(data: bytes) -> tuple[str, str]:
     """Return the encoding of a text, and for Windows-1252 a word that proves it.
 
     If the encoding is not certain, UTF-8 is returned, and reading the text raises an error.

@@ -96,7 +96,7 @@ class Leftover(NamedTuple):
 def hidden_name(path: Path, word: str = "") -> Path:
     """Return a new temporary name next to a path, owned by this process."""
     process = os.getpid()
-    owner = f"{_machine()}-{process}-{_start_of(process)}-{os.urandom(4).hex()}"
+    owner = f"{_machine()}-{process}-{_process_start(process)}-{os.urandom(4).hex()}"
     return path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{word}{owner}.tmp")
 
 
@@ -112,7 +112,7 @@ def _machine() -> str:
 
 
 @lru_cache(maxsize=1)
-def _start_of(process: int) -> str:
+def _process_start(process: int) -> str:
     return system.process_start(process)
 
 
@@ -131,13 +131,13 @@ def read_hidden(path: Path) -> Leftover | None:
     return Leftover(path, parts["name"], parts["word"], state)
 
 
-def named_beside(path: Path) -> Path:
+def final_path(path: Path) -> Path:
     """Return the final path of a temporary name; other paths are returned unchanged."""
     hidden = read_hidden(path)
     return path.with_name(hidden.name) if hidden else path
 
 
-def hidden_of(target: Path) -> list[Leftover]:
+def find_hidden(target: Path) -> list[Leftover]:
     """Return the files and folders with a temporary name of a target."""
     name = target.name[:_NAME_CHARACTERS]
     start = f".{name}."
@@ -152,7 +152,7 @@ def hidden_of(target: Path) -> list[Leftover]:
 
 def remove_leftovers(target: Path) -> None:
     """Remove the leftovers of killed commands for a target; errors of removal are ignored."""
-    for hidden in hidden_of(target):
+    for hidden in find_hidden(target):
         if hidden.state != "ended":
             continue
         with suppress(OSError):

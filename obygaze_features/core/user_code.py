@@ -209,7 +209,7 @@ def _code_of_module(name: str, module: str, attribute: str) -> UserCode:
             "expected user code in a file or a module, got code of __main__", where=name
         )
     here = Path.cwd().resolve()
-    place = _place_of(here, root)
+    place = _find_file(here, root)
     if place is None:
         spec = importlib.util.find_spec(root)
         if spec is None:
@@ -220,7 +220,7 @@ def _code_of_module(name: str, module: str, attribute: str) -> UserCode:
             return UserCode(name, package, module, attribute)
         place = Path(spec.origin or root)
     if "." in module:
-        if _place_of(place.parent, module.rpartition(".")[2]) is None:
+        if _find_file(place.parent, module.rpartition(".")[2]) is None:
             raise NotFound(f"no module called {module!r}", where=str(place.parent))
         raise FixInput(
             "expected user code of one file, got a module of a package",
@@ -239,7 +239,7 @@ def packages_of_modules() -> Mapping[str, Sequence[str]]:
 def _code_of_file(name: str, file: Path, module: str, attribute: str) -> UserCode:
     """Return user code of a file; raise an error if the file imports other files next to it."""
     for root in imported_roots(file):
-        if not root or _place_of(file.parent, root) is not None:
+        if not root or _find_file(file.parent, root) is not None:
             raise FixInput(
                 f"expected user code of one file, got an import of {root or 'its package'}",
                 where=str(file),
@@ -249,7 +249,7 @@ def _code_of_file(name: str, file: Path, module: str, attribute: str) -> UserCod
     return UserCode(name, package, module, attribute, file)
 
 
-def _place_of(folder: Path, root: str) -> Path | None:
+def _find_file(folder: Path, root: str) -> Path | None:
     """Return the file of a module or package in a folder of user code, or None."""
     if root in OURS or folder.name in INSTALLED:
         return None

@@ -113,7 +113,7 @@ def read_sheet(
         )
     calamine = import_optional("python_calamine", EXTRA, f"reading {path.suffix} files")
     sheets = []
-    with _errors_of(calamine, path):
+    with _convert_errors(calamine, path):
         outlines = _outlines(path)
         with calamine.CalamineWorkbook.from_path(str(path)) as workbook:
             names = []
@@ -144,7 +144,7 @@ def read_sheet(
 
 
 @contextmanager
-def _errors_of(calamine: Any, path: Path) -> Iterator[None]:
+def _convert_errors(calamine: Any, path: Path) -> Iterator[None]:
     """Convert errors of a file that cannot be read."""
     of_archive = (zipfile.BadZipFile, zlib.error, ElementTree.ParseError, EOFError)
     try:

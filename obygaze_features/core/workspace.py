@@ -8,7 +8,7 @@ from typing import Self, TypeAlias
 
 from obygaze_features.core import system
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixUsage, NotFound, near, without_secrets
+from obygaze_features.core.errors import FixUsage, NotFound, near, remove_secrets
 from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.shell import shell_word
 
@@ -43,13 +43,13 @@ def last_part(location: str) -> str:
     """Return the last part of a path or URL, without user, query and revision."""
     if not is_url(location):
         location = system.typed_path(location)
-    url = without_secrets(location).replace("://***@", "://").removesuffix("?***")
+    url = remove_secrets(location).replace("://***@", "://").removesuffix("?***")
     if url.startswith("hf://"):  # a revision may have a slash in it
         url = url.partition("@")[0]
     return url.rstrip("/").rpartition("/")[2]
 
 
-def toml_of(path: Path) -> Path:
+def toml_path(path: Path) -> Path:
     """Return the TOML file of a manifest, from the path of either of its files."""
     if path.suffix == ".toml" or not path.name:
         return path
@@ -86,12 +86,12 @@ class Workspace:
         name = system.typed_path(name)
         if self._is_bare(name):
             return self.folder("manifests") / f"{name}.toml"
-        return toml_of(Path(name))
+        return toml_path(Path(name))
 
     def new_manifest(self, name: PathLike) -> Path:
         """Return the TOML file of a new manifest; a text is its name, a `Path` any path."""
         if isinstance(name, os.PathLike):
-            path = toml_of(Path(name))
+            path = toml_path(Path(name))
         else:
             path = self.manifest(name)
             if path.parent != self.folder("manifests"):

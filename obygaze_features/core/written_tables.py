@@ -149,14 +149,14 @@ def _as_numbers(values: Sequence[Any]) -> Sequence[Any]:
     for value in values:
         number = value
         if value not in (None, ""):
-            number = _number_of(value) if isinstance(value, str) else None
+            number = _parse_number(value) if isinstance(value, str) else None
             if number is None:
                 return values
         numbers.append(number)
     return numbers
 
 
-def _number_of(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     """Return the number that is written as exactly this text, or None."""
     if _WHOLE.fullmatch(text):
         return int(text)

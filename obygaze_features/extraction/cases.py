@@ -136,7 +136,7 @@ def compare_with_store(request: ExtractionRequest, stored: StoreState | None) ->
         planned = list(map(new_row, request.clips))
         return Work(planned, [True] * len(planned), found)
     another = ANOTHER_PLAN if stored.is_filling else ANOTHER_STORE
-    found[another] += _other_ways(request, stored)
+    found[another] += _recipe_differences(request, stored)
     rows: list[Row] = []
     computed: list[bool] = []
     clip_of_id = {clip.clip_id: clip for clip in request.clips}
@@ -161,7 +161,7 @@ def compare_with_store(request: ExtractionRequest, stored: StoreState | None) ->
         rows += map(new_row, new)
         computed += [True] * len(new)
     if any(computed):
-        found[another] += _other_makers(request.kind, stored)
+        found[another] += _maker_differences(request.kind, stored)
     return Work(rows, computed, {case: lines for case, lines in found.items() if lines})
 
 
@@ -174,7 +174,7 @@ def new_row(clip: PlannedClip) -> Row:
 # --- Stores made in another way ---
 
 
-def _other_ways(request: ExtractionRequest, stored: StoreState) -> list[str]:
+def _recipe_differences(request: ExtractionRequest, stored: StoreState) -> list[str]:
     """Return the differences of recipe and arrays; a new array needs a new store."""
     # The bytes of the weights count, not where they came from.
     recipe = request.recipe.as_claimed_by(stored.recipe)
@@ -186,7 +186,7 @@ def _other_ways(request: ExtractionRequest, stored: StoreState) -> list[str]:
     return lines
 
 
-def _other_makers(here: ComputeSetup | None, stored: StoreState) -> list[str]:
+def _maker_differences(here: ComputeSetup | None, stored: StoreState) -> list[str]:
     """Return the makers of the store that may give different numbers than what computes now.
 
     A finished store may get rows from a later version of the program with the same recipe.
@@ -235,8 +235,8 @@ def case_of_row(
         case = ANOTHER_PLAN if is_planned else NOT_IN_MANIFEST
         return case, f"{name}: not in the manifest" if is_planned else name
     # While a store is filled, clips are decoded at the times of its plan.
-    times = other_times(row, clip, count_frames=not stored.is_filling)
-    video = other_video(row, clip, request.facts) if row.is_ok else ""
+    times = time_difference(row, clip, count_frames=not stored.is_filling)
+    video = video_difference(row, clip, request.facts) if row.is_ok else ""
     if is_planned and times:
         return ANOTHER_PLAN, f"{name}: {times}"
     if row.is_ok and (times or video):
@@ -254,14 +254,14 @@ def case_of_row(
 
 def _is_tried(row: Row, clip: PlannedClip, request: ExtractionRequest) -> bool:
     """Return whether a row without features of a finished store is computed again."""
-    if row.status.tried == ALWAYS or other_times(row, clip):
+    if row.status.tried == ALWAYS or time_difference(row, clip):
         return True
     if row.status.tried == WITH_VIDEO:
         return bool(request.facts.get(clip.video)) or clip.clip_id in request.kept
     return request.retry_failed
 
 
-def other_times(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> str:
+def time_difference(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> str:
     """Return how the span or the film of a clip differs from that of its row, or "".
 
     Times that agree to the millisecond are equal. A window has no times before it is decoded.
@@ -285,7 +285,9 @@ def other_times(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> st
         then, now = getattr(row, name), getattr(planned, name)
         if not _is_same(then, now):
             shown = "the film" if name == "movie_id" else name
-            differences.append(f"{shown} was {_shown(then)}, is now {_shown(now)}")
+            differences.append(
+                f"{shown} was {_format_fact(then)}, is now {_format_fact(now)}"
+            )
     return ", ".join(differences)
 
 
@@ -295,7 +297,7 @@ def _is_same(then: Any, now: Any) -> bool:
     return bool(then == now)
 
 
-def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
+def video_difference(row: Row, clip: PlannedClip, facts: Facts) -> str:
     """Return how a video differs from the one that was read, or "" if it is equal or missing."""
     now = Source.of(facts.get(clip.video))
     if not now.is_known or row.video_bytes is None:
@@ -307,7 +309,7 @@ def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
     return ""
 
 
-def _shown(fact: str | float | None) -> str:
+def _format_fact(fact: str | float | None) -> str:
     """Return a fact as text, a time with all digits: long films differ in the last ones."""
     if fact in (None, ""):
         return "not stated"

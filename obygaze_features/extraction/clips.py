@@ -57,11 +57,11 @@ class PlannedClip(NamedTuple):
     frames: FrameSpan | None = None
 
 
-def planned_clips(manifest: Manifest) -> list[PlannedClip]:
+def plan_clips(manifest: Manifest) -> list[PlannedClip]:
     """Return the clips of a manifest in the order of a store, with the paths of their videos."""
     folder = manifest.header.video_root
     if isinstance(manifest.clips, Windows):
-        return _windows_of(manifest.clips, folder)
+        return _plan_windows(manifest.clips, folder)
     clips = []
     for clip in sorted(manifest, key=sort_key):
         planned = PlannedClip(
@@ -81,7 +81,7 @@ def video_path(clip: Clip | CutFilm, folder: str) -> str:
     return Path(folder, clip.video).as_posix() if clip.video and folder else ""
 
 
-def _windows_of(windows: Windows, folder: str) -> list[PlannedClip]:
+def _plan_windows(windows: Windows, folder: str) -> list[PlannedClip]:
     rows = iter(windows)
     clips = []
     for film in windows.films:
@@ -92,7 +92,7 @@ def _windows_of(windows: Windows, folder: str) -> list[PlannedClip]:
     return clips
 
 
-def facts_of(videos: Iterable[str]) -> Facts:
+def read_video_facts(videos: Iterable[str]) -> Facts:
     """Return the length and the quick hash of each video, as `file_facts` does."""
     paths = sorted(set(videos) - {""})
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -150,7 +150,7 @@ class HeardClip:
 DecodedView = ViewedClip | HeardClip
 
 
-def repeated_remark(n_pictures: int, n_frames: int) -> str:
+def repetition_remark(n_pictures: int, n_frames: int) -> str:
     """Return the remark on a clip with fewer pictures than a view has frames."""
     return f"{n_pictures} frames repeated to {n_frames}"
 

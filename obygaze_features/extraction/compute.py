@@ -246,7 +246,7 @@ def _copy_to_host(tensor: Tensor) -> Tensor:
     return copy.copy_(tensor, non_blocking=True)
 
 
-def computer_for(
+def make_computer(
     backbone: Backbone,
     specs: Sequence[Array],
     pool: Executor,

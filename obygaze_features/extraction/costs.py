@@ -28,15 +28,15 @@ from obygaze_features.extraction.compute import (
     BatchComputer,
     Resources,
     clip_threads,
-    computer_for,
+    make_computer,
 )
 from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
-    chosen_backbones,
-    device_of,
+    choose_backbones,
+    choose_device_of_targets,
     plan_stores,
 )
 from obygaze_features.manifest.io import read_manifest
@@ -208,12 +208,12 @@ def plan_extraction(
     """
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=here)
-    chosen = chosen_backbones(
+    chosen = choose_backbones(
         backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
     )
     known = KNOWN_DEVICES.get(device)
     if known is None:
-        device = device_of(device, chosen, here)
+        device = choose_device_of_targets(device, chosen, here)
     plan = plan_stores(
         clips,
         chosen,
@@ -224,7 +224,7 @@ def plan_extraction(
     plan.refuse_changes()
     videos = {clip.video for clip in plan.clips}
     files = {video for video in videos if video and Path(video).is_file()}
-    decoded, decode_s, decode_failure = _timed_clip(plan, files, here)
+    decoded, decode_s, decode_failure = _time_clip(plan, files, here)
     costs = []
     for store in plan.stores:
         is_on_gpu = device != "cpu" and store.backbone.card.family.needs_torch
@@ -260,7 +260,7 @@ def plan_extraction(
     )
 
 
-def _timed_clip(
+def _time_clip(
     plan: ExtractionPlan, files: Collection[str], workspace: Workspace
 ) -> tuple[Decoded | None, float | None, str]:
     """Decode a clip for all backbones as a run does; return the clip, the seconds, and "".
@@ -311,7 +311,7 @@ def _seconds_to_compute(store: StorePlan, clip: DecodedView) -> float:
     A GPU computes a whole batch in much less time than its clips one by one.
     """
     with clip_threads(1) as threads:
-        computer = computer_for(store.backbone, store.arrays, threads)
+        computer = make_computer(store.backbone, store.arrays, threads)
         clips = [clip]
         if isinstance(computer, BatchComputer):
             resources = Resources(store.backbone.placement.device)

@@ -125,13 +125,13 @@ def make_windows(
         name: The name of the manifest.
     """
     # PyAV is loaded only where films are read, and not by the help of the command.
-    from obygaze_features.extraction.windows import film_of
+    from obygaze_features.extraction.windows import make_cut_film
     from obygaze_features.video.film import film_index, is_incomplete
     from obygaze_features.video.index import CLOCK_SET_BACK
     from obygaze_features.video.pool import DecodePool, in_order
     from obygaze_features.video.worker import DecodeJob
 
-    source, folder, videos = _videos_of(films, workspace)
+    source, folder, videos = _find_videos(films, workspace)
     indexes = workspace.folder("indexes")
     jobs = [
         DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()
@@ -154,7 +154,7 @@ def make_windows(
                 where=str(folder / video),
                 hint="use --window and --stride, which count pictures",
             )
-        film = film_of(movie_id, video, index)
+        film = make_cut_film(movie_id, video, index)
         refuse_short(grid, film)
         cut.append(film)
         if is_incomplete(folder / video, indexes):
@@ -210,7 +210,7 @@ def _refuse_parts_of_films(clips: Iterable[Clip], where: str) -> None:
             )
 
 
-def _videos_of(
+def _find_videos(
     films: PathLike, workspace: Workspace
 ) -> tuple[Header, Path, dict[str, str]]:
     """Return the header of the films, their folder, and the video of each film."""

@@ -24,7 +24,7 @@ from obygaze_features.extraction.clips import (
     Source,
     ViewedClip,
     films_of_parts,
-    repeated_remark,
+    repetition_remark,
 )
 from obygaze_features.extraction.kept import KeptViews, is_kept, read_kept
 from obygaze_features.extraction.windows import WantedWindow, decode_windows
@@ -171,7 +171,7 @@ class RowDecoder:
         if isinstance(result, Decoded):
             row = result
         else:
-            row = decoded_row(self._not_kept(job), result, self.accept_damaged)
+            row = make_decoded_row(self._not_kept(job), result, self.accept_damaged)
         sources = [row.source]
         kept_views = tuple(view for view in job.views if view not in row.views)
         if kept_views:
@@ -208,7 +208,9 @@ def _without_video(job: RowJob) -> Decoded:
     return Decoded(job.row, Source(), failures)
 
 
-def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:
+def make_decoded_row(
+    job: RowJob, result: DecodeResult, accept_damaged: bool
+) -> Decoded:
     """Return a row as the pool decoded it."""
     # After an error the file is not read again: reading may have failed or blocked.
     source = Source.of(result.file_facts if result.error is None else None)
@@ -216,16 +218,16 @@ def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Deco
     for view in job.views:
         try:
             if isinstance(view, SoundView):
-                views[view] = _heard_clip(result.sound(view).check(accept_damaged))
+                views[view] = _make_heard_clip(result.sound(view).check(accept_damaged))
             else:
-                views[view] = _viewed_clip(result.clip(view).check(accept_damaged))
+                views[view] = _make_viewed_clip(result.clip(view).check(accept_damaged))
         except BadVideo as error:
             is_decoded = result.error is None and view not in result.failures
             views[view] = Failure.of(error, is_decoded=is_decoded)
     return Decoded(job.row, source, views)
 
 
-def _heard_clip(sound: DecodedSound) -> HeardClip:
+def _make_heard_clip(sound: DecodedSound) -> HeardClip:
     """Return the sound of a clip, with the time of the centre of each of its parts."""
     seconds = sound.end_s - sound.start_s
     centres = (np.arange(PARTS) + 0.5) / PARTS
@@ -238,14 +240,14 @@ def _heard_clip(sound: DecodedSound) -> HeardClip:
     return HeardClip(heard, arrays, "; ".join(sound.remarks))
 
 
-def _viewed_clip(decoded: DecodedClip) -> ViewedClip:
+def _make_viewed_clip(decoded: DecodedClip) -> ViewedClip:
     """Return a clip, with a remark on damaged or repeated frames."""
     n_frames = len(decoded.mask)
     n_real = int(decoded.mask.sum())
     remarks = decoded.remarks
     is_still = decoded.path.suffix.lower() in STILL_SUFFIXES
     if decoded.total < n_frames == n_real and not is_still:
-        remarks.append(repeated_remark(decoded.total, n_frames))
+        remarks.append(repetition_remark(decoded.total, n_frames))
     # Damage elsewhere in the film does not count.
     is_clean = not (decoded.substituted.any() or decoded.is_incomplete)
     arrays = {

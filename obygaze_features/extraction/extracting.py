@@ -34,7 +34,7 @@ from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
     clip_threads,
-    computer_for,
+    make_computer,
 )
 from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.loop import StoreFiller, fill
@@ -42,8 +42,8 @@ from obygaze_features.extraction.planning import (
     ChosenBackbone,
     ExtractionPlan,
     StorePlan,
-    chosen_backbones,
-    device_of,
+    choose_backbones,
+    choose_device_of_targets,
     open_filling,
     plan_stores,
 )
@@ -51,9 +51,9 @@ from obygaze_features.extraction.results import (
     Extraction,
     ProgressDisplay,
     Watch,
-    kept_clips,
+    describe_kept_clips,
     next_steps,
-    states_of,
+    read_states,
 )
 from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signals
 from obygaze_features.extraction.stored import read_stored, store_status
@@ -140,12 +140,12 @@ def extract(
     """
     here = Workspace.of(workspace)
     with stop_on_signals(note) as stop:
-        targets = chosen_backbones(
+        targets = choose_backbones(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
         # With seal_now, nothing is computed.
-        device = device_of(device, [] if seal_now else targets, here)
+        device = choose_device_of_targets(device, [] if seal_now else targets, here)
         run = ExtractionRun(
             manifest=clips,
             targets=targets,
@@ -162,7 +162,7 @@ def extract(
             with closing(display):
                 return _extract(run, stop, display)
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(kept_clips(states_of(clips, targets, here)))
+            interrupt.add_note(describe_kept_clips(read_states(clips, targets, here)))
             interrupt.add_note(RESUME)
             raise
 
@@ -193,8 +193,8 @@ def _extract(
         gone: list[Begun] = []
         try:
             if not run.seal_now:
-                display.expect(len({clip_id for _, clip_id in _missing(begun)}))
-                groups = _with_the_same_rows(begun)
+                display.expect(len({clip_id for _, clip_id in _missing_clips(begun)}))
+                groups = _group_by_rows(begun)
                 for together in groups:
                     if not stop:
                         _fill(together, plan, run, stop, display)
@@ -324,7 +324,7 @@ def _refuse_lost(one: Begun) -> None:
 # --- Fill ---
 
 
-def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
+def _group_by_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
     """Return groups of stores with the same clips and times: these share one decoding."""
     groups: dict[tuple[Row, ...], list[Begun]] = {}
     for one in begun:
@@ -334,7 +334,7 @@ def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
     return list(groups.values())
 
 
-def _missing(begun: Sequence[Begun]) -> Iterator[tuple[StorePlan, str]]:
+def _missing_clips(begun: Sequence[Begun]) -> Iterator[tuple[StorePlan, str]]:
     """Yield each clip of the missing blocks of each store."""
     for store, filling in begun:
         for block in filling.missing():
@@ -355,7 +355,7 @@ def _fill(
     """
     resources = run.resources
     rows = together[0].filling.rows
-    clips = _planned_clips(rows, plan.clips)
+    clips = _clips_of_plan(rows, plan.clips)
     uploads = Uploads(resources.device)
     with (
         DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
@@ -364,7 +364,7 @@ def _fill(
     ):
         computers = []
         for store, filling in together:
-            computer = computer_for(store.backbone, filling.arrays, threads, uploads)
+            computer = make_computer(store.backbone, filling.arrays, threads, uploads)
             computers.append(computer)
         batches = list(map(resources.batch_of, computers))
         stores = []
@@ -402,7 +402,7 @@ def _files_read_before(
     return files
 
 
-def _planned_clips(
+def _clips_of_plan(
     rows: Sequence[Row], clips: Sequence[PlannedClip]
 ) -> Sequence[PlannedClip]:
     """Return the clip of each row; without a video if the row is no longer in the manifest."""

@@ -60,14 +60,14 @@ def link_manifest(
                 f"films: {few(before.films, SHOWN_CLIPS) or 'not stated'}",
             ],
         )
-    linked = with_times_of_frames(
+    linked = set_times_of_frames(
         report, before, Workspace.of(workspace).folder("indexes")
     )
     update_manifest(before, linked, path)
     return replace(report, manifest=linked, past_end=clips_past_end(linked))
 
 
-def with_times_of_frames(
+def set_times_of_frames(
     report: LinkReport, before: Manifest, indexes: Path
 ) -> Manifest:
     """Return linked clips; clips that count frames get the times of these frames in the film.

@@ -8,7 +8,7 @@ from pathlib import Path
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.devices import chosen_device
+from obygaze_features.backbones.devices import choose_device
 from obygaze_features.core import system
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.commands import named_values
@@ -20,7 +20,7 @@ from obygaze_features.extraction.cases import (
     Work,
     compare_with_store,
 )
-from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_clips
+from obygaze_features.extraction.clips import PlannedClip, plan_clips, read_video_facts
 from obygaze_features.extraction.kept import (
     KeptViews,
     find_kept,
@@ -28,9 +28,9 @@ from obygaze_features.extraction.kept import (
     stores_of_frames,
 )
 from obygaze_features.extraction.recipes import (
-    arrays_of,
-    maker_of,
-    recipe_of,
+    make_arrays,
+    make_maker,
+    make_recipe,
 )
 from obygaze_features.extraction.stored import read_stored
 from obygaze_features.manifest.model import Manifest, Windows
@@ -57,7 +57,7 @@ class ChosenBackbone:
     dtype: str = "float32"
 
 
-def chosen_backbones(
+def choose_backbones(
     backbones: str | Sequence[str],
     *,
     arrays: Sequence[str],
@@ -104,12 +104,12 @@ def _weights_by_name(
     return named_values(words, "--weights")
 
 
-def device_of(
+def choose_device_of_targets(
     device: str, targets: Sequence[ChosenBackbone], workspace: Workspace
 ) -> str:
     """Return the device that computes targets; `auto` chooses one that they can use."""
     cards = (find_card(target.backbone, workspace) for target in targets)
-    return chosen_device(device, cards)
+    return choose_device(device, cards)
 
 
 def store_path(
@@ -256,12 +256,12 @@ def plan_stores(
             "expected a separate store for each backbone, got the same store twice",
             where=", ".join(map(str, paths)),
         )
-    clips = planned_clips(manifest)
+    clips = plan_clips(manifest)
     grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
     stored_at = [read_stored(path) for path in paths]
     frames, notes = stores_of_frames(manifest.name, workspace)
     is_compared = any(stored_at) or bool(frames)
-    facts = facts_of(clip.video for clip in clips) if is_compared else {}
+    facts = read_video_facts(clip.video for clip in clips) if is_compared else {}
     backbones = []
     for target in targets:
         backbone = load_backbone(
@@ -282,15 +282,15 @@ def plan_stores(
     for path, stored, target, backbone in zip(
         paths, stored_at, targets, backbones, strict=True
     ):
-        recipe = recipe_of(backbone, grid)
-        maker = maker_of(backbone, recipe)
+        recipe = make_recipe(backbone, grid)
+        maker = make_maker(backbone, recipe)
         # Each backbone gets the names of its own arrays, and unknown names to raise an error.
         others = known_arrays - backbone.arrays.keys()
         names = tuple(name for name in target.arrays if name not in others)
         if stored and not names:
             # Without --arrays, a store keeps its arrays.
             names = tuple(n for n in stored.array_names if n in backbone.arrays)
-        arrays = arrays_of(backbone, names)
+        arrays = make_arrays(backbone, names)
         if stored:
             # A part of a store may have its arrays without their times.
             expected = (*stored.array_names, *backbone.arrays)

@@ -35,7 +35,7 @@ HEAVY = ("tokens",)
 PACKAGES = ("av", "numpy", "torch", "transformers")
 
 
-def arrays_of(backbone: Backbone, names: Sequence[str] = ()) -> list[Array]:
+def make_arrays(backbone: Backbone, names: Sequence[str] = ()) -> list[Array]:
     """Return the arrays of a store: of features, times, and the mask of real frames.
 
     The times are the times of the frames, or of the parts of the sound. Without `names`, all arrays
@@ -65,7 +65,7 @@ def arrays_of(backbone: Backbone, names: Sequence[str] = ()) -> list[Array]:
     return chosen
 
 
-def recipe_of(backbone: Backbone, grid: Grid | None = None) -> Recipe:
+def make_recipe(backbone: Backbone, grid: Grid | None = None) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
         sampling=sampling_recipe(backbone.view, grid),
@@ -99,7 +99,7 @@ def decoder_recipe(view: ClipView) -> dict[str, Any]:
     }
 
 
-def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
+def make_maker(backbone: Backbone, recipe: Recipe) -> Maker:
     """Return the maker of the features of a backbone: this program, its device and precision."""
     placement = backbone.placement
     is_on_gpu = may_use_gpu(backbone.card) and placement.device.startswith("cuda")

@@ -107,12 +107,12 @@ class Extraction(StatusOfStores):
 
     def require_ok(self) -> None:
         """Raise an error if the run was stopped, or if no clip was extracted."""
-        self.stop.raise_if_stopped(kept_clips(self))
+        self.stop.raise_if_stopped(describe_kept_clips(self))
         if self and not any(state.ok for state in self):
             raise ObygazeError("no clip was extracted")
 
 
-def kept_clips(states: Sequence[StoreStatus]) -> str:
+def describe_kept_clips(states: Sequence[StoreStatus]) -> str:
     """Return the number of finished clips of each store, in words."""
     texts = []
     for state in states:
@@ -191,7 +191,7 @@ def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
     ]
 
 
-def states_of(
+def read_states(
     manifest: Manifest, targets: Sequence[ChosenBackbone], workspace: Workspace
 ) -> list[StoreStatus]:
     """Return the status of the existing stores of some targets."""

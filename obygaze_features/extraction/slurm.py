@@ -17,14 +17,14 @@ import numpy as np
 from obygaze_features.backbones.devices import AUTO_DEVICE, check_device_name
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
-from obygaze_features.core.function_commands import command_of, typed_values
+from obygaze_features.core.function_commands import make_command, typed_values
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.commands import EXTRACT
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
-    chosen_backbones,
+    choose_backbones,
     plan_stores,
 )
 from obygaze_features.extraction.results import SlurmScript
@@ -70,7 +70,7 @@ def write_slurm_script(
         sbatch_options = run_words[place + 1 :]
         run_words = run_words[:place]
     root = Workspace.of(workspace).root.resolve()
-    plan = _checked_plan(run_words, root)
+    plan = _check_plan(run_words, root)
     n_blocks = max(
         _missing_blocks(store, windows=plan.grid is not None) for store in plan.stores
     )
@@ -102,12 +102,12 @@ def write_slurm_script(
     return SlurmScript(Path(out), tasks)
 
 
-def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
+def _check_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     """Return the plan of a run.
 
     An error of `extract run` is raised now, since a task may wait for days before it fails.
     """
-    run = command_of(EXTRACT, "run")
+    run = make_command(EXTRACT, "run")
     try:
         ctx = run.make_context("obygaze extract run", list(run_words))
     except click.NoSuchOption as error:
@@ -124,7 +124,7 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
         )
     if values["device"] != AUTO_DEVICE:
         check_device_name(values["device"])
-    targets = chosen_backbones(
+    targets = choose_backbones(
         values.get("backbones", ()),
         arrays=values.get("arrays", ()),
         weights=values.get("weights", ()),

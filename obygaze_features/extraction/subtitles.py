@@ -22,7 +22,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
     CsvTable,
     TableRow,
-    header_of,
+    read_header,
     read_table,
     thousands_text,
 )
@@ -31,7 +31,7 @@ from obygaze_features.extraction.clips import (
     Failure,
     PlannedClip,
     Source,
-    planned_clips,
+    plan_clips,
     video_path,
 )
 from obygaze_features.manifest.adapters import mobygaze
@@ -58,7 +58,7 @@ from obygaze_features.store.recipe import RULE_OF_TEXTS
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED, NO_WORDS
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.index import bounds_of, overshoot
+from obygaze_features.video.index import check_bounds, overshoot
 from obygaze_features.video.subtitles import length_of, read_embedded
 
 EMBEDDED = "embedded"
@@ -224,7 +224,7 @@ def _of_films(
             elif outside := _outside_failure(length_s, *span):
                 failures[clip.clip_id] = outside
             else:
-                texts[clip.clip_id] = _words_in(utterances, span)
+                texts[clip.clip_id] = _join_words(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, unused=unused)
 
 
@@ -290,7 +290,7 @@ def _utterances(cues: Iterable[Cue]) -> list[Utterance]:
     return utterances
 
 
-def _words_in(utterances: Iterable[Utterance], span: Span) -> str:
+def _join_words(utterances: Iterable[Utterance], span: Span) -> str:
     """Return the words of a clip: all cues that overlap it, whole and in order."""
     start_s, end_s = span
     texts = []
@@ -308,7 +308,7 @@ def _words_in(utterances: Iterable[Utterance], span: Span) -> str:
 def _of_videos(manifest: Manifest) -> ClipTexts:
     """Return the words of clips by their places in their files."""
     clips_of_video: dict[str, list[PlannedClip]] = {}
-    for clip in planned_clips(manifest):
+    for clip in plan_clips(manifest):
         clips_of_video.setdefault(clip.video, []).append(clip)
     texts: dict[str, str] = {}
     streams: dict[str, str] = {}
@@ -332,8 +332,8 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
             if outside:
                 failures[clip.clip_id] = outside
             else:
-                span = bounds_of(clip.start_s, clip.end_s)
-                texts[clip.clip_id] = _words_in(utterances, span)
+                span = check_bounds(clip.start_s, clip.end_s)
+                texts[clip.clip_id] = _join_words(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, streams, videos)
 
 
@@ -341,13 +341,13 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
 
 
 def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
-    columns = set(header_of(path))
+    columns = set(read_header(path))
     if columns.issuperset(TEXTS):
-        return _of_texts(manifest, _texts_in(path, manifest), path)
+        return _of_texts(manifest, _read_texts(path, manifest), path)
     if columns.issuperset(mobygaze.TEXTS):
         return _of_texts(manifest, mobygaze.texts_of_segments(path), path)
     if columns.issuperset(CUES):
-        cues_of_film, unused = _cues_in(path, manifest.films)
+        cues_of_film, unused = _read_cues(path, manifest.films)
         return _of_films(manifest, cues_of_film, unused, str(path))
     raise FixInput(
         f"expected the columns {', '.join(CUES)} (cues), or {', '.join(TEXTS)} (texts of clips),"
@@ -356,7 +356,7 @@ def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
     )
 
 
-def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
+def _read_texts(path: Path, manifest: Manifest) -> dict[str, str]:
     violations = Violations(path)
     table = read_table(path, required=TEXTS, violations=violations, content="texts")
     line_of: dict[str, int] = {}
@@ -411,7 +411,7 @@ def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipT
     return ClipTexts(RULE_OF_TEXTS, found, failures, unused=unused)
 
 
-def _cues_in(
+def _read_cues(
     path: Path, films: Collection[str]
 ) -> tuple[dict[str, list[Cue]], list[str]]:
     """Return the cues of each film, and the other films of a table."""

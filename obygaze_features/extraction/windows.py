@@ -21,9 +21,9 @@ from obygaze_features.video.index import (
     FrameIndex,
     Ints,
     SampledRanks,
+    find_span,
     remark_on_pictures,
     sample,
-    span_of,
 )
 from obygaze_features.video.packets import ends_early
 from obygaze_features.video.pool import DecodePool, in_order
@@ -86,7 +86,9 @@ def decode_windows(
         for _ in windows:
             yield DecodeResult(job, {}, error)
         return
-    sweep = _Sweep(grid, film or film_of("", "", index), index, pool, job, most_bytes)
+    sweep = _Sweep(
+        grid, film or make_cut_film("", "", index), index, pool, job, most_bytes
+    )
     sounds = sweep.sounds(windows, sound_views)
     results = sweep.results(windows, size)
     for wanted, sound, result in zip(windows, sounds, results, strict=True):
@@ -113,7 +115,7 @@ def _replaced_error(
     """Return an error if a film does not have the pictures and length of the film that was cut."""
     if film is None:
         return None
-    now = film_of(film.movie_id, film.video, index)
+    now = make_cut_film(film.movie_id, film.video, index)
     picture_s = now.duration_s / now.n_frames
     begins_there = abs(now.begins_s - film.begins_s) < picture_s
     is_as_long = abs(now.duration_s - film.duration_s) < picture_s
@@ -408,12 +410,12 @@ def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -
     """
     if grid.seconds:
         span_s = grid.span_s(window, film)
-        return np.arange(*span_of(index.times_s, *span_s, index.last_s))
+        return np.arange(*find_span(index.times_s, *span_s, index.last_s))
     first = window * grid.stride
     return np.arange(first, first + grid.window)
 
 
-def film_of(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
+def make_cut_film(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
     """Return a film as a row of the table of films; its rate is 0 if it is not constant."""
     # Pictures in a damaged beginning may have times before the beginning of the file.
     begins_s = max(float(index.times_s[0]), 0.0)

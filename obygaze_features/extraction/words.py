@@ -117,7 +117,7 @@ def extract_words(
     words = words_of_clips(clips, str(subtitles))
     weights_path = None if weights is None else str(weights)
     tower = load_text_tower(card, weights_path, workspace=here)
-    source = _rows_of(clips, words, tower, progress_bars(progress, "texts"))
+    source = _make_rows(clips, words, tower, progress_bars(progress, "texts"))
     rows = source.rows
     arrays = []
     for array, values in source.values.items():
@@ -171,7 +171,7 @@ def _in_another_language(card: Card, texts: Iterable[str]) -> list[str]:
     ]
 
 
-def _rows_of(
+def _make_rows(
     manifest: Manifest, words: ClipTexts, tower: TextTower, bars: ProgressBars
 ) -> WordRows:
     """Return the rows of all clips, with the vectors of clips whose words are known."""

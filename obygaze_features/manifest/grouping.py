@@ -17,7 +17,7 @@ from msgspec import structs
 
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.core.file_names import folded, single_line
+from obygaze_features.core.file_names import fold_name, single_line
 from obygaze_features.core.files import require_file
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Record, read_toml, record_of
@@ -185,9 +185,9 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     }
     in_a_group = {name for names in groups.values() for name in names}
     left = {name: kind for name, kind in known.items() if name not in in_a_group}
-    spellings = Counter(folded(single_line(name)) for name in (*left, *groups))
+    spellings = Counter(fold_name(single_line(name)) for name in (*left, *groups))
     refuse_if(
-        [group for group in groups if spellings[folded(single_line(group))] > 1],
+        [group for group in groups if spellings[fold_name(single_line(group))] > 1],
         FixInput,
         "groups with the same name as another group, or as a concept without a group",
         where=manifest.name,

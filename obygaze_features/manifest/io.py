@@ -22,12 +22,12 @@ from obygaze_features.core.errors import (
     NotFound,
     near_id,
 )
-from obygaze_features.core.file_names import composed
+from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.files import (
     csv_bytes,
     is_printable_name,
     leads_out,
-    locked,
+    lock_folder,
     name_taken_error,
     sha256_bytes,
     write_all_new,
@@ -42,7 +42,7 @@ from obygaze_features.core.schema_check import (
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, read_table
-from obygaze_features.core.workspace import Workspace, toml_of
+from obygaze_features.core.workspace import Workspace, toml_path
 from obygaze_features.manifest.annotators import annotator_columns, sorted_annotations
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import parse_frame_rate
@@ -134,7 +134,7 @@ def ids_of_names(names: Iterable[str], noun: str, where: str) -> dict[str, str]:
         ids[name] = as_id(name)
         # Names that differ only in capitals are the same file on some disks.
         first = name_of.setdefault(ids[name].casefold(), name)
-        if composed(first).strip() != composed(name).strip():
+        if compose_accents(first).strip() != compose_accents(name).strip():
             raise FixInput(
                 f"{first!r} and {name!r} both become the {noun} {ids[name]!r}",
                 where=where,
@@ -163,7 +163,7 @@ def manifest_path(
         )
     else:
         # A Path is always a file, never a name: Path("./films") is the same as Path("films").
-        path = toml_of(Path(manifest))
+        path = toml_path(Path(manifest))
     if not path.is_file():
         raise NotFound(
             "no such manifest", where=str(path), hint="obygaze ls lists the manifests"
@@ -480,7 +480,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
         path: The TOML file of the manifest.
     """
     files = check_manifest(after).files(path)
-    with locked(path.parent):
+    with lock_folder(path.parent):
         if read_manifest(path) != before:
             raise AlreadyThere(
                 "the file was changed by another command since it was read",

@@ -23,7 +23,7 @@ from obygaze_features.core.errors import (
     NotFound,
     ObygazeError,
 )
-from obygaze_features.core.file_names import composed
+from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.files import (
     STILL_SUFFIXES,
     VIDEO_SUFFIXES,
@@ -338,8 +338,8 @@ def remove_link(clip: Clip) -> Clip:
     if span and not name:
         extra |= {column: "" for column in FILM_TIMES if column in extra}
         return replace(clip, video="", start_s=span[0], end_s=span[1], extra=extra)
-    linked_stem = composed(PurePosixPath(clip.video).stem)
-    wanted = PurePosixPath(composed(name))
+    linked_stem = compose_accents(PurePosixPath(clip.video).stem)
+    wanted = PurePosixPath(compose_accents(name))
     # A clip that is linked to its film instead of its own file has its times from FILM_TIMES.
     is_of_film = linked_stem not in ("", wanted.stem, wanted.name)
     if extra.get(FILM_TIMES[0]) and is_of_film:
@@ -368,7 +368,7 @@ class _Files:
         self.by_key: dict[tuple[str, str], tuple[str, ...]] = defaultdict(tuple)
         for video in videos:
             # On disks of macOS, accents may be separate characters.
-            path = PurePosixPath(composed(video))
+            path = PurePosixPath(compose_accents(video))
             id_of_stem = as_id(path.stem)
             ids = {("id", id_of_stem), ("id", as_id(path.name))}
             names = {("path", str(path)), ("name", path.name), ("stem", path.stem)}
@@ -380,7 +380,7 @@ class _Files:
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of a clip's own: all files of the first kind of match that has any."""
-        named = composed(named_file(clip))
+        named = compose_accents(named_file(clip))
         path = PurePosixPath(named)
         has_times = clip.start_s is not None
         exact = [f"{clip.movie_id}/{named}"]
@@ -423,14 +423,14 @@ class _Files:
         same = [file for file, films in films_in.items() if clip.movie_id in films]
         if same:
             return tuple(same)
-        stems = {as_id(PurePosixPath(composed(file)).stem) for file in files}
+        stems = {as_id(PurePosixPath(compose_accents(file)).stem) for file in files}
         if any(len(self.films_of.get(stem, ())) > 1 for stem in stems):
             return ()
         return tuple(file for file, films in films_in.items() if not films)
 
     def _films_in(self, file: str) -> set[str]:
         """Return the films that a path names: tt0108160 for `tt0108160.Sleepless/1.mp4`."""
-        path = PurePosixPath(composed(file))
+        path = PurePosixPath(compose_accents(file))
         films = set()
         for part in map(as_id, (*path.parts[:-1], path.stem)):
             starts = [part[: border.start()] for border in _BORDER.finditer(part)]

@@ -26,8 +26,8 @@ from obygaze_features.core.files import (
     sync_dir,
 )
 from obygaze_features.core.temporary_names import (
+    final_path,
     hidden_name,
-    named_beside,
     remove_hidden,
 )
 from obygaze_features.store.encoding import HashedStream
@@ -170,7 +170,7 @@ def remove_tree(folder: Path) -> None:
 
     Another process may be about to rename the folder, and must not find half of it.
     """
-    hidden = hidden_name(named_beside(folder))
+    hidden = hidden_name(final_path(folder))
     try:
         take_name(folder, hidden)
     except FileNotFoundError:

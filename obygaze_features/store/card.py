@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
-from obygaze_features.core.console import human, listed
+from obygaze_features.core.console import human, join_names
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.untrusted_text import safe_text, visible
@@ -206,7 +206,7 @@ def card_of_store(
         terms=terms,
         terms_lines=map(SafeText, terms_lines(terms)),
         n_rows=f"{len(rows):,}",
-        counts=listed(counts),
+        counts=join_names(counts),
         recipe_sentences=recipe_sentences(recipe),
         arrays=[array_facts(array, len(rows)) for array in record.arrays],
         array=default_array(record.arrays) or record.arrays[0].name,

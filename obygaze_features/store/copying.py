@@ -17,7 +17,7 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Stoppe
 from obygaze_features.core.files import canonical_json, sha256_bytes, write_atomic
 from obygaze_features.core.temporary_names import (
     PULL,
-    hidden_of,
+    find_hidden,
     pulled_name,
     remove_leftovers,
 )
@@ -133,7 +133,7 @@ def pull(
             if read_seal(target) != store.seal and attempt == _ATTEMPTS - 1:
                 raise
     remove_leftovers(target)
-    for hidden in hidden_of(target):
+    for hidden in find_hidden(target):
         if hidden.word == PULL:
             remove_tree(hidden.path)
     return Copied(str(target), store.seal, n_sent)

@@ -33,8 +33,8 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed, sync_dir
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.temporary_names import (
+    find_hidden,
     hidden_name,
-    hidden_of,
     remove_leftovers,
 )
 from obygaze_features.store.atomic_files import (
@@ -668,7 +668,7 @@ def remove_filling(filling: Filling) -> None:
             with suppress(FileNotFoundError):
                 take_name(hidden, filling.folder)
             return
-    for other in hidden_of(filling.target):
+    for other in find_hidden(filling.target):
         if other.word == filling.tag:
             remove_tree(other.path)
 

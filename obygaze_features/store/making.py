@@ -20,7 +20,7 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.core.files import is_listed, name_in_errors
-from obygaze_features.core.temporary_names import named_beside, remove_leftovers
+from obygaze_features.core.temporary_names import final_path, remove_leftovers
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.atomic_files import (
     filling_path,
@@ -214,7 +214,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     """Write all files of a store into an empty folder; return its seal."""
     arrays = tuple(contents.arrays)
     rows = source.columns()
-    where = str(named_beside(folder))
+    where = str(final_path(folder))
     _check_texts(contents, where)
     check_arrays(arrays, where)
     check_rows(rows, where)

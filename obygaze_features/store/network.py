@@ -17,7 +17,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
     Stopped,
     first_line,
-    without_secrets,
+    remove_secrets,
 )
 from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.workspace import URL_SCHEMES
@@ -152,7 +152,7 @@ class ObjectFiles:
         self.obstore = import_optional("obstore", "remote", PURPOSE)
         self.store = store
         self.address = address
-        self.location = without_secrets(location or address)
+        self.location = remove_secrets(location or address)
 
     def read(self, name: str, most_bytes: int) -> Bytes:
         """Return a whole file; raise FileNotFoundError if it is missing."""

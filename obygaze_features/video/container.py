@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.file_names import composed
+from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.core.lazy import import_optional
 
@@ -182,7 +182,7 @@ def _open_container(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]
         if not has_chapters:
             options["ignore_chapters"] = "1"
         # Without the prefix, a name with a colon would be read as an address.
-        with logged_errors() as count_errors:
+        with count_logged_errors() as count_errors:
             container = library.open(
                 f"file:{path}",
                 format=picture,
@@ -361,7 +361,7 @@ def is_forced(stream: Any) -> bool:
 def _title(stream: Any) -> str:
     """Return the title of a track, which MP4 calls its name."""
     names = [stream.metadata.get(key, "") for key in ("title", "name", "handler_name")]
-    return composed("\n".join(names))
+    return compose_accents("\n".join(names))
 
 
 def demux(container: Any, stream: Any) -> Iterator[Any]:
@@ -385,7 +385,7 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def logged_errors() -> Iterator[CountErrors]:
+def count_logged_errors() -> Iterator[CountErrors]:
     """Count the errors that FFmpeg logs in this thread: it reports some damage only there."""
     logging = av().logging
     with _LOG_LOCK:

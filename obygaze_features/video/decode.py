@@ -27,9 +27,9 @@ from obygaze_features.video.index import (
     FrameIndex,
     Ints,
     PacketRun,
+    find_span,
     overshoot,
     remark_on_pictures,
-    span_of,
 )
 from obygaze_features.video.source import DecodedRun, FilmChanged, VideoSource
 
@@ -220,7 +220,7 @@ class _ClipDecoder:
             raise BadVideo(CLOCK_SET_BACK, path=self.source.path, reason="clock")
         message = f"the part begins at {self.start_s or 0:g} s, after the last picture"
         if self.ranks is None:
-            span = span_of(index.times_s, self.start_s, self.end_s, index.last_s)
+            span = find_span(index.times_s, self.start_s, self.end_s, index.last_s)
             if self.end_s is not None and span[1] == 0:
                 message = f"the part ends at {self.end_s:g} s, before the first picture"
         else:

@@ -150,10 +150,10 @@ def open_film(
         progress: called regularly while an index is made.
     """
     with open_video(path) as video:
-        identity = state_of(path, indexes)
+        identity = read_state(path, indexes)
         if indexes is None and identity.n_bytes <= KEEP_BYTES:
             source = _read(path, video, progress)
-            _remember(_ENDS, identity, _end_of(source.film))
+            _remember(_ENDS, identity, _find_end(source.film))
             yield source
             return
         film = _FILMS.get(identity)
@@ -165,7 +165,7 @@ def open_film(
         yield source
 
 
-def state_of(path: Path, indexes: Path | None) -> FileState:
+def read_state(path: Path, indexes: Path | None) -> FileState:
     """Return the state of a file; it is different after each change of the file."""
     facts = path.stat()
     times_ns = facts.st_mtime_ns, facts.st_ctime_ns
@@ -184,19 +184,19 @@ def pictures_end(
     path: Path, indexes: Path | None, progress: OnProgress = no_progress
 ) -> PicturesEnd:
     """Return when the pictures of a film end; the end is NaN if no picture can be read."""
-    known = _ENDS.get(state_of(path, indexes))
+    known = _ENDS.get(read_state(path, indexes))
     if known is not None:
         return known
     try:
         with open_film(path, indexes, progress) as source:
-            return _end_of(source.film)
+            return _find_end(source.film)
     except FilmChanged:
         raise
     except BadVideo:
         return PicturesEnd(math.nan, math.inf)
 
 
-def _end_of(film: IndexedFilm) -> PicturesEnd:
+def _find_end(film: IndexedFilm) -> PicturesEnd:
     index = film.index
     end_s = film.end_s(index)
     if not film.broken:
@@ -378,8 +378,8 @@ def _read(path: Path, video: OpenVideo, progress: OnProgress) -> VideoSource:
     film = read_packets(path, video, packets, progress)
     source = VideoSource(path, film, video.container, video.stream, progress, packets)
     source.read_geometry()
-    film.index = _with_times_where_shown(source)
-    film.index = _without_undecodable_head(source)
+    film.index = _use_times_of_shown(source)
+    film.index = _remove_undecodable_head(source)
     before_key = _before_first_key(source)
     film.index.broken[before_key] = True
     film.broken |= bool(before_key)
@@ -415,7 +415,7 @@ def _takes_key_twice(source: VideoSource) -> bool:
     return False
 
 
-def _with_times_where_shown(source: VideoSource) -> FrameIndex:
+def _use_times_of_shown(source: VideoSource) -> FrameIndex:
     """Return the index with times if only packets that show no picture lack a time.
 
     A film that was cut in an open group begins with pictures that cannot be decoded. Some programs
@@ -461,7 +461,7 @@ def _before_first_key(source: VideoSource) -> list[int]:
     return sorted(before_key & set(index.order.tolist()))
 
 
-def _without_undecodable_head(source: VideoSource) -> FrameIndex:
+def _remove_undecodable_head(source: VideoSource) -> FrameIndex:
     """Return the index without pictures that depend on packets before the beginning of the file.
 
     A recording that begins in the middle of a group of pictures contains such pictures. Those that

@@ -356,7 +356,7 @@ def n_distinct(values: Ints) -> int:
     return int(np.count_nonzero(steps)) + min(1, len(values))
 
 
-def clock_of(ticks: Ints, tick_s: float, origin_s: float) -> Floats | None:
+def find_clock(ticks: Ints, tick_s: float, origin_s: float) -> Floats | None:
     """Return when pictures change, from times that could not order the pictures; None if unknown.
 
     Times that are complete and mostly different are sorted. From other times, an even step is
@@ -419,7 +419,7 @@ def sample_indices(total: int, count: int) -> Ints:
     return np.arange(count, dtype=np.int64) * total // count
 
 
-def span_of(
+def find_span(
     times_s: Floats, start_s: float | None, end_s: float | None, last_s: float = 0.0
 ) -> tuple[int, int]:
     """Return the span of the pictures shown at a time t with start_s <= t < end_s.
@@ -428,7 +428,7 @@ def span_of(
     `last_s` is how long the last picture stays on the screen. An empty span means that the time
     lies after the last picture, or before the first one.
     """
-    start, end = bounds_of(start_s, end_s)
+    start, end = check_bounds(start_s, end_s)
     first, stop = np.searchsorted(
         times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
     ).tolist()
@@ -441,7 +441,7 @@ def span_of(
     return first, stop
 
 
-def bounds_of(start_s: float | None, end_s: float | None) -> tuple[float, float]:
+def check_bounds(start_s: float | None, end_s: float | None) -> tuple[float, float]:
     """Return the start and the end of a part; raise an error unless the end is later."""
     start = -math.inf if start_s is None else start_s
     end = math.inf if end_s is None else end_s

@@ -19,9 +19,9 @@ from obygaze_features.video.container import (
     OpenVideo,
     av,
     clock_zero,
+    count_logged_errors,
     demux,
     errors_at_opening,
-    logged_errors,
     open_video,
 )
 from obygaze_features.video.damage import (
@@ -38,7 +38,7 @@ from obygaze_features.video.index import (
     Bools,
     FrameIndex,
     Ints,
-    clock_of,
+    find_clock,
     presentation_order,
 )
 
@@ -88,7 +88,7 @@ class PacketTable:
     @cached_property
     def _orders(self) -> tuple[Ints | None, Ints | None]:
         """Return the orders of the packets by offset and by time; None: the order of the file."""
-        return _order_of(self.offset), _order_of(self.pts)
+        return _sort_order(self.offset), _sort_order(self.pts)
 
     def position_of(self, packet: Any) -> int | None:
         """Return the position of a packet that was read after seeking, or None if it is ambiguous.
@@ -116,7 +116,7 @@ class PacketTable:
         return int(candidates[0]) if len(candidates) == 1 else None
 
 
-def _order_of(values: Ints) -> Ints | None:
+def _sort_order(values: Ints) -> Ints | None:
     """Return the order that sorts numbers, or None if they are sorted, as in most films."""
     return None if (values[1:] >= values[:-1]).all() else np.argsort(values)
 
@@ -196,13 +196,13 @@ class IndexedFilm:
         ranks = np.arange(first, stop)
         if start_s is not None and first - 1 in before_gaps:
             missing_s = float(times_s[first]) - start_s
-            if missing_s > _step_of(index, ranks) / 2:
+            if missing_s > _median_step(index, ranks) / 2:
                 return True
         until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
         return ends_early(index, ranks, until_s)
 
 
-def _step_of(index: FrameIndex, ranks: Ints) -> float:
+def _median_step(index: FrameIndex, ranks: Ints) -> float:
     """Return the median time from a picture of a part to the next, in seconds."""
     steps = np.diff(index.times_s[ranks])
     return float(np.median(steps)) if len(steps) else 1 / index.rate
@@ -211,7 +211,7 @@ def _step_of(index: FrameIndex, ranks: Ints) -> float:
 def ends_early(index: FrameIndex, ranks: Ints, until_s: float) -> bool:
     """Return whether the pictures of a part end so early that some may be missing at its end."""
     last_s = float(index.times_s[ranks[-1]])
-    return until_s - last_s >= GAP * _step_of(index, ranks)
+    return until_s - last_s >= GAP * _median_step(index, ranks)
 
 
 def read_packets(
@@ -243,7 +243,7 @@ def read_packets(
         seen.broken |= in_doubtful_clusters(path, table["offset"])
     if container.format.name == "mpegts" and ends_inside_a_packet(path):
         seen.broken[-1] = True
-    index = _index_of(seen, container, stream)
+    index = _make_index(seen, container, stream)
     broken = seen.is_broken or bool(index.broken.any())
     slots = table["dts"][table["shown"]]
     index.lost[lost_in_time(index, slots, table["duration"])] = True
@@ -323,7 +323,7 @@ def _read_packets(
     reported = set[int]()
     is_cut = False
     reader = container.format.name
-    with logged_errors() as count_errors:
+    with count_logged_errors() as count_errors:
         n_errors = 0
         try:
             for packet in demux(container, stream):
@@ -336,7 +336,7 @@ def _read_packets(
                 if count_errors(reader) > n_errors:
                     n_errors = count_errors(reader)
                     reported.add(len(rows))
-                rows.append(_row_of(packet, codec))
+                rows.append(_packet_row(packet, codec))
                 if packets is not None:
                     packet.pts = packet.dts = len(packets)
                     packets.append(packet)
@@ -365,7 +365,7 @@ def _read_packets(
     return seen
 
 
-def _row_of(packet: Any, codec: str) -> tuple[int, ...]:
+def _packet_row(packet: Any, codec: str) -> tuple[int, ...]:
     """Return the row of a packet in the table of packets."""
     hidden = codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)
     pts = NO_PTS if packet.pts is None else packet.pts
@@ -382,7 +382,7 @@ def _row_of(packet: Any, codec: str) -> tuple[int, ...]:
     )
 
 
-def _index_of(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex:
+def _make_index(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex:
     """Make the index from the table of packets; it has times if the format states reliable ones."""
     table = seen.table
     pts = table["pts"].copy()
@@ -421,10 +421,10 @@ def _index_of(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex:
                 lost[set_back] = True
                 lost[_set_back(pts, reorder_depth(codec))] = True
             else:
-                clock_s = clock_of(pts[shown], tick, origin_s)
+                clock_s = find_clock(pts[shown], tick, origin_s)
     else:
         # FFmpeg guesses the times of showing in AVI, but the length of each slot is known.
-        clock_s = clock_of(table["dts"][shown], tick, origin_s)
+        clock_s = find_clock(table["dts"][shown], tick, origin_s)
     unused = np.zeros(len(pts), dtype=np.bool_)
     contradicted = unused
     if seen.pictures is not None and order is not None:

@@ -135,7 +135,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 try:
                     future.set_result(self._decode(slot, job))
                 except Exception as error:  # noqa: BLE001 - raised where the result is taken
-                    future.set_exception(_with_hint(error))
+                    future.set_exception(_add_hint(error))
             # While this thread waits for a job, it must not hold the clips of its last job.
             del item, future
         if slot in self._workers:
@@ -261,7 +261,7 @@ def in_order(
             future.cancel()
 
 
-def _with_hint(error: Exception) -> Exception:
+def _add_hint(error: Exception) -> Exception:
     """Return an error, with a hint if too many files are open."""
     if not isinstance(error, OSError) or error.errno not in (
         errno.EMFILE,

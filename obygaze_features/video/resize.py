@@ -85,7 +85,7 @@ class Resize:
             del settings["target"]
         return {
             **settings,
-            "behaviour_sha256": sha256_bytes(self(known_picture()).tobytes()),
+            "behaviour_sha256": sha256_bytes(self(make_test_picture()).tobytes()),
         }
 
     def target_of(
@@ -180,8 +180,8 @@ def resize_crop(
     top, left, height, width = box
     n_rows, n_columns = pictures.shape[1:3]
     if kernel == "nearest":
-        rows = nearest_of(n_rows, size[0])
-        columns = nearest_of(n_columns, size[1])
+        rows = nearest_positions(n_rows, size[0])
+        columns = nearest_positions(n_columns, size[1])
         return pictures[:, rows[top : top + height]][:, :, columns[left : left + width]]
     down = resize_axis(n_rows, size[0], top, height, kernel)
     across = resize_axis(n_columns, size[1], left, width, kernel)
@@ -191,7 +191,7 @@ def resize_crop(
     return np.stack(resized)
 
 
-def nearest_of(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
+def nearest_positions(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
     """Return the input at the centre of each output."""
     return ((np.arange(n_out) + 0.5) * n_in / n_out).astype(np.int64)
 
@@ -304,7 +304,7 @@ def squash_like_opencv(pictures: Pixels, size: int) -> Pixels:
     return np.stack(squashed)
 
 
-def known_picture() -> Pixels:
+def make_test_picture() -> Pixels:
     """Return two pictures of edges, ramps and a coarse texture; recipes hash them when resized."""
     t, y, x, c = np.ogrid[0:2, 0:301, 0:397, 0:3]
     value = (x * (3 + c) + y * (5 - c) + (x * y) // 7 + t * 40) % 256

@@ -18,7 +18,7 @@ from obygaze_features.video.index import (
     Bools,
     Floats,
     Ints,
-    bounds_of,
+    check_bounds,
     overshoot,
 )
 from obygaze_features.video.resample import Samples
@@ -259,7 +259,7 @@ def _find_span(
     index = source.film
     if not index.has_clock:
         raise BadVideo(CLOCK_SET_BACK, path=source.path, reason="clock")
-    begin_s, stop_s = bounds_of(start_s, end_s)
+    begin_s, stop_s = check_bounds(start_s, end_s)
     begin_s = max(begin_s, 0.0)
     is_within = overshoot(index.end_s, start_s, stop_s) is None
     # Otherwise the pictures show whether the file is cut off here, or only has no sound.

@@ -28,8 +28,8 @@ from obygaze_features.video.container import (
     av,
     check_is_file,
     clock_zero,
+    count_logged_errors,
     demux,
-    logged_errors,
     no_progress,
     open_sound,
 )
@@ -40,7 +40,7 @@ from obygaze_features.video.film import (
     Values,
     index_file,
     read_or_make,
-    state_of,
+    read_state,
 )
 from obygaze_features.video.index import NO_PTS, Bools, Floats, Ints
 from obygaze_features.video.packets import PacketTable
@@ -211,7 +211,7 @@ def _read(
     """Decode the sound of an open file once; keep its packets if `packets` is a list."""
     container, stream, _ = opened
     rows = _Rows(stream.codec_context)
-    with logged_errors() as count_errors:
+    with count_logged_errors() as count_errors:
         try:
             for packet in demux(container, stream):
                 progress()
@@ -253,7 +253,7 @@ def _read(
         samples=samples,
         damaged=damaged,
         rate=rows.rate,
-        stream=_name_of(container, stream),
+        stream=_stream_name(container, stream),
         takes_new_decoders=rows.takes_new_decoders,
     )
 
@@ -398,7 +398,7 @@ def _lateness(late: Ints, rounded: float) -> int:
     return first if abs(first - middle) <= rounded else middle
 
 
-def _name_of(container: Any, stream: Any) -> str:
+def _stream_name(container: Any, stream: Any) -> str:
     """Return the name of a stream of sound, or "" if the file has no other."""
     streams = list(container.streams.audio)
     if len(streams) == 1:
@@ -579,7 +579,7 @@ def sound_source(
         progress: called regularly while the index is made.
     """
     check_is_file(path)
-    identity = state_of(path, indexes)
+    identity = read_state(path, indexes)
     if _OPENED.source is not None and _OPENED.identity == identity:
         return _OPENED.source
     forget_sound()

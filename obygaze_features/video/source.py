@@ -13,8 +13,8 @@ from obygaze_features.video.container import (
     OnProgress,
     OpenVideo,
     av,
+    count_logged_errors,
     demux,
-    logged_errors,
     open_video,
 )
 from obygaze_features.video.index import NO_PTS, PacketRun
@@ -350,7 +350,7 @@ class VideoSource(PacketReader):
                 return outcome
         elif self.decoder.is_open:
             self.decoder.flush_buffers()
-        with logged_errors() as count_errors:
+        with count_logged_errors() as count_errors:
             for position, packet in self.packets(run.start, run.stop):
                 if position < first or position in run.left_out:
                     continue

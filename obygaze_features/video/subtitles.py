@@ -10,10 +10,10 @@ from obygaze_features.video.container import (
     OpenVideo,
     av,
     clock_zero,
+    count_logged_errors,
     demux,
     errors_at_opening,
     is_forced,
-    logged_errors,
     open_video,
     streams_of_film,
     track_of_film,
@@ -75,7 +75,7 @@ def _packets(video: OpenVideo, stream: Any, path: Path) -> list[Any]:
     error = _no_words(
         "the video is damaged or incomplete, so that words may be missing", path
     )
-    with logged_errors() as count_errors:
+    with count_logged_errors() as count_errors:
         try:
             packets = list(demux(video.container, stream))
         except av().FFmpegError as reason:

@@ -293,7 +293,7 @@ class SharedMemory:
             raise SystemExit(f"no memory for a clip: {error}") from error
 
 
-def _packed_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
+def _pack_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
     """Return an error as JSON."""
     return {
         "message": error.message,
@@ -308,7 +308,7 @@ def pack_result(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
     The pictures are in the memory already; the samples of sounds are written behind them.
     """
     if result.error is not None:
-        return {"shapes": [], "error": _packed_error(result.job, result.error)}
+        return {"shapes": [], "error": _pack_error(result.job, result.error)}
     pictures = [clip.shared_pictures for clip in result.clips.values()]
     layers = list({id(shared): shared for shared in pictures}.values())
     numbers = {id(shared): number for number, shared in enumerate(layers)}
@@ -326,7 +326,7 @@ def pack_result(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
         for number in range(n_of_pictures, len(layers)):
             places[number][:] = layers[number]
     failures = {
-        result.job.views.index(view): _packed_error(result.job, error)
+        result.job.views.index(view): _pack_error(result.job, error)
         for view, error in result.failures.items()
     }
     return {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.core.console import count, few, listed, plural
+from obygaze_features.core.console import count, few, join_names, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values, write_new
 from obygaze_features.core.shell import shell_word
@@ -174,7 +174,7 @@ class ComparedRuns(Listing):
                 f"In brackets: intervals over {units}, which hold for {of_intervals}."
             )
         if others:
-            named = [f"{name} in {listed(runs)}" for name, runs in others.items()]
+            named = [f"{name} in {join_names(runs)}" for name, runs in others.items()]
             sentences.append(f"Without a difference from {first}: {few(named)}.")
         title = f"{metric} of each run, and its difference from {first}"
         return result_table("compared", title, rows, " ".join(sentences))

@@ -17,8 +17,8 @@ from obygaze_features.core.figures import (
     draw_dots,
     draw_label,
     draw_legend,
-    drawn,
     page_markup,
+    render_figure,
     row_canvas,
     spread_dots,
 )
@@ -81,7 +81,7 @@ class Figure:
     @cached_property
     def svg(self) -> bytes:
         """The figure as the bytes of an SVG file."""
-        return drawn(self.drawing, ".svg", self.title)
+        return render_figure(self.drawing, ".svg", self.title)
 
     def markup(self, chapter: int) -> str:
         """Return the figure as an SVG element for a chapter of a page."""
@@ -89,7 +89,7 @@ class Figure:
 
     def file(self, suffix: str) -> bytes:
         """Return the figure as the bytes of a file: .svg, .png or .pdf."""
-        return self.svg if suffix == ".svg" else drawn(self.drawing, suffix)
+        return self.svg if suffix == ".svg" else render_figure(self.drawing, suffix)
 
 
 class Dot(NamedTuple):

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features import __version__
-from obygaze_features.core.console import digits_of, table
+from obygaze_features.core.console import count_decimals, table
 from obygaze_features.core.figures import COLORS, DARK_COLORS
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.made_ids import ascii_id
@@ -84,7 +84,7 @@ class NumberCell:
         """The ends of the interval, or "" without an interval."""
         if math.isnan(self.low + self.high):
             return ""
-        digits = digits_of(self.low, self.high)
+        digits = count_decimals(self.low, self.high)
         return f"[{short(self.low, digits)}, {short(self.high, digits)}]"
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class DifferenceCell(NumberCell):
     @property
     def digits(self) -> int:
         """The number of decimals."""
-        return digits_of(0.0, abs(self.value)) if self.value else 2
+        return count_decimals(0.0, abs(self.value)) if self.value else 2
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from obygaze_features.core.console import (
     MISSING,
     count,
-    digits_of,
+    count_decimals,
     few,
-    listed,
+    interval_end,
+    join_names,
     plural,
-    signed,
 )
 from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation import results
@@ -125,7 +125,7 @@ def short(value: float, digits: int = 2) -> str:
     """Return a number without its leading 0, such as .71, or a dash if it is not finite."""
     if not math.isfinite(value):
         return MISSING
-    text = signed(value, digits)
+    text = interval_end(value, digits)
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
@@ -138,7 +138,7 @@ def with_ends(value: float, low: float, high: float) -> str:
     """Return a number, with its interval if there is one: .71 [.60, .80]."""
     if math.isnan(low + high):
         return short(value)
-    digits = digits_of(low, high)
+    digits = count_decimals(low, high)
     return f"{short(value)} [{short(low, digits)}, {short(high, digits)}]"
 
 
@@ -514,7 +514,7 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
         return f"{text} on {tested_on(LEAKED, run.units)}."
     text += _films_text(run, first, second, row, ours)
     if parts:
-        more = f"{listed(parts)} together are better than the best single store"
+        more = f"{join_names(parts)} together are better than the best single store"
         if found != BETTER:
             more = f"This run does not show that {more}"
         return f"{more}: {text}."

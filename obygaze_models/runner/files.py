@@ -38,7 +38,7 @@ from obygaze_features.core.overwrite import (
     RUN,
     check_folder,
     check_name,
-    made_by_obygaze,
+    is_made_by_obygaze,
 )
 from obygaze_features.core.schema_check import refuse_unknown
 from obygaze_features.core.shell import shell_word
@@ -302,7 +302,7 @@ def check_run_folder(folder: Path, identity: str, *, force: bool) -> None:
 
 def is_same_run(folder: Path, identity: str) -> bool:
     """Return whether a folder has a run with this identity."""
-    if not made_by_obygaze(folder / RUN_FILE):
+    if not is_made_by_obygaze(folder / RUN_FILE):
         return False
     about = parse_json((folder / RUN_FILE).read_bytes())
     return bool(about.get("identity") == identity)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.console import count, few, listed, plural
+from obygaze_features.core.console import count, few, join_names, plural
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
-from obygaze_features.core.file_names import portable
+from obygaze_features.core.file_names import portable_name
 from obygaze_features.core.files import (
     canonical_json,
     require_file,
@@ -123,7 +123,7 @@ class Inputs:
         stores = "+".join(store.name for store in self.stores)
         about = "-".join(filter(None, (self.protocol.name, stores)))
         # Cut long names, but keep the hash.
-        return portable(f"{about[:111]}-{self.identity[:8]}")
+        return portable_name(f"{about[:111]}-{self.identity[:8]}")
 
 
 def gather(
@@ -425,5 +425,5 @@ def _only_heard(
         return ""
     return (
         f"These concepts can only be heard: {', '.join(heard)}. The features of"
-        f" {listed(of_pictures)} are computed from pictures, and do not contain them."
+        f" {join_names(of_pictures)} are computed from pictures, and do not contain them."
     )

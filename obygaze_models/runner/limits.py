@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obygaze_features.core.console import count, few, listed
+from obygaze_features.core.console import count, few, join_names
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
     LEAKED,
@@ -202,8 +202,8 @@ def _power(run: Run) -> Iterator[str]:
     if needed:
         yield (
             f"With {number_range(n_films)} {run.units} that vary as much as these, p shows a mean"
-            f" difference from the best baseline only if it is at least about {listed(needed)}; a"
-            " smaller difference may be chance."
+            f" difference from the best baseline only if it is at least about"
+            f" {join_names(needed)}; a smaller difference may be chance."
         )
 
 
@@ -340,7 +340,7 @@ def _chosen_stores(run: Run) -> Iterator[str]:
     """Yield how often each store was chosen on training films, for each model of the answer."""
     for cell in chosen_cells(run):
         n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
-        stores = listed([f"{name} in {n}" for name, n in n_of_store.most_common()])
+        stores = join_names([f"{name} in {n}" for name, n in n_of_store.most_common()])
         yield (
             f"The store of {cell.model} was chosen on training {run.units} in each of"
             f" {n_of_store.total()} tests: {stores}."

@@ -14,7 +14,7 @@ from support.cli import run_obygaze
 
 from obygaze import cli
 from obygaze_features import __version__
-from obygaze_features.core.declared import declared, imported
+from obygaze_features.core.declared import import_object, read_declaration
 from obygaze_features.core.groups import LazyGroup
 from obygaze_features.core.options import Command
 
@@ -131,11 +131,11 @@ def test_a_command_has_the_signature_of_the_function_that_it_calls():
     ]
     assert len(targets) > 50
     for target in targets:
-        works = imported(target)
+        works = import_object(target)
         assert inspect.unwrap(works) is works
-        assert declared(target).__doc__ == works.__doc__
-        assert declared(target).__annotations__ == works.__annotations__
-        read = inspect.signature(declared(target)).parameters.values()
+        assert read_declaration(target).__doc__ == works.__doc__
+        assert read_declaration(target).__annotations__ == works.__annotations__
+        read = inspect.signature(read_declaration(target)).parameters.values()
         for one, other in zip(
             read, inspect.signature(works).parameters.values(), strict=True
         ):

@@ -12,7 +12,7 @@ from support.cli import call_obygaze
 from support.stores import sealed_store
 
 import obygaze as og
-from obygaze.doctor import Facts, check_up, is_within, problems_of, to_text
+from obygaze.doctor import Facts, check_up, find_problems, is_within, to_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -62,7 +62,7 @@ def with_packages(found: Facts, *packages: Facts) -> Facts:
     return {
         **found,
         "packages": packages,
-        "problems": problems_of(packages),
+        "problems": find_problems(packages),
         "ok": False,
     }
 
@@ -100,7 +100,7 @@ def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
         'av missing (needs >=14)  ->  in the clone of obygaze: pip install -e ".[extract]"'
         in text
     )
-    assert problems_of(packages[2:]) == []
+    assert find_problems(packages[2:]) == []
 
 
 def test_a_driver_that_fails_is_reported(workspace, monkeypatch):

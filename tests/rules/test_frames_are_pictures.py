@@ -27,7 +27,7 @@ from support.seeds import amount
 from support.videos import read_numbers, write_video
 
 from obygaze_features.core.errors import Mismatch
-from obygaze_features.extraction.clips import planned_clips
+from obygaze_features.extraction.clips import plan_clips
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import open_store
 from obygaze_features.video import PictureView, decode_clip
@@ -58,7 +58,7 @@ def workspace_of(folder: Path, films: Sequence[CountedFilm]) -> Path:
 def numbers_of_clips(folder: Path) -> dict[str, list[int]]:
     """The numbers in the pictures of each clip of the manifest."""
     numbers = {}
-    for clip in planned_clips(read_manifest(folder / "manifests" / "clips.toml")):
+    for clip in plan_clips(read_manifest(folder / "manifests" / "clips.toml")):
         span = {"start_s": clip.start_s, "end_s": clip.end_s}
         seen = decode_clip(clip.video, ALL_PICTURES, **span)
         numbers[clip.clip_id] = sorted({*read_numbers(seen.pictures)})

@@ -18,7 +18,7 @@ from support.cli import call_obygaze
 from support.videos import numbered, read_numbers
 
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.clips import planned_clips
+from obygaze_features.extraction.clips import plan_clips
 from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.extraction.windows import WantedWindow, decode_windows
@@ -97,7 +97,7 @@ def test_what_has_one_span_is_of_one_span(rate, late_s, tmp_path) -> None:
 
     # Pictures and sound, of windows and of clips.
     wanted = [WantedWindow(n, (PICTURES, SOUND)) for n in range(len(spans))]
-    (film,) = {clip.film for clip in planned_clips(cut)}
+    (film,) = {clip.film for clip in plan_clips(cut)}
     indexes = str(workspace.folder("indexes"))
     video = str(folder / "late.mkv")
     with DecodePool(1) as pool:

@@ -24,7 +24,7 @@ from support.workbooks import write_workbook
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.core.tables import header_of, number_of_cell, read_table
+from obygaze_features.core.tables import number_of_cell, read_header, read_table
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.frame_rate import frame_rate_text
@@ -86,7 +86,7 @@ def test_a_table_is_read_as_it_was_meant(tmp_path, columns, cells, form, newline
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         read = read_table(path, required=("clip_id",))
-        assert header_of(path) == tuple(header)
+        assert read_header(path) == tuple(header)
         assert clip_ids(path) == [row[0] for row in rows]
     assert list(read.columns) == header
     assert [[row[name] for name in header] for row in read.rows] == rows

@@ -217,10 +217,10 @@ def read_protocol(files: Tree, folder: Path) -> None:
 
 
 def read_card(files: Tree, folder: Path) -> None:
-    from obygaze_features.backbones.cards import card_from
+    from obygaze_features.backbones.cards import parse_card
     from obygaze_features.core.schema_check import read_toml
 
-    card = card_from(read_toml(files.get("c.toml", b""), "c.toml"))
+    card = parse_card(read_toml(files.get("c.toml", b""), "c.toml"))
     _ = card.sha256, repr(card)
 
 

@@ -15,7 +15,7 @@ from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction.clips import Decoded, RowJob, Source, ViewedClip
 from obygaze_features.extraction.compute import BatchComputer
 from obygaze_features.extraction.loop import StoreFiller, fill
-from obygaze_features.extraction.recipes import arrays_of, maker_of, recipe_of
+from obygaze_features.extraction.recipes import make_arrays, make_maker, make_recipe
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Row
 from obygaze_features.store.filling import Filling, plan_filling
@@ -37,7 +37,7 @@ def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> ViewedClip:
 
 
 def arrays_of_features(backbone: Backbone) -> list[Array]:
-    arrays = arrays_of(backbone, list(backbone.arrays))
+    arrays = make_arrays(backbone, list(backbone.arrays))
     return [array for array in arrays if array.name in backbone.arrays]
 
 
@@ -46,14 +46,14 @@ def new_filling(
 ) -> Filling:
     """Plan a store of some clips, of which all are computed by default."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    recipe = recipe_of(inner)
+    recipe = make_recipe(inner)
     return plan_filling(
         target,
         [Row(f"c-{number:04d}", "c") for number in range(n_clips)],
-        arrays=arrays_of(inner),
+        arrays=make_arrays(inner),
         recipe=recipe,
         manifest=ManifestMark("m", "0" * 64),
-        kind=maker_of(inner, recipe).kind,
+        kind=make_maker(inner, recipe).kind,
         computed=computed,
     )
 
@@ -64,7 +64,7 @@ def new_filler(
 ) -> Iterator[StoreFiller]:
     arrays = [array for array in filling.arrays if array.name in inner.arrays]
     with ThreadPoolExecutor(1, "write") as writing:
-        maker = maker_of(inner, recipe_of(inner))
+        maker = make_maker(inner, make_recipe(inner))
         computer = BatchComputer(backbone, arrays)
         yield StoreFiller(filling, maker, computer, batch, writing)
 

@@ -10,8 +10,8 @@ from obygaze_features.backbones.card import DEFAULT_PRESET, require_pictures
 from obygaze_features.backbones.cards import find_card, refuse_code_of_store
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.cases import other_times, other_video
-from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_clips
+from obygaze_features.extraction.cases import time_difference, video_difference
+from obygaze_features.extraction.clips import PlannedClip, plan_clips, read_video_facts
 from obygaze_features.extraction.recipes import (
     decoder_recipe,
     sampling_recipe,
@@ -64,8 +64,8 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     (row,) = store.table.some(store.select(clips=[clip_id]).rows)
     here = [card.sha256, sampling_recipe(view, grid), decoder_recipe(view)]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
-    is_changed = other_times(row, clip) or other_video(
-        row, clip, facts_of([clip.video])
+    is_changed = time_difference(row, clip) or video_difference(
+        row, clip, read_video_facts([clip.video])
     )
     if is_changed or here != there:
         raise Mismatch(
@@ -93,7 +93,7 @@ def _backbone_name(recipe: dict[str, Any]) -> str:
 def _clip_of(workspace: Workspace, store: Store, clip_id: str) -> PlannedClip:
     """Return a clip of a store from the current manifest."""
     path = workspace.existing_manifest(store.record.manifest.name)
-    for clip in planned_clips(read_manifest(path)):
+    for clip in plan_clips(read_manifest(path)):
         if clip.clip_id == clip_id:
             return clip
     raise Mismatch(f"the manifest has no clip {clip_id!r}", where=str(path))

@@ -166,17 +166,19 @@ def _quota_of_groups(root: Path, groups: Path) -> float | None:
         # Quotas of parent groups apply too. Inside a container, its own group is the root.
         for part in (path, *path.parents):
             if not controllers:  # version 2
-                quotas.append(_quota_of(root / part / "cpu.max"))
+                quotas.append(_read_quota(root / part / "cpu.max"))
             elif "cpu" in controllers.split(","):
                 folder = root / controllers / part
                 quotas.append(
-                    _quota_of(folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
+                    _read_quota(
+                        folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us"
+                    )
                 )
     known = [quota for quota in quotas if quota is not None]
     return min(known, default=None)
 
 
-def _quota_of(*paths: Path) -> float | None:
+def _read_quota(*paths: Path) -> float | None:
     """Return the quota of cores from one or two files, or None if there is no limit."""
     try:
         words = " ".join(path.read_text(encoding="ascii") for path in paths).split()
@@ -205,24 +207,24 @@ def allow_open_files(n_files: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _blocked() -> list[signal.Signals]:
+def _blocked_signals() -> list[signal.Signals]:
     return [signal.Signals[name] for name in STOP_SIGNALS]
 
 
 def block_signals() -> None:
     """Block the signals that stop a run, in this thread and in the processes that it starts."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _blocked())
+    signal.pthread_sigmask(signal.SIG_BLOCK, _blocked_signals())
 
 
 def unblock_signals() -> None:
     """Undo `block_signals`."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _blocked())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _blocked_signals())
 
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
     """Block the signals that stop a run inside a `with` statement; they arrive after it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _blocked())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _blocked_signals())
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.file_names import composed
+from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.files import is_workbook, require_file
 from obygaze_features.core.schema_check import Filled, one_of, read_toml, record_of
 from obygaze_features.core.shell import shell_word
@@ -279,7 +279,7 @@ def choose_mapping(
         # The same mapping may be used for a spreadsheet and for text.
         mapping = replace(mapping, sheet="")
     # A typed column may have its accents as separate characters.
-    sources = {target: composed(column) for target, column in columns.items()}
+    sources = {target: compose_accents(column) for target, column in columns.items()}
     filled = {name: value for name, value in options.items() if value}
     for name in AS_COLUMNS:
         # With `--map times=times`, the table has a column of this name, which keeps it.

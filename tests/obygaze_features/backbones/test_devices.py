@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.devices import chosen_device
+from obygaze_features.backbones.devices import choose_device
 from obygaze_features.core.errors import FixUsage
 
 ALL_BUSY = "0, GPU-aaa, 60000\n1, GPU-bbb, 2001\n"
@@ -66,7 +66,7 @@ class Machine:
             self.patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         else:
             self.patch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        return chosen_device("auto", [find_card("clip-b16")])
+        return choose_device("auto", [find_card("clip-b16")])
 
 
 @pytest.fixture
@@ -114,16 +114,16 @@ def test_torch_is_asked_only_where_it_is_there_and_can_compute(machine, monkeypa
     descriptors = find_card("descriptors")
     frames = find_card("frames:clip-b16")
     machine.auto(ONE_BUSY, 3)
-    assert chosen_device("auto", [descriptors, find_card("clip-b16")]) == "cuda:1"
+    assert choose_device("auto", [descriptors, find_card("clip-b16")]) == "cuda:1"
     # User code may compute with torch, whatever its family is.
     own = replace(descriptors, code={"function": "mine"})
-    assert chosen_device("auto", [own]) == "cuda:1"
+    assert choose_device("auto", [own]) == "cuda:1"
     # One that has nothing, also no `cuda`.
     torch = ModuleType("torch")
     torch.__spec__ = ModuleSpec("torch", None)
     monkeypatch.setitem(sys.modules, "torch", torch)
-    assert chosen_device("auto", [descriptors, frames]) == "cpu"
-    assert chosen_device("cuda:7", [find_card("clip-b16")]) == "cuda:7"
+    assert choose_device("auto", [descriptors, frames]) == "cpu"
+    assert choose_device("cuda:7", [find_card("clip-b16")]) == "cuda:7"
     # As where it is not installed.
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert chosen_device("auto", [find_card("clip-b16")]) == "cpu"
+    assert choose_device("auto", [find_card("clip-b16")]) == "cpu"

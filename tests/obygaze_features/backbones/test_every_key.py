@@ -40,14 +40,14 @@ from obygaze_features.backbones import cards  # noqa: E402
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.backbone import Backbone, PictureBackbone  # noqa: E402
 from obygaze_features.backbones.card import Card  # noqa: E402
-from obygaze_features.backbones.cards import card_from, find_card  # noqa: E402
-from obygaze_features.backbones.processors import check_pixels_of, check_sound_of  # noqa: E402
+from obygaze_features.backbones.cards import find_card, parse_card  # noqa: E402
+from obygaze_features.backbones.processors import check_pixel_file, check_sound_file  # noqa: E402
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone  # noqa: E402
 from obygaze_features.backbones.weight_files import WeightFiles  # noqa: E402
 from obygaze_features.backbones.weights import find_weights  # noqa: E402
 from obygaze_features.core.errors import ObygazeError  # noqa: E402
 from obygaze_features.core.schema_check import Document  # noqa: E402
-from obygaze_features.extraction.recipes import recipe_of  # noqa: E402
+from obygaze_features.extraction.recipes import make_recipe  # noqa: E402
 
 torch.set_num_threads(1)
 # Families that read their configuration and their card in ways of their own.
@@ -133,11 +133,11 @@ def outcome(load: Callable[[], Backbone], before: Backbone) -> str:
     """What a change does: it is refused, seen in the recipe, or decides nothing."""
     try:
         after = load()
-        recipe = recipe_of(after).canonical
+        recipe = make_recipe(after).canonical
     except (ObygazeError, IndexError, RuntimeError):
         # The last two are of torch: the sizes do not fit.
         return "refused"
-    if recipe != recipe_of(before).canonical:
+    if recipe != make_recipe(before).canonical:
         return "another recipe"
     expected = numbers_of(before)
     for name, values in numbers_of(after).items():
@@ -151,7 +151,7 @@ def change_files(folder: Path, load: Callable[[], Backbone]) -> Counter[str]:
     Those that no hash has are changed once more, all together: the numbers are the same.
     """
     before = load()
-    recipe = recipe_of(before).canonical
+    recipe = make_recipe(before).canonical
     files = WeightFiles(folder, (), "")
 
     def is_same_recipe() -> bool:
@@ -266,9 +266,9 @@ def test_processors(family: str, tmp_path: Path) -> None:
     def check() -> None:
         files = find_weights(card, folder)
         if card.sound is None:
-            check_pixels_of(card, card.geometry, files)
+            check_pixel_file(card, card.geometry, files)
         else:
-            check_sound_of(card, card.sound, files)
+            check_sound_file(card, card.sound, files)
 
     write(settings)
     load_backbone(card, folder)
@@ -307,7 +307,7 @@ def change_card(
     tree = {**tree, "download_mb": 1, "gated": False, "gflop": 1.0, **more}
 
     def card_of(tree: dict[str, Any]) -> Card:
-        return card_from(Document(copy.deepcopy(tree), "card.toml"))
+        return parse_card(Document(copy.deepcopy(tree), "card.toml"))
 
     before = load(card_of(tree))
     outcomes: Counter[str] = Counter()

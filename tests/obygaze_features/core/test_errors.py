@@ -9,7 +9,7 @@ from support.seeds import SEED, amount
 from obygaze_features.core import errors
 from obygaze_features.core.errors import FixInput, InstallExtra
 from obygaze_features.core.lazy import import_optional
-from obygaze_features.core.refusal import refuse_if, shown
+from obygaze_features.core.refusal import join_first, refuse_if
 from obygaze_features.core.shell import shell_line
 
 # The exit codes other people's scripts depend on.
@@ -120,9 +120,9 @@ def test_three_are_shown_and_the_others_counted(n, text):
 
 
 def test_a_value_is_seen_as_one_value():
-    assert shown(["", "a b", "c,d"]) == "'', 'a b', 'c,d'"
-    assert shown([0, 1.5, None]) == "0, 1.5, None"
-    assert shown(["x" * 200]) == "x" * 80 + "..."
+    assert join_first(["", "a b", "c,d"]) == "'', 'a b', 'c,d'"
+    assert join_first([0, 1.5, None]) == "0, 1.5, None"
+    assert join_first(["x" * 200]) == "x" * 80 + "..."
 
 
 # Also words that look like options, and what a shell would change.

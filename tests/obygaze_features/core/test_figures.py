@@ -12,8 +12,8 @@ from obygaze_features.core.figures import (
     COLORS,
     draw_dots,
     draw_label,
-    drawn,
     page_markup,
+    render_figure,
     row_canvas,
     spread_dots,
 )
@@ -42,7 +42,7 @@ def figure_of_one_row() -> Any:
 
 
 def test_a_file_has_the_colours_of_paper_and_a_page_its_own() -> None:
-    file = drawn(figure_of_one_row(), ".svg", "title <i>")
+    file = render_figure(figure_of_one_row(), ".svg", "title <i>")
     root = ElementTree.fromstring(file)
     assert root.attrib["aria-label"] == "title <i>"
     dots = list(root.iter(f"{SVG}use"))
@@ -77,14 +77,14 @@ def test_a_file_has_the_colours_of_paper_and_a_page_its_own() -> None:
 def test_signs_that_no_file_can_have_are_escapes_in_every_text() -> None:
     with row_canvas(20, 0, (0, 4), "AP\x08\ufffe $x_^$") as (figure, axes):
         axes.set_title("two\nlines\x00")
-    root = ElementTree.fromstring(drawn(figure, ".svg"))
+    root = ElementTree.fromstring(render_figure(figure, ".svg"))
     texts = {text.text for text in root.iter(f"{SVG}text")}
     assert {"AP\\x08\\ufffe $x_^$", "two", "lines\\x00"} <= texts
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".pdf"])
 def test_the_same_figure_is_the_same_bytes(suffix: str) -> None:
-    first = drawn(figure_of_one_row(), suffix)
-    assert drawn(figure_of_one_row(), suffix) == first
+    first = render_figure(figure_of_one_row(), suffix)
+    assert render_figure(figure_of_one_row(), suffix) == first
     begins = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
     assert first.startswith(begins[suffix])

@@ -126,7 +126,7 @@ def test_write_new_never_follows_a_link_that_leads_nowhere(tmp_path):
 
 def test_of_two_who_write_one_new_name_the_second_is_told(tmp_path, monkeypatch):
     path = tmp_path / "result"
-    looked = files.free_for
+    looked = files.is_free_for
 
     def look_then_be_overtaken(target, data):
         free = looked(target, data)
@@ -134,7 +134,7 @@ def test_of_two_who_write_one_new_name_the_second_is_told(tmp_path, monkeypatch)
             target.write_bytes(b"by another process")
         return free
 
-    monkeypatch.setattr(files, "free_for", look_then_be_overtaken)
+    monkeypatch.setattr(files, "is_free_for", look_then_be_overtaken)
     with pytest.raises(AlreadyThere):
         files.write_new(path, b"by this one")
     assert path.read_bytes() == b"by another process"
@@ -173,7 +173,7 @@ def test_a_full_disk_replaces_none_of_several_results(tmp_path, monkeypatch):
 
 def _count_up(path: Path) -> None:
     for _ in range(20):
-        with files.locked(path.parent):
+        with files.lock_folder(path.parent):
             path.write_text(str(int(path.read_text("utf-8")) + 1), encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from obygaze_features.core.commands import Session
 from obygaze_features.core.console import Console, Progress
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.function_commands import make_command
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Command, Option
 from obygaze_features.core.workspace import Workspace
 
@@ -94,7 +94,7 @@ PLAIN = {
 
 def typed(*words: str) -> Any:
     session = Session(Workspace(Path("there")), Console(as_json=True))
-    return CliRunner().invoke(command_of(COPY, "copy"), [*words], obj=session)
+    return CliRunner().invoke(make_command(COPY, "copy"), [*words], obj=session)
 
 
 def values(*words: str) -> dict[str, Any]:

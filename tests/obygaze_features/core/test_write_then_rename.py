@@ -151,7 +151,7 @@ def test_a_mark_may_be_at_either_end(tmp_path, monkeypatch, data, refusal) -> No
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"created_by": 7}', "[" * 100_000])
 def test_what_is_not_a_document_of_ours(tmp_path: Path, text: str) -> None:
     (tmp_path / "thing.json").write_text(text)
-    assert not overwrite.made_by_obygaze(tmp_path / "thing.json")
+    assert not overwrite.is_made_by_obygaze(tmp_path / "thing.json")
     with pytest.raises(AlreadyThere):
         check_folder(tmp_path, THING, force=True)
 

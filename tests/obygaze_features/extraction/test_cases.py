@@ -245,8 +245,8 @@ def test_a_store_that_is_being_filled_has_the_times_of_its_plan() -> None:
     frames = FrameSpan(25, 49)
     row = Row("a", "film", 1.0, 2.0, status=NOT_EXTRACTED).with_frames(frames)
     clip = PlannedClip("a", "film", "a.mp4", 2.52, 3.52, frames=frames)
-    assert not cases.other_times(row, clip)
-    assert cases.other_times(row, clip, count_frames=False) == (
+    assert not cases.time_difference(row, clip)
+    assert cases.time_difference(row, clip, count_frames=False) == (
         "start_s was 1, is now 2.52, end_s was 2, is now 3.52"
     )
     done = work([clip], [row], filling=True)

@@ -24,7 +24,7 @@ from obygaze_features.extraction.compute import (
     ThreadComputer,
     Uploads,
     clip_threads,
-    computer_for,
+    make_computer,
 )
 from obygaze_features.store import Array
 
@@ -73,7 +73,7 @@ def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
     found = []
     for n_threads, n_clips in ((1, 1), (1, 7), (4, 2), (3, 7)):
         with clip_threads(n_threads) as pool:
-            computer = computer_for(backbone, specs, pool)
+            computer = make_computer(backbone, specs, pool)
             computed = []
             for i in range(0, 7, n_clips):
                 computed += computer.compute_all(clips[i : i + n_clips])
@@ -88,10 +88,10 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(family, tmp_path) -> Non
     backbone = tiny(family, tmp_path)
     clips, specs = some_clips(backbone, 6), arrays_of_features(backbone)
     with clip_threads(1) as pool:
-        expected = computer_for(backbone, specs, pool).compute_all(clips)
+        expected = make_computer(backbone, specs, pool).compute_all(clips)
     backbone.placement = replace(backbone.placement, device="cuda")
     with SimulatedGpu() as gpu, clip_threads(1) as pool:
-        computer = computer_for(backbone, specs, pool)
+        computer = make_computer(backbone, specs, pool)
         assert isinstance(computer, BatchComputer)
         computer.start(clips[:1])()  # tables are moved once
         gpu.waits.clear()
@@ -123,10 +123,10 @@ def test_sound_on_a_gpu_has_the_same_features_and_the_host_waits_for_events_only
         clips.append(HeardClip(ClipSound(0.1 * samples, n_samples // 10), {}))
     specs = arrays_of_features(backbone)
     with clip_threads(1) as pool:
-        expected = computer_for(backbone, specs, pool).compute_all(clips)
+        expected = make_computer(backbone, specs, pool).compute_all(clips)
     backbone.placement = replace(backbone.placement, device="cuda")
     with SimulatedGpu() as gpu, clip_threads(1) as pool:
-        result = computer_for(backbone, specs, pool).start(clips)
+        result = make_computer(backbone, specs, pool).start(clips)
         assert gpu.waits == []
         found = result()
     for name in backbone.arrays:
@@ -147,13 +147,13 @@ def test_backbones_share_the_pictures_on_a_gpu(tmp_path: Path) -> None:
     with SimulatedGpu(), clip_threads(1) as pool:
         expected = []
         for group in groups:
-            alone = computer_for(backbone, specs, pool)
+            alone = make_computer(backbone, specs, pool)
             expected.append(as_bytes(alone.compute_all(group)))
     with SimulatedGpu() as gpu, clip_threads(1) as pool:
         uploads = Uploads("cuda")
         results = []
         for group in groups:
-            of_group = computer_for(backbone, specs, pool, uploads)
+            of_group = make_computer(backbone, specs, pool, uploads)
             results.append(as_bytes(of_group.compute_all(group)))
         assert uploads.n_copies == 5 and {*gpu.waits} == {"event"}
         assert results == expected

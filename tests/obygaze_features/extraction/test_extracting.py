@@ -265,7 +265,7 @@ def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
         watch=at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT)),
     )
     write_video(film, numbers=range(40, 80), size=(64, 48))
-    monkeypatch.setattr(cases, "other_video", lambda *_: "")
+    monkeypatch.setattr(cases, "video_difference", lambda *_: "")
     monkeypatch.setattr(extracting, "_files_read_before", lambda *_: {})
     with pytest.raises(
         Mismatch, match=r"videos were replaced while their clips were extracted"

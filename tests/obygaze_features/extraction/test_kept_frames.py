@@ -20,8 +20,8 @@ from obygaze_features.extraction import decoding
 from obygaze_features.extraction.clips import (
     RowJob,
     ViewedClip,
-    facts_of,
-    planned_clips,
+    plan_clips,
+    read_video_facts,
 )
 from obygaze_features.extraction.cut_films import write_windows
 from obygaze_features.extraction.kept import (
@@ -65,8 +65,8 @@ def kept_of(
     films: Manifest, workspace: Path, name: str, views: list[PictureView]
 ) -> KeptViews:
     """The frames that stores of a manifest have kept for views."""
-    clips = planned_clips(films)
-    facts = facts_of(clip.video for clip in clips)
+    clips = plan_clips(films)
+    facts = read_video_facts(clip.video for clip in clips)
     stores, unreadable = stores_of_frames(name, Workspace(workspace))
     assert unreadable == []
     return find_kept(stores, clips, facts, views, None)
@@ -82,10 +82,10 @@ def test_damaged_frames_are_decoded_again(films, tmp_path, monkeypatch) -> None:
     clean = store.read(CLEAN, range(N_CLIPS)).tolist()
     assert clean == [True, True, False, False]
     decoded = []
-    result_of = decoding.decoded_row
+    result_of = decoding.make_decoded_row
     monkeypatch.setattr(
         decoding,
-        "decoded_row",
+        "make_decoded_row",
         lambda job, *more: decoded.append(job.row) or result_of(job, *more),
     )
     run(films, tmp_path)
@@ -137,7 +137,7 @@ def test_frames_of_two_files_of_a_film_are_not_one_row(tmp_path: Path) -> None:
         half: kept_of(films, tmp_path / "after", "films", [view])[view],
     }
     with DecodePool(1) as pool:
-        clips = planned_clips(films)
+        clips = plan_clips(films)
         decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)
         (row,) = decoder.rows([RowJob(0, (view, half))])
         decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)

@@ -20,7 +20,7 @@ import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
-from obygaze_features.extraction.clips import planned_clips
+from obygaze_features.extraction.clips import plan_clips
 from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -83,7 +83,7 @@ def swept(
     manifest = make_windows(films, grid, workspace=workspace, name="w")
     indexes = str(workspace.folder("indexes"))
     results: list[DecodeResult] = []
-    for video, clips in groupby(planned_clips(manifest), lambda clip: clip.video):
+    for video, clips in groupby(plan_clips(manifest), lambda clip: clip.video):
         of_film = list(clips)
         wanted = [WantedWindow(clip.window or 0, (view,)) for clip in of_film]
         film = of_film[0].film
@@ -304,7 +304,7 @@ def test_windows_of_an_unknown_folder_are_not_read_from_the_current_one(
     manifest = make_windows(films, APART, workspace=Workspace(tmp_path), name="w")
     header = structs.replace(manifest.header, video_root="")
     without_folder = replace(manifest, header=header)
-    assert {clip.video for clip in planned_clips(without_folder)} == {""}
+    assert {clip.video for clip in plan_clips(without_folder)} == {""}
     with pytest.raises(NotFound, match="no clip of w has a video file") as error:
         og.extract(without_folder, "descriptors", workspace=tmp_path)
     assert "obygaze manifest windows" in str(error.value.hint)

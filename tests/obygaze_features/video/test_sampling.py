@@ -12,7 +12,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.damage import lost_in_time
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
-from obygaze_features.video.index import FrameIndex, sample, sample_indices, span_of
+from obygaze_features.video.index import FrameIndex, find_span, sample, sample_indices
 
 
 def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:
@@ -56,7 +56,7 @@ def test_nothing_to_take(total: int, count: int) -> None:
 )
 def test_a_part_holds_what_begins_in_it(steps, start, length) -> None:
     times = np.cumsum([0, *steps[1:]]) / 1000
-    first, stop = span_of(times, start / 1000, (start + length) / 1000)
+    first, stop = find_span(times, start / 1000, (start + length) / 1000)
     inside = [
         i for i, t in enumerate(times) if start <= round(1000 * t) < start + length
     ]
@@ -72,22 +72,22 @@ def test_a_part_holds_what_begins_in_it(steps, start, length) -> None:
 
 def test_a_part_by_its_bounds() -> None:
     times = np.arange(100) / 25
-    assert span_of(times, None, None) == (0, 100)
-    assert span_of(times, 1.0, 2.0) == (25, 50)
-    assert span_of(times, -5.0, 0.04) == (0, 1)
-    assert span_of(times, 3.0, 1000.0) == (75, 100)
-    assert span_of(times, 3.96, None) == (99, 100)
-    assert span_of(times, 4.5, None) == (100, 100)
+    assert find_span(times, None, None) == (0, 100)
+    assert find_span(times, 1.0, 2.0) == (25, 50)
+    assert find_span(times, -5.0, 0.04) == (0, 1)
+    assert find_span(times, 3.0, 1000.0) == (75, 100)
+    assert find_span(times, 3.96, None) == (99, 100)
+    assert find_span(times, 4.5, None) == (100, 100)
     # The last picture is on the screen for as long as it is said to last.
-    assert span_of(times, 3.97, 4.0, last_s=0.04) == (99, 100)
-    assert span_of(times, 3.999, 9.0, last_s=0.04) == (99, 100)
-    assert span_of(times, 4.0, 9.0, last_s=0.04) == (100, 100)
+    assert find_span(times, 3.97, 4.0, last_s=0.04) == (99, 100)
+    assert find_span(times, 3.999, 9.0, last_s=0.04) == (99, 100)
+    assert find_span(times, 4.0, 9.0, last_s=0.04) == (100, 100)
     # Nothing is on the screen before the first picture.
-    assert span_of(times, -5.0, -1.0) == (0, 0)
-    assert span_of(times + 2, 0.0, 2.0) == (0, 0)
-    assert span_of(times + 2, 0.0, 2.01) == (0, 1)
+    assert find_span(times, -5.0, -1.0) == (0, 0)
+    assert find_span(times + 2, 0.0, 2.0) == (0, 0)
+    assert find_span(times + 2, 0.0, 2.01) == (0, 1)
     # 0.1 + 0.2 is a little more than 0.3; the picture at 0.3 s belongs to the part all the same.
-    assert span_of(np.array([0.0, 0.3, 0.6]), 0.1 + 0.2, 0.6) == (1, 2)
+    assert find_span(np.array([0.0, 0.3, 0.6]), 0.1 + 0.2, 0.6) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_part_by_its_bounds() -> None:
 )
 def test_a_part_must_have_a_length(start: float, end: float | None) -> None:
     with pytest.raises(FixUsage):
-        span_of(np.arange(100) / 25, start, end)
+        find_span(np.arange(100) / 25, start, end)
 
 
 def test_one_picture_a_second_of_a_long_clip() -> None:
