@@ -323,7 +323,7 @@ def _list_row(card: Card) -> list[Any]:
 
 
 def _card_settings(card: Card) -> dict[str, Any]:
-    """Return what a card declares, and the state of its weights."""
+    """Return the settings of a card, and the state of its weights."""
     declared = card.to_json()
     # The hash of a card, which is part of recipes, contains the sources under this name.
     sources = declared.pop("levels")

@@ -250,7 +250,7 @@ def split_preset(name: str) -> tuple[str, str]:
 def find_cards(
     workspace: Workspace | None = None,
 ) -> tuple[list[Card], list[ObygazeError]]:
-    """Return all valid cards, and the errors of the others.
+    """Return all valid cards, and the errors of invalid cards.
 
     Args:
         workspace: The workspace, whose cards are found too.

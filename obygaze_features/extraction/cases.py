@@ -187,7 +187,7 @@ def _recipe_differences(request: ExtractionRequest, stored: StoreState) -> list[
 
 
 def _maker_differences(here: ComputeSetup | None, stored: StoreState) -> list[str]:
-    """Return the makers of the store that may give different numbers than what computes now.
+    """Return the makers of the store that may give different numbers than this command.
 
     A finished store may get rows from a later version of the program with the same recipe.
     """

@@ -252,7 +252,7 @@ def make_computer(
     pool: Executor,
     uploads: Uploads | None = None,
 ) -> Computer:
-    """Return what computes the clips of a backbone on its device.
+    """Return the object that computes the clips of a backbone on its device.
 
     Args:
         backbone: The backbone.

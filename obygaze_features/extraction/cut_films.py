@@ -76,19 +76,19 @@ def write_windows(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> WrittenWindows:
-    """Cut whole films into windows.
+    """Cut whole films into windows, the clips of a new manifest.
 
     FILMS is a folder of films, or a manifest whose clips are linked to films. Each film is read
-    once. Give --window and --stride, or --seconds and --every. Without --stride or --every, windows
-    follow each other.
+    once. Use --window and --stride, or --seconds and --every. Without --stride or --every, each
+    window begins where the window before it ends.
 
     Args:
         films: The films.
-        name: Name of the manifest.
-        window: Pictures in a window.
-        stride: Pictures from window to window. [default: those of a window]
-        seconds: Seconds of a window.
-        every: Seconds from window to window. [default: those of a window]
+        name: Name of the new manifest.
+        window: Length of a window, in pictures.
+        stride: Pictures from the start of a window to the next start. [default: the window]
+        seconds: Length of a window, in seconds.
+        every: Seconds from the start of a window to the next start. [default: the window]
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 

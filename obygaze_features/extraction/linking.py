@@ -27,19 +27,19 @@ def link_manifest(
 ) -> LinkReport:
     """Find the video of each clip under a folder.
 
-    A clip's own file is found by its name, whatever its extension; else the clip is a part of
-    the file that is named as its film, by its times. Blanks and other characters that ids cannot
-    contain are read as `_`, and capitals matter only if two films differ in nothing else: `LES
-    YEUX.mov` is the film Les_Yeux. If clips have times, the headers of videos are read, and clips
-    that end after their video are named. Clips without a video are counted, and files without a
-    clip; -v lists them all.
+    A file with the name of a clip, and any extension, is the video of this clip. Otherwise the clip
+    is a part, by its times, of the file with the name of its film. In names, blanks and other
+    characters that ids cannot contain are read as `_`, and case matters only if two films differ in
+    case alone: `LES YEUX.mov` is the film Les_Yeux. If clips have times, the headers of videos are
+    read, and clips that end after their video are listed. Clips without a video, and files without
+    a clip, are counted; -v lists them all.
 
-    A clip that its table counts in frames gets the times of these frames in the file of its film.
-    It is an error if the film has another frame rate, or lacks these frames.
+    A clip whose table counts frames gets the times of these frames in the file of its film. It is
+    an error if the film has a different frame rate, or lacks these frames.
 
     Args:
-        manifest: The manifest, which is written anew with the videos.
-        folder: The folder with the videos, in any structure.
+        manifest: The manifest, which is rewritten with the videos.
+        folder: The folder of the videos, which may be in subfolders.
         workspace: The workspace, if it is not the current one.
 
     Commands:

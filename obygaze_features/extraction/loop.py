@@ -457,7 +457,7 @@ class BatchTooLarge(Exception):
 
 
 def halve_batches(stores: Sequence[StoreFiller], too_large: str) -> None:
-    """Halve the batches of all stores: the one that failed may not be the large one."""
+    """Halve the batches of all stores, because the failed batch may not be the largest one."""
     if all(store.batch == 1 for store in stores):
         raise ObygazeError(
             f"one clip of {too_large} does not fit into memory",

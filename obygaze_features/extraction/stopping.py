@@ -21,7 +21,7 @@ RESUME = "run the same command again to resume"
 class StopFlag:
     """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once.
 
-    `note` is called at once with a sentence on what happens now.
+    `note` is called with a sentence when the first signal arrives.
     """
 
     signal_name: str = ""

@@ -45,7 +45,7 @@ def new_arrays(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
 
 @dataclass(frozen=True)
 class PictureView:
-    """How one model sees a clip: number of pictures, sampling rule, and size.
+    """The pictures of a clip for one model: their number, sampling rule, and size.
 
     Without `resize` the pictures have their full size.
     """

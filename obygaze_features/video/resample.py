@@ -169,7 +169,7 @@ class Resampler:
 
 
 def _taps(half: int, up: int, down: int) -> Floats:
-    """Return the low-pass filter: what passes keeps its level, half the lower rate is stopped."""
+    """Return the low-pass filter: gain 1 in the pass band, gain 0 at half the lower rate."""
     cutoff = _ROLL_OFF / max(up, down)
     taps = np.sinc(np.arange(-half, half + 1) * cutoff) * np.kaiser(2 * half + 1, _BETA)
     # Each new sample is a sum over every `up`-th tap.

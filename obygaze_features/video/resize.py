@@ -39,7 +39,7 @@ _REACH = {"bilinear": 1.0, "bicubic": 2.0}
 
 @dataclass(frozen=True)
 class Resize:
-    """How a picture becomes the one that a model sees.
+    """The resizing of a picture for a model.
 
     `edge` is the length in pixels of the shortest edge, with the proportions kept ("shortest-edge"
     as `fit`), or of both edges ("squash"). `crop` is the edge of the square that is cut from the

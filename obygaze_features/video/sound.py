@@ -40,7 +40,7 @@ MISSING_S = 0.1
 
 @dataclass(frozen=True)
 class SoundView:
-    """How one model hears a clip: the sample rate, and the seconds of sound before the clip."""
+    """The sound of a clip for one model: its sample rate, and the seconds before the clip."""
 
     rate: int
     before_s: float = 0.0

@@ -143,7 +143,7 @@ class _BegunRun:
 def is_key(frame: Any) -> bool:
     """Return whether a picture is a key frame that needs no other picture.
 
-    The first picture of a gradual renewal is not such a key frame, whatever its flag says.
+    The first picture of a gradual renewal is not such a key frame, whatever its flag is.
     """
     return bool(frame.key_frame) and int(frame.pict_type) in _WHOLE
 
@@ -198,7 +198,7 @@ class PacketReader:
     def _first_after_seeking(
         self, start: int
     ) -> tuple[tuple[int, Any] | None, Iterator[Any]]:
-        """Return a packet at `start` or before it, and those after it; None if none is found."""
+        """Return a packet at or before `start`, and the packets after it; None if there is none."""
         for packets in self._seeks(start):
             # Some containers cannot be read from every place that seeking leads to.
             with suppress(av().FFmpegError):
