@@ -171,9 +171,9 @@ def two_videos(folder: Path) -> object:
     return make_windows(folder / "films", grid, workspace=here, name="w")
 
 
-def films_to_show(folder: Path, clips: Manifest, **scores: str) -> object:
-    write_manifest(clips, folder / "films.toml")
-    return view(folder / "films.toml", workspace=folder, **scores)
+def no_films_to_show(folder: Path) -> object:
+    write_manifest(Manifest("films", Header("x"), ()), folder / "films.toml")
+    return view(folder / "films.toml", workspace=folder)
 
 
 def code_of_no_file(folder: Path) -> object:
@@ -255,14 +255,6 @@ def times_that_are_no_seconds(folder: Path) -> object:
     return ClipFacts.of_cells([{"clip_id": "a", "start_s": "0:10", "end_s": ""}])
 
 
-def of_backbone(**backbone: Any) -> Any:
-    weights = {"tensors": "cd" * 32}
-    return a_recipe(
-        backbone={"name": "clip-b16", "card_sha256": "ab" * 32, **backbone},
-        weights=weights,
-    )
-
-
 REFUSED: dict[str, Case] = {
     "annotators differ on rating in all clips": annotators_who_differ,
     "without a group": lambda f: audit_captions(
@@ -278,9 +270,7 @@ REFUSED: dict[str, Case] = {
     "expected at least one run, got none": lambda _: audit_mediaeval(
         [], manifest=classes("1")
     ),
-    "there are no films to show": lambda f: films_to_show(
-        f, Manifest("films", Header("x"), ())
-    ),
+    "there are no films to show": no_films_to_show,
     "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
     "nothing to export: 1 clip without times": lambda f: export_manifest(
         classes("1"), f / "o.eaf"
@@ -472,10 +462,15 @@ ZERO_SHOT = (
     'grid.models=["zero"]',
 )
 BACKBONE = {"name": "clip-b16", "card_sha256": "ab" * 32, "family": "clip"}
-OF_FRAMES = a_recipe(
-    backbone={**BACKBONE, "levels": {"frames": "frame-vector"}},
-    weights={"tensors": "cd" * 32},
-)
+
+
+def of_backbone(level: str) -> Any:
+    """The recipe of an array `frames` of this level."""
+    backbone = {**BACKBONE, "levels": {"frames": level}}
+    return a_recipe(backbone=backbone, weights={"tensors": "cd" * 32})
+
+
+OF_FRAMES = of_backbone("frame-vector")
 TEXTS_OF_CLIP = replace(TEXTS, space_id=space_of_array(OF_FRAMES, "frames") or "")
 
 
@@ -513,7 +508,9 @@ REFUSED_RUNS: dict[str, Case] = {
     "array 'frames' must have one vector per clip": lambda _: check_spaces(
         of_frames(), "frames", TEXTS_OF_CLIP
     ),
-    "the texts have 3 attributes: joy, fear, grief": lambda _: text_pairs(TEXTS, []),
+    "expected texts with two attributes, got 3: joy, fear, grief": lambda _: text_pairs(
+        TEXTS, []
+    ),
     "no visual concept has": lambda _: training_protocol("cav", "EN_S", MANIFEST),
 }
 
@@ -532,7 +529,7 @@ def test_a_logistic_fit_that_does_not_converge_has_no_numbers(monkeypatch) -> No
 
 
 def test_texts_are_not_compared_with_features_of_two_models(stores) -> None:
-    with pytest.raises(FixUsage, match="a model of texts has no meaning"):
+    with pytest.raises(FixUsage, match="cannot have a model of texts"):
         gather(quick("honest", *ZERO_SHOT), MANIFEST, "", {"x": stores["joined"]})
 
 
@@ -541,5 +538,5 @@ def test_a_list_of_no_clips_is_not_a_table_of_no_scores(monkeypatch) -> None:
     model: Any = SimpleNamespace(
         info=SimpleNamespace(features=SimpleNamespace(rule=""))
     )
-    with pytest.raises(FixUsage, match="lists no clip"):
+    with pytest.raises(FixUsage, match="expected at least one id in --clips"):
         predicting.features_for_model(model, model, [])

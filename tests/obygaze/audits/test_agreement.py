@@ -80,19 +80,14 @@ def test_expected_disorder_is_the_mean_over_every_way_to_answer(labels) -> None:
         assert found[null] == (close(1 - observed / expected) if expected else None)
 
 
-def by_definition(table: np.ndarray) -> float:
-    """The mean covariance of two raters over the mean of all cells of the covariance matrix."""
-    covariance = np.cov(table, rowvar=False)
-    k = len(covariance)
-    between = (covariance.sum() - np.trace(covariance)) / (k * (k - 1))
-    return float(between / covariance.mean())
-
-
 def test_cronbach_is_that_of_its_definition() -> None:
     random = np.random.default_rng(1)
     table = random.normal(size=(30, 1)) + random.normal(size=(30, 4)) + 1000
+    # The mean covariance of two raters over the mean of all cells of the covariance matrix.
+    covariance = np.cov(table, rowvar=False)
+    between = (covariance.sum() - np.trace(covariance)) / (4 * 3)
     found = compute(answers_of(*table.T)).rows[0]
-    assert found["cronbach"] == pytest.approx(by_definition(table), abs=1e-9)
+    assert found["cronbach"] == pytest.approx(between / covariance.mean(), abs=1e-9)
     assert found["cronbach_low"] < found["cronbach"] < found["cronbach_high"]
     assert found["low"] < found["alpha"] < found["high"]
 

@@ -59,11 +59,6 @@ def plainly_counted(captions: list[tuple[str, tuple[str, ...], Any]]) -> Counts:
     return counts
 
 
-def spelled(cell: str) -> str:
-    """Return a cell in the one spelling that names have."""
-    return " ".join(unicodedata.normalize("NFC", cell).split())
-
-
 def draw_table(random: Random, path: Path) -> list[tuple[str, tuple[str, ...], Any]]:
     """Write a table of captions; return what a plain reading has of it."""
     columns = ["caption", "a", "b", "film", "image", "extra"]
@@ -87,7 +82,9 @@ def draw_table(random: Random, path: Path) -> list[tuple[str, tuple[str, ...], A
     first: dict[tuple[str, str], str] = {}
     for row in rows:
         if row["caption"].strip():
-            names = {name: spelled(cell) for name, cell in row.items()}
+            names = {}
+            for name, cell in row.items():
+                names[name] = " ".join(unicodedata.normalize("NFC", cell).split())
             group = tuple(
                 first.setdefault((name, names[name].lower()), names[name])
                 for name in ("a", "b")

@@ -30,19 +30,6 @@ ROWS = [
 ]
 
 
-def gender_table(folder: Path) -> Path:
-    path = folder / "scores.csv"
-    columns = "caption,lm_man,sim_man,lm_woman,sim_woman,prob"
-    path.write_text(f"{columns}\na [MASK],0.25,0,0.1,0,0.5\n", encoding="utf-8")
-    return path
-
-
-def mediaeval_audit(folder: Path) -> Audit:
-    (folder / "q").write_text("v 0 a 1\nv 0 b 0\n", encoding="utf-8")
-    (folder / "r").write_text("v Q0 a 1 0.9 t\nv Q0 b 2 0.1 t\n", encoding="utf-8")
-    return audit_mediaeval([folder / "r"], qrels=folder / "q")
-
-
 def test_arrays_are_compared_and_invalid_arguments_are_named() -> None:
     found = audit_eat(vectors=VECTORS)
     # Two above two: one of the six splits is as high, two are as far.
@@ -58,12 +45,16 @@ def test_arrays_are_compared_and_invalid_arguments_are_named() -> None:
 
 
 def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
+    columns = "caption,lm_man,sim_man,lm_woman,sim_woman,prob"
+    (tmp_path / "scores.csv").write_text(f"{columns}\na [MASK],0.25,0,0.1,0,0.5\n")
+    (tmp_path / "q").write_text("v 0 a 1\nv 0 b 0\n")
+    (tmp_path / "r").write_text("v Q0 a 1 0.9 t\nv Q0 b 2 0.1 t\n")
     audits: list[Audit] = [
         audit_eat(vectors=VECTORS),
         audit_captions(ROWS),
         audit_cooc(ROWS, things="concepts"),
-        audit_gender_score(gender_table(tmp_path)),
-        mediaeval_audit(tmp_path),
+        audit_gender_score(tmp_path / "scores.csv"),
+        audit_mediaeval([tmp_path / "r"], qrels=tmp_path / "q"),
     ]
     for i, audit in enumerate(audits):
         assert "\n" not in repr(audit)

@@ -106,12 +106,6 @@ def clips(**more: Any) -> Manifest:
     return Manifest("films", Header("a test"), tuple(made), ("mood",), **more)
 
 
-def said(path: Path, workspace: Path) -> list[tuple[str, str, str]]:
-    imported = import_manifest(path, "back", workspace=workspace)
-    assert isinstance(imported, ImportedMarks)
-    return [(mark.column, mark.value, mark.annotator) for mark in imported.marks]
-
-
 def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
     facts = {"annotator": "ada", "genre": "noir", "mood": "joy"}
     clip = Clip("a-0", "a", None, "", 0.0, 2.0, "S", (), facts)
@@ -119,7 +113,8 @@ def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
     manifest = Manifest("films", header, (clip,), tuple(facts))
     done = export_manifest(manifest, tmp_path / "a.eaf")
     assert done.left_out == ("columns that no person annotated: genre",)
-    found = said(tmp_path / "a.eaf", tmp_path)
+    back = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
+    found = [(mark.column, mark.value, mark.annotator) for mark in back.marks]
     assert found == [("level", "S", "ada"), ("mood", "joy", "ada")]
 
 

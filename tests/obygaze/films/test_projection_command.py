@@ -116,17 +116,13 @@ def test_the_published_segments_projected_on_themselves_keep_their_levels(tmp_pa
 # ---- clips of equal length -----------------------------------------------------------------------
 
 
-def cut(marked: Marks, seconds: str, folder: Path) -> list[Clip]:
-    return [*equal_clips(marked, Fraction(seconds), LinkedFilms(folder), [])]
-
-
 @pytest.mark.parametrize("first", [0, 720])
 def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is(first, tmp_path):
     # At 23.976 a clip of 10 s has 239.76 pictures; the fourth begins at 719.28, which is 719.
     rate = Fraction(24000, 1001)
     span_s = float(first / rate), float(5001 / rate)
     marked = Marks((Mark("lake", *span_s, "level", "S", "ada"),), {"lake": rate})
-    made = cut(marked, "10", tmp_path)
+    made = [*equal_clips(marked, Fraction(10), LinkedFilms(tmp_path), [])]
     assert (len(made), made[0].start_s) == (20, 0.0)
     assert made[3].clip_id == "lake_29.988-39.998"
     assert made[3].start_s == float(719 / rate)

@@ -20,11 +20,6 @@ from obygaze_models.evaluation.predictions import Predictions
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
 
 
-def mean_of(values: np.ndarray):
-    """The mean of numbers, as a statistic of weighted clips."""
-    return lambda weights: {"mean": weights @ values / weights.sum(axis=1)}
-
-
 def films(seed: int, k: int = 12, effect: float = 0.6, scale: int = 1) -> tuple:
     """Clips whose truth and whose score both depend on the film, and not on each other."""
     rng = np.random.default_rng(seed)
@@ -58,7 +53,7 @@ class TestReuse:
 class TestRefusals:
     def test_a_single_replicate(self) -> None:
         with pytest.raises(FixInput, match="n_replicates must be at least 2, got 1"):
-            resample(mean_of(np.ones(3)), 3, n_replicates=1)
+            resample(lambda weights: {"sum": weights.sum(axis=1)}, 3, n_replicates=1)
 
     def test_groups_or_factors_of_another_length(self) -> None:
         with pytest.raises(FixInput):

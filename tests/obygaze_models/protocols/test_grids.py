@@ -13,7 +13,6 @@ from obygaze_features.store import Store
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.files import Run
 
 OWN_CLASS = """
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -113,10 +112,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store_of(folder / "s", MANIFEST, planted(MANIFEST, width=14))
 
 
-def chosen_in(run: Run, setting: str) -> list[Any]:
-    return [fold["chosen"][setting] for fold in run.folds_of(models(run)[0])]
-
-
 def test_a_combination_that_diverges_is_not_chosen(store, tmp_path) -> None:
     run = run_on(
         tmp_path,
@@ -124,7 +119,8 @@ def test_a_combination_that_diverges_is_not_chosen(store, tmp_path) -> None:
         MANIFEST,
         {"x": store},
     )
-    assert chosen_in(run, "learning_rate") == [0.001] * 4
+    folds = run.folds_of(models(run)[0])
+    assert [fold["chosen"]["learning_rate"] for fold in folds] == [0.001] * 4
     alone = run_on(
         tmp_path, choosing("mlp", "learning_rate=0.001"), MANIFEST, {"x": store}
     )

@@ -122,14 +122,10 @@ FOLDS = np.array([0, 0, 1, 1, 2, 2, 3, -1])
 LABELS = np.array([0, 1, 0, 1, 0, 1, 1, 1])
 
 
-def rows_of(splits: list[Split]) -> list[list[list[int]]]:
-    return [[part.tolist() for part in split.rows] for split in splits]
-
-
 def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
     trains = np.arange(8) != 3  # so that fold 1 cannot validate
-    splits = list(rotated(FOLDS, LABELS, trains, never=[3]))
-    assert rows_of(splits) == [
+    splits = rotated(FOLDS, LABELS, trains, never=[3])
+    assert [[part.tolist() for part in one.rows] for one in splits] == [
         [[2, 4, 5, 6], [], [0, 1]],
         [[0, 1, 6], [4, 5], [2, 3]],
         [[0, 1, 2, 6], [], [4, 5]],

@@ -43,17 +43,12 @@ def test_the_labels_of_a_task_are_each_of_one_class() -> None:
 
 def asked(column: str, cells: list[str], *tasks: str) -> Protocol:
     """The protocol `honest` with tasks of a table of one column."""
-    manifest = manifest_of(column, cells)
-    return with_tasks(load_protocol("honest", asked=tasks), tasks, manifest)
-
-
-def manifest_of(column: str, cells: list[str]) -> Manifest:
-    """The clips of a table of one column."""
-    clips = [Clip(f"c{n}", "m") for n in range(len(cells))]
-    manifest = Manifest("made-up", Header("m"), tuple(clips))
-    return manifest.with_column(
+    clips = tuple(Clip(f"c{n}", "m") for n in range(len(cells)))
+    manifest = Manifest("made-up", Header("m"), clips)
+    manifest = manifest.with_column(
         column, dict(zip(manifest.clip_ids, cells, strict=True))
     )
+    return with_tasks(load_protocol("honest", asked=tasks), tasks, manifest)
 
 
 def test_short_names_of_tasks() -> None:

@@ -82,11 +82,6 @@ def page_of(path: Path) -> Page:
     return Page(path.read_text(encoding="utf-8"))
 
 
-def first_screen_of(path: Path) -> str:
-    text = path.read_text("utf-8")
-    return text[text.index("<header>") :].partition("</header>")[0] + "</header>"
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "run"
@@ -103,7 +98,8 @@ def short(value: float) -> str:
 
 
 def test_the_first_screen_has_question_answer_figure_and_limits(written) -> None:
-    first_screen = first_screen_of(written[0])
+    text = written[0].read_text("utf-8")
+    first_screen = text[text.index("<header>") : text.index("</header>") + 9]
     words = Page(first_screen).words
     better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
     assert f"AP {short(RIDGE.ap)} [" in words

@@ -1,7 +1,7 @@
 """The sentences on a run: its answer, what limits it, and the text of both for a terminal."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -57,13 +57,14 @@ def cell(model: str, films: Sequence[str], **columns: Any) -> list[RunRow]:
     return rows
 
 
-def ends(ap=(0.63, 0.98), auc=(0.7, 0.9), **names) -> list[RunRow]:
-    """The rows of results.csv with the intervals of a cell, by default of ridge."""
-    of_cell = {**TASKS, "store": "s", "model": "ridge", "value": 0.7, **names}
-    return [
-        {**of_cell, "metric": metric, "low": low, "high": high}
-        for metric, (low, high) in (("ap", ap), ("auc", auc))
-    ]
+# The rows of results.csv with the intervals of ridge.
+ENDS = [
+    {**TASKS, "store": "s", "model": "ridge", "value": 0.7, "metric": metric, **both}
+    for metric, both in (
+        ("ap", {"low": 0.63, "high": 0.98}),
+        ("auc", {"low": 0.7, "high": 0.9}),
+    )
+]
 
 
 def difference(low: float, high: float, p: float, **names: Any) -> RunRow:
@@ -72,13 +73,6 @@ def difference(low: float, high: float, p: float, **names: Any) -> RunRow:
     row |= {"low": low, "high": high, "basis": "unseen", "over_films": 0.1}
     row |= {"p": p, "comparisons": 1, "against_train": "EN_S"}
     return {**row, "against_model": "neighbour", **names}
-
-
-def fit(skipped: Mapping[str, str], store: str = "s", model: str = "ridge") -> RunRow:
-    """What run.json says of the fits of a cell."""
-    names = {"train": "EN_S", "test": "EN_S", "store": store, "model": model}
-    films = {"fold 2": ["alba"]} if "fold 2" in skipped else {}
-    return {**names, "skipped": skipped, "skipped_films": films, "folds": []}
 
 
 def run_of(folder, tests, results=(), *changes, manifest=None, **about) -> Run:
@@ -204,7 +198,7 @@ def test_a_verdict_is_that_of_p(value: float, p: float, expected: str) -> None:
 )
 def test_the_sentence_of_a_model_says_first_what_is_shown(tmp_path, row, expected):
     tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
-    assert answer(run_of(tmp_path, tests, [*ends(), row])) == expected
+    assert answer(run_of(tmp_path, tests, [*ENDS, row])) == expected
 
 
 def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(tmp_path):
@@ -308,13 +302,13 @@ def test_results_that_a_run_does_not_ask_about_are_named(tmp_path: Path) -> None
 def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     row = difference(0.1, 0.2, 0.01, against_model="mlp", against_store="s")
-    run = run_of(tmp_path, tests, [*ends(), row], question("ridge", "mlp"))
+    run = run_of(tmp_path, tests, [*ENDS, row], question("ridge", "mlp"))
     assert answers(run)[0] == (
         "ridge is better than mlp, p = .010: ridge minus mlp (EN_S) is AP .10 [.10, .20]; ridge is"
         " higher in 10 of 12 films."
     )
     # In the order of the question, and the better one first.
-    run = run_of(tmp_path / "x", tests, [*ends(), row], question("mlp", "ridge"))
+    run = run_of(tmp_path / "x", tests, [*ENDS, row], question("mlp", "ridge"))
     assert answers(run)[0].startswith(
         "ridge is better than mlp, p = .010: ridge minus mlp (EN_S)"
     )
@@ -345,7 +339,7 @@ def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
     tests = cell("ridge", GOOD)
     for number, row in enumerate(tests[:10]):
         row |= {"seen": "clip", "leaked": number < 7}
-    found = limits(run_of(tmp_path, tests, ends()))
+    found = limits(run_of(tmp_path, tests, ENDS))
     assert "7 of the 48 test clips of EN_S (s)" in found["leaks"]
     assert "3 of the 48 test clips of EN_S (s)" in found["copies"]
 
@@ -356,7 +350,7 @@ def test_few_films_are_those_of_the_metric_that_is_compared(
 ):
     """All clips of nine films are positive: these have an AP, and no AUC."""
     tests = cell("ridge", [*["1111"] * 9, *[SOME] * 3])
-    run = run_of(tmp_path, tests, ends(), f"report.primary={primary}")
+    run = run_of(tmp_path, tests, ENDS, f"report.primary={primary}")
     said = limits(run).get("few films", "")
     assert ("3 of 12 films have a value;" in said) == is_warned
     assert bool(said) == is_warned
@@ -364,14 +358,16 @@ def test_few_films_are_those_of_the_metric_that_is_compared(
 
 def test_other_limits_are_said(tmp_path: Path) -> None:
     missing = {"a-1": "decode_error", "a-2": "decode_error"}
+    names = {"train": "EN_S", "test": "EN_S", "store": "s", "model": "ridge"}
+    skipped = {"fold 3": "no clip is left to train on"}
     run = run_of(
         tmp_path,
         cell("ridge", GOOD, seen="film"),
-        ends(),
+        ENDS,
         *("splits.kind=fixed", "splits.column=part", 'splits.test=["x"]'),
         stores={"s": {**STORE, "missing": missing}},
         remarks={"annotators differ": "3 of {48} clips have no class in T."},
-        fits=[fit({"fold 3": "no clip is left to train on"})],
+        fits=[{**names, "skipped": skipped, "skipped_films": {}, "folds": []}],
     )
     found = limits(run)
     assert (
@@ -403,7 +399,7 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
     tests = cell("ridge", [PERFECT] * 4, seen=seen)
     for row in tests:
         row["fold"] = f"fold {(0, 1, 1, 1)[int(row['group'][-2:])]}"
-    run = run_of(tmp_path, tests, ends())
+    run = run_of(tmp_path, tests, ENDS)
     protocol = {**run.protocol, "splits": {**run.protocol["splits"], "kind": kind}}
     run = Run(run.folder, {**run.about, "protocol": protocol}, run.known)
     found = limits(run).get("folds of several films", "")

@@ -13,7 +13,6 @@ from obygaze_models.evaluation.leakage import leak_of, numbers_of
 from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.heldout import HeldOut, folds_of
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
@@ -38,17 +37,11 @@ def clips(parts: dict[str, str]) -> Manifest:
 
 def folds(manifest: Manifest, *changes: str) -> list[HeldOut]:
     protocol = load_protocol("honest", [*ONE_PAIR, "data.view=raw", *changes])
-    return list(_folds(protocol, manifest))
-
-
-def _folds(protocol: Protocol, manifest: Manifest) -> Sequence[HeldOut]:
     table = clip_table(manifest, protocol.data)
-    labels = {
-        name: task_labels(name, protocol.tasks[name], table) for name in ("EN_S",)
-    }
+    labels = {"EN_S": task_labels("EN_S", protocol.tasks["EN_S"], table)}
     usable = np.ones(len(table), dtype=np.bool_)
     (of_pair,) = folds_of(protocol, table, labels, usable).values()
-    return of_pair
+    return list(of_pair)
 
 
 def names(manifest: Manifest, rows: np.ndarray) -> str:

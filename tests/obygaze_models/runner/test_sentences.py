@@ -74,10 +74,6 @@ def run(tmp_path, manifest, store, *changes, n=60) -> Run:
     return run_on(tmp_path, protocol, manifest, {"x": store})
 
 
-def predictions_of(found: Run, name: str) -> list[Any]:
-    return rows_of(found.predictions, model=name)
-
-
 def unit(rows: NDArray[Any]) -> NDArray[np.float64]:
     values = np.asarray(rows, np.float64)
     lengths = np.sqrt((values**2).sum(axis=-1, keepdims=True))
@@ -92,7 +88,7 @@ def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
     sides = {name: unit(unit(rows).mean(axis=0)) for name, rows in vectors.items()}
     expected = unit(X) @ sides["sure"] - unit(X) @ sides["plain"]
     place = {clip.clip_id: number for number, clip in enumerate(manifest)}
-    rows = predictions_of(found, "said")
+    rows = rows_of(found.predictions, model="said")
     assert len(rows) > 50
     for row in rows:
         clip = place[row["clip_id"]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage, Mismatch, Obyga
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Row, Store
+from obygaze_features.store import Row
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.answer import sentence_of
@@ -38,26 +39,16 @@ PER_FILM = 12
 QUICK = ["report.replicates=50"]
 
 
-def some_clips(films: Sequence[str] = FILMS) -> list[Clip]:
+def some_clips() -> list[Clip]:
     """Clips of films, each of 2 s, with a level, and a mood that three in four have."""
     draws = np.random.default_rng(7)
     clips = []
-    for film in films:
-        for number in range(PER_FILM):
-            level = str(draws.choice(["EN", "HN", "S"]))
-            mood = str(draws.choice(["calm", "tense", "tense", ""]))
-            start_s = 2.0 * number
-            extra = {"mood": mood}
-            clips.append(
-                Clip(
-                    f"{film}-{number:02d}",
-                    film,
-                    start_s=start_s,
-                    end_s=start_s + 2,
-                    level=level,
-                    extra=extra,
-                )
-            )
+    for film, number in product(FILMS, range(PER_FILM)):
+        level = str(draws.choice(["EN", "HN", "S"]))
+        mood = str(draws.choice(["calm", "tense", "tense", ""]))
+        place = {"start_s": 2.0 * number, "end_s": 2.0 * number + 2}
+        own = {"level": level, "extra": {"mood": mood}}
+        clips.append(Clip(f"{film}-{number:02d}", film, **place, **own))
     return clips
 
 
@@ -92,20 +83,12 @@ def keep(folder, estimator=None, clips=TRAINED, name="theirs", **facts) -> None:
     save_model(probe, info, folder / "models" / name, X[rows], clips=kept)
 
 
-def store_in(folder: Path, clips: Sequence[Clip] = CLIPS, **changes: Any) -> Store:
-    """Make the store `seen` of clips."""
-    rows = [Row(clip.clip_id, clip.movie_id) for clip in clips]
-    place = folder / "stores" / "seen"
-    return made_store(
-        place, rows, {"clip": X[: len(clips)]}, recipe=a_recipe(**changes)
-    )
-
-
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
     """A workspace with the manifest `mine`, its store `seen`, and no model."""
     write_manifest(MINE, tmp_path / "manifests" / "mine.toml")
-    store_in(tmp_path)
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in CLIPS]
+    made_store(tmp_path / "stores" / "seen", rows, {"clip": X}, recipe=a_recipe())
     return tmp_path
 
 
@@ -118,10 +101,10 @@ def run_on(here: Path, *, changes: Sequence[str] = QUICK, **options: Any) -> Run
     return run
 
 
-def rows_of(run: Run, model: str = "theirs") -> Any:
-    """The rows of a model in the table of tests, by clip."""
+def rows_of(run: Run) -> Any:
+    """The rows of the model in the table of tests, by clip."""
     tests = run.predictions
-    return tests[tests["model"] == model].set_index("clip_id")
+    return tests[tests["model"] == "theirs"].set_index("clip_id")
 
 
 def value(run: Run, metric: str, model: str = "theirs") -> float:

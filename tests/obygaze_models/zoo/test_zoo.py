@@ -59,11 +59,9 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X.astype(np.float32), y, has.astype(int)
 
 
-def a_store(folder, X, failed=None, ids="c-{:02d}", **recipe) -> Path:
-    rows = [Row(ids.format(i), "c") for i in range(len(X))]
-    if failed is not None:
-        rows[failed] = rows[failed]._replace(status="failed", reason="unreadable: x")
-    made_store(folder / "store", rows, {"clip": X}, recipe=a_recipe(**recipe))
+def a_store(folder: Path, X: np.ndarray) -> Path:
+    rows = [Row(f"c-{i:02d}", "c") for i in range(len(X))]
+    made_store(folder / "store", rows, {"clip": X}, recipe=a_recipe())
     return folder / "store"
 
 
@@ -91,7 +89,7 @@ def an_info(store: Path, name: str = "toy", **more: object) -> ModelInfo:
 @pytest.fixture
 def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     """A logistic probe beside the store it was trained on."""
-    store = a_store(tmp_path, data[0], failed=7)
+    store = a_store(tmp_path, data[0])
     probe = LogisticProbe().fit(data[0], data[1])
     return save_model(probe, an_info(store), tmp_path / "models" / "toy", data[0])
 
@@ -384,13 +382,6 @@ def test_what_nobody_could_pull_is_not_pushed(saved: Path, tmp_path: Path) -> No
     assert not (tmp_path / "there").exists()
 
 
-def _another(saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
-    other = LogisticProbe().fit(data[0], 1 - data[1])
-    return save_model(
-        other, load_model(saved).info, tmp_path / "another" / "toy", data[0]
-    )
-
-
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with bucket_here(tmp_path / "moto", monkeypatch):
@@ -408,7 +399,9 @@ def test_push_to_a_bucket_or_the_hub_replaces_no_model(
     place, saved, tmp_path, data, request
 ):
     url = request.getfixturevalue(place)
-    other = _another(saved, tmp_path, data)
+    probe = LogisticProbe().fit(data[0], 1 - data[1])
+    info = load_model(saved).info
+    other = save_model(probe, info, tmp_path / "another" / "toy", data[0])
     push_model(saved, url)
     push_model(saved, url)
     with pytest.raises(AlreadyThere, match="a different model exists here"):
