@@ -26,7 +26,13 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.atomic_files import replaced_store_path
 from obygaze_features.store.layout import has_vector
-from obygaze_features.store.rows import FAILED, NO_VIDEO, SILENT, STATUSES
+from obygaze_features.store.rows import (
+    FAILED,
+    NO_VIDEO,
+    NOT_EXTRACTED,
+    SILENT,
+    STATUSES,
+)
 
 # --- While it computes ---
 
@@ -117,7 +123,7 @@ def describe_kept_clips(states: Sequence[StoreStatus]) -> str:
     texts = []
     for state in states:
         of_store = f" of {Path(state.store).name}" if len(states) > 1 else ""
-        n_kept = state.clips - state.not_extracted
+        n_kept = state.clips - state.counts[NOT_EXTRACTED]
         texts.append(f"{n_kept} of {count(state.clips, 'clip')}{of_store}")
     return f"{', '.join(texts)} are kept" if texts else "nothing was extracted yet"
 

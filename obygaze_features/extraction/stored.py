@@ -176,11 +176,6 @@ class StoreStatus:
         return self.counts[FAILED]
 
     @property
-    def not_extracted(self) -> int:
-        """The number of planned rows that are not extracted yet."""
-        return self.counts[NOT_EXTRACTED]
-
-    @property
     def exit_code(self) -> int:
         """The exit code. While the store is filled, rows that are not extracted do not count."""
         exit_codes = [0]
@@ -189,14 +184,9 @@ class StoreStatus:
                 exit_codes.append(status.exit_code)
         return max(exit_codes)
 
-    @property
-    def sealed(self) -> bool:
-        """Whether the store is finished."""
-        return bool(self.seal)
-
     def to_json(self) -> dict[str, Any]:
         """Return the status as one JSON document."""
-        facts = {**vars(self), "sealed": self.sealed}
+        facts = {**vars(self), "sealed": bool(self.seal)}
         facts["failures"] = {clip: str(why) for clip, why in self.failures.items()}
         for status, n_rows in facts.pop("counts").items():
             facts[status.key] = n_rows
@@ -204,7 +194,7 @@ class StoreStatus:
 
     def __str__(self) -> str:
         state = "sealed"
-        if not self.sealed:
+        if not self.seal:
             state = f"being filled, {self.blocks_done} of {self.blocks} blocks"
         counts = []
         for status, n_rows in self.counts.items():

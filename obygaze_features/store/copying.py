@@ -31,7 +31,7 @@ from obygaze_features.store.atomic_files import (
     take_name,
     write_pieces,
 )
-from obygaze_features.store.card import Terms, with_terms
+from obygaze_features.store.card import Terms, read_terms, with_terms
 from obygaze_features.store.exporting import refuse_pictures
 from obygaze_features.store.files import (
     MOST_DOCUMENT_BYTES,
@@ -136,7 +136,14 @@ def pull(
     for hidden in find_hidden(target):
         if hidden.word == PULL:
             remove_tree(hidden.path)
-    return Copied(str(target), store.seal, n_sent)
+    notes = []
+    card = b"" if n_sent else store.card
+    if card and read_terms(card) != open_store(target).terms:
+        # The user may have edited README.md here.
+        notes.append(
+            "the source states another licence or citation than README.md here"
+        )
+    return Copied(str(target), store.seal, n_sent, notes)
 
 
 def _pull(store: Store, target: Path, progress: Progress) -> int:

@@ -43,7 +43,7 @@ class RowStatus(StrEnum):
     # The sound of the clip cannot be read. A clip of silence has features.
     SILENT = "silent", "without sound", EXIT_SOME_FAILED, WHEN_ASKED
     # The words of the clip are unknown. A clip in which nothing is said has features.
-    NO_WORDS = "no-words", "without known words", EXIT_SOME_FAILED, WHEN_ASKED
+    NO_WORDS = "no-words", "without known words", EXIT_SOME_FAILED, NEVER
     # The store was sealed before the row was computed.
     NOT_EXTRACTED = "not-extracted", "not extracted", EXIT_SOME_FAILED, ALWAYS
 

@@ -53,8 +53,14 @@ def test_a_copy_has_the_same_files(store: Path, home: Path) -> None:
         assert made.n_sent == len(open_store(store).record.files)
         n_requests = len(server.requests)
         assert pull(f"{server.url}/films", home / "copy").n_sent == 0
-        # store.json.
-        assert len(server.requests) == n_requests + 1
+        # store.json, and README.md, which is not sealed.
+        assert len(server.requests) == n_requests + 2
+        card = (store / "README.md").read_bytes()
+        (store / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
+        (note,) = pull(f"{server.url}/films", home / "copy").notes
+        assert "states another licence or citation" in note
+        (store / "README.md").write_bytes(card)
+        assert not pull(f"{server.url}/films", home / "copy").notes
     assert [path.name for path in home.iterdir()] == ["copy"]
 
 
