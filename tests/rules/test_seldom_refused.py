@@ -334,9 +334,7 @@ REFUSED: dict[str, Case] = {
         f"hf://lab/films@{'ab' * 20}"
     ),
     "the array 'frames' of clip-b16 cannot be compared with text": lambda _: (
-        space_of_array(
-            of_backbone(family="clip", levels={"frames": "tokens"}), "frames"
-        )
+        space_of_array(of_backbone("tokens"), "frames")
     ),
 }
 
