@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 from support.checkpoints import hub_cache, save_tiny, write_lsmdc_card, write_tiny_card
+from support.damage import flip_bit
 from support.data import golden
 from support.fake_hub import model_hub
 
@@ -129,9 +130,7 @@ def test_weights_that_are_missing_or_damaged_are_an_error_before_the_work(
     weights = save_tiny("clip", ws.path("served"))
     snapshot = hub_cache(card, ws.path("carried/hub"), weights)
     file = (snapshot / "model.safetensors").resolve()
-    data = bytearray(file.read_bytes())
-    data[-100] ^= 1
-    file.write_bytes(data)
+    flip_bit(file, -100)
     assert (
         "the file is damaged" in ws("backbones check tiny-clip", code=4, env=node).text
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.naive_bayes import GaussianNB
+from support.damage import flip_bit
 
 import obygaze as og
 from stories.films import features_of, import_features, labelled_clips
@@ -82,10 +83,7 @@ def test_another_lab_predicts_the_same(ws: Workspace, tmp_path: Path) -> None:
 
     # One damaged byte of what was learnt, and the model is not used.
     (arrays,) = lab.path("models/theirs").glob("*.safetensors")
-    content = bytearray(arrays.read_bytes())
-    content[-1] ^= 1
-    arrays.chmod(0o644)
-    arrays.write_bytes(content)
+    flip_bit(arrays, -1)
     lab("models show theirs", code=4)
     lab("models predict theirs films.descriptors -o again.csv", code=4)
     assert not lab.path("again.csv").exists()

@@ -80,6 +80,14 @@ def change_file(source: Path, target: Path, change: Change, *, seed: int = 1) ->
     return target
 
 
+def flip_bit(path: Path, place: int) -> None:
+    """Flip the lowest bit of one byte of a file, also of one that is write-protected."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
 def zero_the_middle(path: Path) -> None:
     data = bytearray(path.read_bytes())
     start = len(data) * 2 // 5

@@ -12,6 +12,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from support.damage import flip_bit
 from support.plain_store import (
     array_of,
     reseal,
@@ -346,10 +347,7 @@ case("a plain chunk that is long", "plain/c.1.0", put_chunk("plain", b"\0" * 257
 
 def with_other_checksum(path: Path) -> None:
     """Change the 4 bytes behind a chunk, but not those in `checks`."""
-    file = path / "data.zarr/plain/c.0.0"
-    data = bytearray(file.read_bytes())
-    data[256] ^= 1
-    file.write_bytes(data)
+    flip_bit(path / "data.zarr/plain/c.0.0", 256)
     reseal(path)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.checkpoints import save_lsmdc, write_lsmdc_card
 from support.cli import Result, call_obygaze
-from support.damage import flip_bits_visibly
+from support.damage import flip_bit, flip_bits_visibly
 from support.extraction import film_folder, keep_manifest, run
 from support.videos import write_video
 from support.written_stores import lasting_bytes
@@ -97,11 +97,7 @@ def test_damaged_frames_are_decoded_again(films, tmp_path, monkeypatch) -> None:
 def test_pictures_that_are_damaged_name_the_store_to_remove(films, tmp_path) -> None:
     run(films, tmp_path, "frames:descriptors")
     store = tmp_path / "stores" / KEPT
-    path = next((store / "data.zarr" / PICTURES).glob("c.*"))
-    path.chmod(0o644)
-    data = bytearray(path.read_bytes())
-    data[1000] ^= 1
-    path.write_bytes(data)
+    flip_bit(next((store / "data.zarr" / PICTURES).glob("c.*")), 1000)
     with pytest.raises(Corrupt) as error:
         run(films, tmp_path)
     assert str(error.value.hint).endswith(f"rm -r {store}")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.damage import flip_bit
 from support.fake_hub import FakeHub, hub_here
 from support.planted_stores import FILM, values_of, write
 from support.store_servers import web_server
@@ -278,11 +279,7 @@ def test_a_store_is_pushed_to_the_hub(hub: FakeHub, store: Path, home: Path) -> 
 
 def test_a_copy_that_is_there_and_damaged_is_said(store: Path, home: Path) -> None:
     pull(store, home / "copy")
-    path = home / "copy" / "data.zarr/tokens/c.0.0.0.0"
-    path.chmod(0o644)
-    data = bytearray(path.read_bytes())
-    data[5] ^= 1
-    path.write_bytes(data)
+    flip_bit(home / "copy" / "data.zarr/tokens/c.0.0.0.0", 5)
     with pytest.raises(Corrupt, match=r"tokens/c\.0\.0\.0\.0"):
         pull(store, home / "copy")
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.damage import flip_bit
 from support.stores import imported, values_of
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
@@ -184,9 +185,7 @@ def test_a_flipped_bit_of_an_archive_is_found(tmp_path: Path, method: int) -> No
     np.testing.assert_array_equal(
         values_of(imported(file, tmp_path / "s"), "clip", IDS), rows
     )
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    flip_bit(file, file.stat().st_size // 2)
     with pytest.raises(Corrupt, match="cannot be read"):
         import_features(file, tmp_path / "t")
 

@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from support.damage import flip_bit
 from support.stores import imported, values_of
 
 from obygaze_features.core import system
@@ -162,9 +163,7 @@ def test_an_array_with_a_damaged_chunk_is_refused(tmp_path: Path) -> None:
         file["clip_id"] = [f"m-{number}" for number in range(5)]
         packed = {"chunks": (1, 400), "compression": "gzip"}
         chunk = file.create_dataset("X", data=rows, **packed).id.get_chunk_info(3)
-    data = bytearray((tmp_path / "f.h5").read_bytes())
-    data[chunk.byte_offset + 50] ^= 255
-    (tmp_path / "f.h5").write_bytes(data)
+    flip_bit(tmp_path / "f.h5", chunk.byte_offset + 50)
     with pytest.raises(Corrupt, match="clip cannot be read"):
         import_features(tmp_path / "f.h5", tmp_path / "s")
     assert not (tmp_path / "s").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.damage import flip_bit
 from support.written_stores import (
     MANIFEST,
     ArraySource,
@@ -157,11 +158,7 @@ def test_a_finished_file_is_copied_where_links_are_refused(tmp_path, monkeypatch
     copied = write_linked(tmp_path, "two")
     assert not copied.samefile(tmp_path / "one" / CLIP.file_name(0))
     check_store(tmp_path / "two", some_rows(75), VALUES)
-    original = tmp_path / "one" / CLIP.file_name(0)
-    original.chmod(0o644)
-    data = bytearray(original.read_bytes())
-    data[100] ^= 1
-    original.write_bytes(data)
+    flip_bit(tmp_path / "one" / CLIP.file_name(0), 100)
     with pytest.raises(
         Corrupt, match="length or SHA-256 differs from the list of files"
     ):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.damage import flip_bit
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.store import TextTable, read_texts, write_texts
@@ -55,9 +56,7 @@ def test_a_file_that_is_not_whole(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="not a complete npz file"):
         read_texts(path)
     path = write_texts(tmp_path / "u.npz", TABLE)
-    data = bytearray(path.read_bytes())
-    data[data.index(VECTORS.tobytes()) + 3] ^= 1
-    path.write_bytes(data)
+    flip_bit(path, path.read_bytes().index(VECTORS.tobytes()) + 3)
     with pytest.raises(Corrupt, match="Bad CRC"):
         read_texts(path)
 
