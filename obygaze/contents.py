@@ -26,7 +26,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class WorkspaceList:
-    """The entries of a workspace; `broken` maps the path of each unreadable one to its problem."""
+    """The entries of a workspace; `broken` maps the paths of unreadable entries to problems."""
 
     folder: Path
     entries: tuple[Entry, ...]

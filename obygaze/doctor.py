@@ -1,4 +1,4 @@
-"""`obygaze doctor`: what is installed, what is missing, and how to install it."""
+"""`obygaze doctor`: installed and missing packages, and the commands that install them."""
 
 import importlib
 import re
@@ -133,7 +133,7 @@ def find_problems(packages: Sequence[Facts]) -> list[str]:
 
 
 def _broken_package(name: str, error: Exception) -> str:
-    """Return the problem of a package that is installed and cannot be used."""
+    """Return the problem of a package that is installed but cannot be used."""
     reason = f"{type(error).__name__}: {first_line(error)}"
     return f"{name} is installed but does not work: {reason}"
 

@@ -365,7 +365,7 @@ def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
             f" {problem}",
             where=str(films.file_of(mark.movie_id)),
         )
-    start_s, end_s = film.times_of(mark.frames)
+    start_s, end_s = film.find_times(mark.frames)
     return mark._replace(start_s=start_s, end_s=end_s)
 
 

@@ -209,17 +209,17 @@ def load_backbone(
 ) -> Backbone:
     """Load a backbone: a model that turns pictures of a clip, or its sound, into features.
 
-    Its weights must be those that the card declares. Weights that are not known to be the card's
-    checkpoint are recorded as such in the recipe.
+    The weights must match the card. Weights that cannot be verified as the checkpoint of the card
+    are recorded as unverified in the recipe.
 
     Args:
-        name: A card, its name, or a function of yours that returns one (FILE.py:NAME);
+        name: A card, its name, or your own function that returns a card (FILE.py:NAME);
             `obygaze backbones ls` lists the names.
-        weights: A file or folder of weights. The default is the card's own checkpoint, which is
-            taken from the hub's cache.
+        weights: A file or folder of weights. The default is the checkpoint of the card in the cache
+            of the hub.
         device: cpu, cuda or cuda:N.
         dtype: float32, bfloat16 or float16.
-        download: Download the card's own checkpoint if it is not in the cache.
+        download: Download the checkpoint of the card if it is not in the cache.
         workspace: The workspace whose own cards are found too, if it is not the current one.
 
     Example:

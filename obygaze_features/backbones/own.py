@@ -317,7 +317,7 @@ class ModuleFamily(Family):
             raise FixInput(
                 f"{card.name}: the module has no weights",
                 where=card.origin,
-                hint="use module_card(files=[PATH]) with the files of the model, or files=[]",
+                hint="use module_card(files=[PATH]) with the files of the model, or files=[] without files",
             )
         for path in self.files or ():
             if not path.is_file():

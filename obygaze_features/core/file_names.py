@@ -134,7 +134,7 @@ class FileNames:
     def __init__(self) -> None:
         self._used: set[str] = set()
 
-    def name_of(self, text: str) -> str:
+    def unique_name(self, text: str) -> str:
         """Return the name for a text, with a number if another text has the same name."""
         base = name = file_name(text)
         number = 1

@@ -97,7 +97,7 @@ class TableRow:
         """Add a violation of this row."""
         self.violations.add(self.line, column, message)
 
-    def matching(
+    def match(
         self, column: str, form: re.Pattern[str], expected: str
     ) -> re.Match[str] | None:
         """Return the match of a cell; if it is not `expected`, add a violation and return None."""

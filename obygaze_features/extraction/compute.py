@@ -312,8 +312,8 @@ class Resources:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
         return usable_cores()
 
-    def batch_of(self, computer: Computer) -> int:
-        """Return how many clips a backbone computes at once; it is halved when memory is full."""
+    def batch_size(self, computer: Computer) -> int:
+        """Return the number of clips that are computed at once; full memory halves it later."""
         if self.batch:
             return self.batch
         if isinstance(computer, BatchComputer):

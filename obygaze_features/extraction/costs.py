@@ -315,7 +315,7 @@ def _seconds_to_compute(store: StorePlan, clip: DecodedView) -> float:
         clips = [clip]
         if isinstance(computer, BatchComputer):
             resources = Resources(store.backbone.placement.device)
-            batch = resources.batch_of(computer)
+            batch = resources.batch_size(computer)
             clips = [clip] * batch
         # The first computation is not timed: it also loads and compiles.
         computer.compute_all(clips)

@@ -366,7 +366,7 @@ def _fill(
         for store, filling in together:
             computer = make_computer(store.backbone, filling.arrays, threads, uploads)
             computers.append(computer)
-        batches = list(map(resources.batch_of, computers))
+        batches = list(map(resources.batch_size, computers))
         stores = []
         for (store, filling), computer, batch in zip(
             together, computers, batches, strict=True

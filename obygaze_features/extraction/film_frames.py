@@ -40,7 +40,7 @@ class FilmFrames:
         rate = Fraction(index.rate).limit_denominator(1001)
         self.rate = parse_frame_rate(rate) or rate
 
-    def times_of(self, frames: FrameSpan) -> Span:
+    def find_times(self, frames: FrameSpan) -> Span:
         """Return when the first of some frames begins and the last one ends."""
         start_s = float(self.boundaries_s[frames.first])
         end_s = float(self.boundaries_s[frames.last + 1])
@@ -71,7 +71,7 @@ class FilmFrames:
                     f"frame {frame} is at {shown_s:.6g} s in the film, but at {expected_s:.6g} s"
                     f" for {frame_rate_text(rate)} frames per second"
                 )
-        times_s = self.times_of(frames)
+        times_s = self.find_times(frames)
         of_rate = frame_times_s(frames.first, frames.last, rate)
         ways = (times_s, of_rate)
         if stated_s and not any(are_near(way, stated_s, rate) for way in ways):

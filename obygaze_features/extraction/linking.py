@@ -98,7 +98,7 @@ def set_times_of_frames(
             if problem:
                 problems.append(f"{clip.clip_id} in {clip.video}: {problem}")
             else:
-                start_s, end_s = film.times_of(frames)
+                start_s, end_s = film.find_times(frames)
                 clip = replace(clip, start_s=start_s, end_s=end_s)
         clips.append(clip)
     if problems:

@@ -65,7 +65,7 @@ def choose_backbones(
     stores: Mapping[str, PathLike] | None,
     dtype: str,
 ) -> list[ChosenBackbone]:
-    """Return the targets of backbones; `weights` and `stores` are given by names of backbones."""
+    """Return each backbone with its settings; `weights` and `stores` map names of backbones."""
     names = each_name(backbones)
     weights_of = _weights_by_name(weights, names)
     stores_of = stores or {}

@@ -305,7 +305,7 @@ def _windows(
     lines: dict[str, int] = {}
     films = []
     for row in table.rows:
-        row.matching("movie_id", ID, ID_FORM)
+        row.match("movie_id", ID, ID_FORM)
         if header.films:
             row.add("movie_id", f"{row['movie_id']!r} is a film, but {OF_NO_FILMS}")
         ids = (row.unique("movie_id", lines), _video(row))
@@ -592,7 +592,7 @@ def clips_of_table(
         row = replace(given, cells={**blank, **cells})
         for column in ("clip_id", "movie_id"):
             if row[column]:
-                row.matching(column, ID, ID_FORM)
+                row.match(column, ID, ID_FORM)
             elif column == "clip_id" or has_films:
                 of_merged = MERGED if column == "movie_id" and is_after_film else ""
                 row.add(column, f"is empty, but required in each row{of_merged}")

@@ -121,8 +121,8 @@ def decode_views(
 class _ClipDecoder:
     """Decodes the views of a part of a video: the pictures between two times, or of `ranks`.
 
-    With `is_light`, packets that no wanted picture needs are not decoded. This is turned off when
-    something is doubtful.
+    With `is_light`, packets that no wanted picture needs are not decoded. This is turned off after
+    a doubtful result.
     """
 
     source: VideoSource
@@ -156,14 +156,14 @@ class _ClipDecoder:
         positions = index.order[list(canvas.wanted)].tolist()
         for run in index.runs(positions, self.source.late):
             outcome = self._decode_run(canvas, run)
-            first = min(canvas.index.starts_of(run.wanted))
+            first = min(canvas.index.decoding_starts(run.wanted))
             canvas.damage |= {at for at in outcome.damage if at >= first}
             # A picture that is stored after the last one that is wanted may be shown before it.
             out = [at for at in outcome.out if at >= first]
             is_in_order &= self._is_in_order(canvas, out)
         index = canvas.index
         missing = index.order[canvas.missing()].tolist()
-        if not is_in_order or not index.affected(canvas.damage, missing).all():
+        if not is_in_order or not index.find_affected(canvas.damage, missing).all():
             message = "the decoder returns its pictures in a different order"
             raise BadVideo(message, path=self.source.path, reason="order")
 
@@ -178,8 +178,8 @@ class _ClipDecoder:
         film = self.source.film
         to_decode = canvas.index.without_unused(run) if self.is_light else run
         outcome = self.source.run_with_early(to_decode, canvas.offer)
-        is_whole = set(outcome.out) >= canvas.index.expected_of(to_decode)
-        starts = canvas.index.starts_of(run.wanted)
+        is_whole = set(outcome.out) >= canvas.index.expected_pictures(to_decode)
+        starts = canvas.index.decoding_starts(run.wanted)
         is_doubtful = outcome.has_reports or not is_whole
         if to_decode.left_out and not canvas.index.agrees_with(outcome.out):
             is_doubtful = True
@@ -192,7 +192,7 @@ class _ClipDecoder:
             return self._decode_run(canvas, run)
         back = 2
         while True:
-            start = canvas.index.start_of(min(starts), back)
+            start = canvas.index.decoding_start(min(starts), back)
             canvas.forget(run.wanted)
             outcome = self.source.run(replace(run, start=start), canvas.offer)
             keys = canvas.index.keys
@@ -203,7 +203,7 @@ class _ClipDecoder:
             is_certain = start == 0 or start in outcome.keys or not outcome.has_reports
             if is_certain and starts.isdisjoint(denied):
                 return outcome
-            starts = canvas.index.starts_of(run.wanted)
+            starts = canvas.index.decoding_starts(run.wanted)
             back *= 2
 
     def _is_in_order(self, canvas: Canvas, out: Sequence[int]) -> bool:
@@ -211,7 +211,7 @@ class _ClipDecoder:
         index = canvas.index
         if index.agrees_with(out):
             return True
-        intact = np.array(out)[~index.affected(canvas.damage, out)]
+        intact = np.array(out)[~index.find_affected(canvas.damage, out)]
         return index.agrees_with(intact.tolist())
 
     def _canvas(self, index: FrameIndex) -> Canvas:

@@ -266,7 +266,7 @@ class Canvas:
         resize = self.views[number].resize
         ranks = sampled.index.tolist()
         is_drawn = sampled.mask & np.array([rank in self.drawn for rank in ranks])
-        affected = index.affected(self.damage, index.order[ranks].tolist())
+        affected = index.find_affected(self.damage, index.order[ranks].tolist())
         return DecodedClip(
             path=source.path,
             shared_pictures=self.pictures[resize],

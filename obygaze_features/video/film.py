@@ -264,7 +264,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
         index.broken[index.contradicted] = True
     key = np.zeros_like(index.key)
     key[decoded.positions] = decoded.key
-    exact = index.corrected(out, set(decoded.damage.tolist()))
+    exact = index.correct_order(out, set(decoded.damage.tolist()))
     return replace(exact, key=index.key & key if index.key.any() else key)
 
 

@@ -344,7 +344,7 @@ class CodedPictures:
             self._order_of_reference = order
         return order
 
-    def unused(self, shown: Ints, reorder: int) -> Bools:
+    def find_unused(self, shown: Ints, reorder: int) -> Bools:
         """Return for each packet whether no other picture needs it.
 
         No packet is unused if a number is missing, or if the times contradict the order in the
@@ -355,19 +355,19 @@ class CodedPictures:
             reorder: The number of pictures that the decoder may delay.
         """
         is_certain = self._has_read_all and self._gap_finder.is_certain
-        is_certain = is_certain and not self.contradicted(shown, reorder).any()
+        is_certain = is_certain and not self.find_contradicted(shown, reorder).any()
         unused: Bools = (np.array(self._layers) == self._highest_layer) & is_certain
         return unused
 
-    def contradicted(self, shown: Ints, reorder: int) -> Bools:
+    def find_contradicted(self, shown: Ints, reorder: int) -> Bools:
         """Return which packets state a place among their neighbours that contradicts their times.
 
         If any packet states no place, none contradicts. Packets between two exchanged packets count
         too: of three rotated packets, two are still in their order.
 
         Args:
-            shown: As for `unused`.
-            reorder: As for `unused`; times that move a picture by more places are unreliable.
+            shown: As for `find_unused`.
+            reorder: As for `find_unused`; times that move a picture by more places are unreliable.
         """
         contradicted = np.zeros(len(self._orders), dtype=np.bool_)
         orders = np.array(self._orders, np.int64)[shown]

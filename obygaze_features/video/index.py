@@ -139,7 +139,7 @@ class FrameIndex:
         """Return whether packets are damaged or missing."""
         return bool(self.broken.any() or self.lost.any())
 
-    def start_of(self, position: int, back: int = 0) -> int:
+    def decoding_start(self, position: int, back: int = 0) -> int:
         """Return the key frame from which to decode a picture, or one `back` key frames earlier.
 
         A picture that is shown before a key frame but stored after it (an open group) depends on
@@ -152,16 +152,16 @@ class FrameIndex:
             nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
 
-    def starts_of(self, positions: Iterable[int]) -> set[int]:
+    def decoding_starts(self, positions: Iterable[int]) -> set[int]:
         """Return the key frames from which to decode some pictures."""
-        return {self.start_of(position) for position in positions}
+        return {self.decoding_start(position) for position in positions}
 
     def runs(self, positions: Iterable[int], late: int) -> list[PacketRun]:
         """Return the fewest runs of packets that hold `positions`.
 
         Each begins at a key frame and goes on for `late` packets after the last position.
         """
-        spans = sorted((self.start_of(p), p) for p in positions)
+        spans = sorted((self.decoding_start(p), p) for p in positions)
         runs: list[PacketRun] = []
         first = 0
         stop = -1
@@ -186,7 +186,7 @@ class FrameIndex:
         positions: list[int] = (np.flatnonzero(is_before) + key).tolist()
         return positions
 
-    def expected_of(self, run: PacketRun) -> set[int]:
+    def expected_pictures(self, run: PacketRun) -> set[int]:
         """Return the pictures of a run, up to the last wanted one, that the decoder must output.
 
         Pictures that are shown before the key frame are not expected: they need the group before.
@@ -228,13 +228,15 @@ class FrameIndex:
             self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock
         )
 
-    def affected(self, damage: Collection[int], positions: Sequence[int]) -> Bools:
+    def find_affected(self, damage: Collection[int], positions: Sequence[int]) -> Bools:
         """Return for each picture whether it, or one it may be built on, is damaged or missing.
 
         `damage` holds the positions at which a decoder found an error. Where pictures are counted,
         damage in a picture also affects those that are stored before it but may be shown after it.
         """
-        starts = np.array([self.start_of(position) for position in positions], np.int64)
+        starts = np.array(
+            [self.decoding_start(position) for position in positions], np.int64
+        )
         stops = np.array(positions, np.int64) + 1
         if not self.timed and self.counted:
             stops = self._counted_stops(stops - 1)
@@ -281,7 +283,7 @@ class FrameIndex:
         after = np.minimum(self.ranks[positions] - n_early, self.frames - 1)
         return np.maximum(stored[np.maximum(after, places)], positions) + 1
 
-    def corrected(self, out: Sequence[int], damage: Collection[int]) -> Self:
+    def correct_order(self, out: Sequence[int], damage: Collection[int]) -> Self:
         """Return the index with the pictures that came out of the decoder, in that order.
 
         A picture that damage has destroyed keeps its place. A packet that showed no picture without
@@ -289,7 +291,7 @@ class FrameIndex:
         error.
         """
         absent = np.setdiff1d(self.order, out).tolist()
-        lost = np.array(absent, np.int64)[self.affected(damage, absent)].tolist()
+        lost = np.array(absent, np.int64)[self.find_affected(damage, absent)].tolist()
         # Damage can disturb the order in which pictures come out, but not their times.
         is_damaged = len(damage) > 0 or self.has_damage
         if self.timed and (is_damaged or self.agrees_with(out)):

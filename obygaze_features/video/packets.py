@@ -90,7 +90,7 @@ class PacketTable:
         """Return the orders of the packets by offset and by time; None: the order of the file."""
         return _sort_order(self.offset), _sort_order(self.pts)
 
-    def position_of(self, packet: Any) -> int | None:
+    def find_position(self, packet: Any) -> int | None:
         """Return the position of a packet that was read after seeking, or None if it is ambiguous.
 
         The position is known if exactly one packet has the same mark and the same offset, or the
@@ -428,8 +428,8 @@ def _make_index(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex
     unused = np.zeros(len(pts), dtype=np.bool_)
     contradicted = unused
     if seen.pictures is not None and order is not None:
-        unused = seen.pictures.unused(order, reorder_depth(codec))
-        contradicted = seen.pictures.contradicted(order, reorder_depth(codec))
+        unused = seen.pictures.find_unused(order, reorder_depth(codec))
+        contradicted = seen.pictures.find_contradicted(order, reorder_depth(codec))
     last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
     if order is not None:
         last_s = int(table["duration"][table["duration"] != 0][-1:].sum()) * tick

@@ -68,14 +68,14 @@ class Resize:
         pictures = np.asarray(pictures)
         if self.squash_first:
             pictures = squash_like_opencv(pictures, self.squash_first)
-        size, box = self.target_of(*pictures.shape[1:3])
+        size, box = self.size_and_box(*pictures.shape[1:3])
         return resize_crop(pictures, size, box, self.filter)
 
     def shape(self, height: int, width: int) -> tuple[int, int]:
         """Return (height, width) of the result for pictures of this height and width."""
         if self.squash_first:
             height = width = self.squash_first
-        return self.target_of(height, width)[1][2:]
+        return self.size_and_box(height, width)[1][2:]
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings, and a hash of a test picture that was resized."""
@@ -88,7 +88,7 @@ class Resize:
             "behaviour_sha256": sha256_bytes(self(make_test_picture()).tobytes()),
         }
 
-    def target_of(
+    def size_and_box(
         self, height: int, width: int
     ) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
         """Return the size before the crop, and the crop's top, left, height and width."""

@@ -152,7 +152,7 @@ class SoundIndex:
         ends = np.maximum.reduceat(self.first + self.samples, at)
         return np.minimum.reduceat(self.first, at), ends
 
-    def run_of(self, first: int, stop: int) -> tuple[int, range]:
+    def decoding_run(self, first: int, stop: int) -> tuple[int, range]:
         """Return the packet at which to begin decoding, and the packets with samples of a range."""
         begins, ends = self._blocks
         (near,) = np.nonzero((begins < stop) & (ends > first))
@@ -470,7 +470,7 @@ class SoundSource(PacketReader):
         begin = number * SECTION_S * index.rate - self._margin
         n_samples = SECTION_S * index.rate + 2 * self._margin
         section = np.zeros(n_samples, np.float32)
-        start, wanted = index.run_of(begin, begin + n_samples)
+        start, wanted = index.decoding_run(begin, begin + n_samples)
         for first, part in self._decode(start, wanted):
             at = first - begin
             inside = part[max(-at, 0) : max(n_samples - at, 0)]

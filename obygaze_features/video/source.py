@@ -101,10 +101,10 @@ class DecodedRun:
 
     @property
     def damage(self) -> set[int]:
-        """Return the positions of the packets that a report may be about.
+        """Return the positions of the packets that may be damaged, by the reports.
 
-        A report on a picture that was output after an intact key frame is not about packets before
-        that key frame.
+        A report on a picture that was output after an intact key frame does not concern packets
+        before this key frame.
         """
         place = {position: place for place, position in enumerate(self.out)}
         whole_keys = self.keys - self.corrupt - set(self.reports)
@@ -204,7 +204,7 @@ class PacketReader:
             with suppress(av().FFmpegError):
                 # The first packets after seeking may be parts of pictures.
                 for packet in islice(packets, 2 * PACKETS_BEFORE[-1]):
-                    position = self.film.table.position_of(packet)
+                    position = self.film.table.find_position(packet)
                     if position is not None and position > start:
                         break
                     if position is not None:

@@ -305,7 +305,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     # Different tasks or models may have the same file name, so `FileNames` adds numbers.
     names = FileNames()
     for table in chain.from_iterable(section.tables for section in chapter.sections):
-        stem = folder / "tables" / names.name_of(table.key)
+        stem = folder / "tables" / names.unique_name(table.key)
         if "csv" in formats:
             files[stem.with_suffix(".csv")] = table.as_csv()
         if "latex" in formats:
@@ -314,7 +314,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     names = FileNames()
     figures = [] if chapter.figure is None else [chapter.figure]
     for figure in chain(figures, *(section.figures for section in chapter.sections)):
-        name = names.name_of(figure.key)
+        name = names.unique_name(figure.key)
         for suffix in SUFFIXES:
             if suffix.removeprefix(".") in formats:
                 files[folder / "figures" / f"{name}{suffix}"] = figure.file(suffix)

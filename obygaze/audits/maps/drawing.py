@@ -64,7 +64,9 @@ def draw_maps(
     for clip in clip_ids:
         names = FileNames()
         for direction, sheet in map_sheets(opened_workspace, store, clip):
-            path = Path(folder) / f"{file_name(clip)}.{names.name_of(direction)}.png"
+            path = (
+                Path(folder) / f"{file_name(clip)}.{names.unique_name(direction)}.png"
+            )
             write_new(path, sheet, force=force)
             paths.append(path)
     return paths

@@ -96,7 +96,7 @@ def view(
         folder = Path(output)
     names = FileNames()
     # The name of a film's page does not depend on which pages are written.
-    page_of_film = {one: f"{names.name_of(one)}.html" for one in site.films}
+    page_of_film = {one: f"{names.unique_name(one)}.html" for one in site.films}
     if film is not None:
         page_of_film = {film: page_of_film[film]}
     for name in page_of_film.values():

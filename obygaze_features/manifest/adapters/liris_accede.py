@@ -67,9 +67,9 @@ class _Excerpts:
         """Add values of a row; an excerpt has the same id in all files of one family."""
         id_ = row["id"]
         name = row["name"]
-        if not row.matching("name", _NAME, "the name of an excerpt"):
+        if not row.match("name", _NAME, "the name of an excerpt"):
             return
-        row.matching("id", _ID, "a whole number")
+        row.match("id", _ID, "a whole number")
         stem = PurePosixPath(name).stem
         known = self.id_of.setdefault((family, stem), id_)
         if known != id_:
@@ -173,7 +173,7 @@ def _values(
     form = re.compile(values["form"])
     for row in table.rows if columns else ():
         for column in columns:
-            row.matching(column, form, values["what"])
+            row.match(column, form, values["what"])
         cells = {target: row[column] for column, target in columns.items()}
         excerpts.add(row, _family(path), **cells)
 
@@ -198,7 +198,7 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
             row.add(None, f"an excerpt without {', '.join(missing)}")
             continue
         for column in ("start", "end"):
-            row.matching(column, _FRAME, "a frame number (whole, from 0)")
+            row.match(column, _FRAME, "a frame number (whole, from 0)")
         # The id of a film is made of its file name, without an extension such as .mp4.
         name = PurePosixPath(row["movie"])
         film = ascii_id(name.stem if _ENDING.fullmatch(name.suffix) else name.name)

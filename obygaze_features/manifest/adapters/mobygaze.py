@@ -107,8 +107,8 @@ def texts_of_segments(csv: Path) -> dict[str, str]:
 
 def _id_of(row: TableRow) -> str:
     """Return the id of a segment."""
-    index = row.matching("clip_index", _INDEX, "of the form id_0")
-    word = row.matching("annotator", _WORD, "a word")
+    index = row.match("clip_index", _INDEX, "of the form id_0")
+    word = row.match("annotator", _WORD, "a word")
     # A wrong part of the id is a violation already; the line makes the id unique.
     number = f"{int(index[1]):04d}" if index else f"line{row.line}"
     return f"{row['imdb_key']}-{row['annotator'] if word else 'unknown'}-{number}"

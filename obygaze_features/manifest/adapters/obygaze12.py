@@ -106,8 +106,8 @@ def read(
 
 def _cells(row: TableRow) -> dict[str, str]:
     scene, first, last = _scene_and_shots(row)
-    row.matching("overlap_ratio", _RATIO, "a share from 0 to 1")
-    row.matching("graph_number", _NUMBER, "a whole number")
+    row.match("overlap_ratio", _RATIO, "a share from 0 to 1")
+    row.match("graph_number", _NUMBER, "a whole number")
     return {
         **{column: row[column] for column in KEPT},
         "clip_id": row["id"],

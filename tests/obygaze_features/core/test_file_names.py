@@ -33,7 +33,7 @@ def test_different_texts_have_different_names() -> None:
     texts = [*PLAIN, *STRANGE, "a|b", "a?b", "etc"]
     assert len({file_name(text) for text in texts}) == len(texts)
     names = FileNames()
-    used = [names.name_of(text) for text in (*texts, "JOY", "a b", "a-b", "joy")]
+    used = [names.unique_name(text) for text in (*texts, "JOY", "a b", "a-b", "joy")]
     assert len({name.casefold() for name in used}) == len(used)
 
 

@@ -427,9 +427,9 @@ def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
         has_more = other not in (None, DELIMITER, SEI_OF_HEVC)
         expected.append(is_unused and layer == highest and not has_more)
     shown = np.arange(len(pictures))
-    assert reader.unused(shown, 2).tolist() == expected
+    assert reader.find_unused(shown, 2).tolist() == expected
     # If the times say another order, none is left out.
-    assert len(pictures) == 1 or not reader.unused(shown[::-1], 2).any()
+    assert len(pictures) == 1 or not reader.find_unused(shown[::-1], 2).any()
 
 
 def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:

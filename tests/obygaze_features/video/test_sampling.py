@@ -145,7 +145,9 @@ def test_runs_hold_every_position_once(keys, positions, late) -> None:
     assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))
     for run in runs:
         assert index.key[run.start] and min(max(run.wanted) + late, 59) == run.stop
-        assert all(run.start <= index.start_of(p) <= p <= run.stop for p in run.wanted)
+        assert all(
+            run.start <= index.decoding_start(p) <= p <= run.stop for p in run.wanted
+        )
     for before, after in pairwise(runs):
         assert before.stop + 1 < after.start
 
