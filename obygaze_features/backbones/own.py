@@ -168,7 +168,7 @@ def _geometry(frames: Any, size: Any, height: Any, width: Any) -> Geometry:
     """Return the geometry of the frames; raise an error for lengths below 1."""
     is_square = height == width == 0
     if not is_square and size:
-        raise FixInput("module_card: expected size, or height and width")
+        raise FixInput("module_card: expected size, or height and width, got both")
     lengths = {"frames": frames, "height": height, "width": width}
     if is_square:
         lengths = {"frames": frames, "size": size}
@@ -317,7 +317,8 @@ class ModuleFamily(Family):
             raise FixInput(
                 f"{card.name}: the module has no weights",
                 where=card.origin,
-                hint="use module_card(files=[PATH]) with the files of the model, or files=[] without files",
+                hint="use module_card(files=[PATH]) with the files of the model, or files=[] if it"
+                " has none",
             )
         for path in self.files or ():
             if not path.is_file():

@@ -290,7 +290,9 @@ def read_toml(
 ) -> Document:
     """Return the document of a TOML file, from its bytes."""
     if len(data) > max_bytes:
-        raise FixInput(f"the file has more than {max_bytes:,} bytes", where=where)
+        raise FixInput(
+            f"expected at most {max_bytes:,} bytes, got {len(data):,}", where=where
+        )
     try:
         toml = data.decode("utf-8")
         tree = tomllib.loads(toml)

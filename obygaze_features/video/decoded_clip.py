@@ -62,7 +62,7 @@ class PictureView:
         if self.sampling not in rules:
             names = ", ".join(rules)
             raise FixUsage(
-                f"unknown sampling {self.sampling!r}", hint=f"one of {names}"
+                f"unknown sampling {self.sampling!r}", hint=f"use one of {names}"
             )
 
     @classmethod
