@@ -44,7 +44,7 @@ def unknown_name(
 ) -> UnknownName:
     """Return the error for a missing `noun` of an object, with the most similar name."""
     shown = f"use one of {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
-    hint = shown if names else f"{where} has no {noun}"
+    hint = shown if names else f"it has no {noun}"
     return UnknownName(
         f"no {noun} {name!r}{near(str(name), names)}", where=where, hint=hint
     )

@@ -290,9 +290,7 @@ def read_toml(
 ) -> Document:
     """Return the document of a TOML file, from its bytes."""
     if len(data) > max_bytes:
-        raise FixInput(
-            f"expected at most {max_bytes:,} bytes, got {len(data):,}", where=where
-        )
+        raise FixInput(f"expected a file of at most {max_bytes:,} bytes", where=where)
     try:
         toml = data.decode("utf-8")
         tree = tomllib.loads(toml)

@@ -162,8 +162,8 @@ class Cost:
         lines.append(line)
         if self.waits:
             lines.append(
-                f"to keep {self.device} busy, use {self.cores_needed} cores, or decode first"
-                f" without {self.device}: -b frames:NAME"
+                f"{self.cores_needed} cores would keep it busy; or decode first on the CPU, with"
+                " -b frames:NAME"
             )
         return "\n".join(lines)
 

@@ -334,8 +334,7 @@ class StoreFiller:
             hint = "use a different --device, because this device may be broken"
             if placement.dtype != "float32":
                 hint = (
-                    f"use --dtype float32, because numbers may be too large for"
-                    f" {placement.dtype}; or {hint}"
+                    f"use --dtype float32, because numbers may be too large; or {hint}"
                 )
             raise ObygazeError(
                 f"{self._n_in_a_row} clips in a row failed: {reason}",

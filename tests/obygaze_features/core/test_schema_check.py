@@ -137,7 +137,7 @@ def test_the_schema_key_tells_other_files_from_other_versions() -> None:
         (b"x = ", "not valid TOML"),
         (b"a = 1\nx = '\xe9'", "not UTF-8"),
         (f"a = {'[' * 5000}{']' * 5000}".encode(), "nested too deeply"),
-        (b"#" * 2_000_000, "expected at most 1,048,576 bytes, got 2,000,000"),
+        (b"#" * 2_000_000, "at most 1,048,576 bytes"),
     ],
 )
 def test_what_is_not_toml(data: bytes, message: str) -> None:
