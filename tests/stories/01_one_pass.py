@@ -137,9 +137,7 @@ def _brightness_of(number: int) -> npt.NDArray[np.float64]:
     return np.array(cells)
 
 
-def test_one_pass_decodes_once_and_gives_what_each_backbone_gives_alone(
-    ws: Workspace,
-) -> None:
+def test_one_pass_decodes_once_and_gives_what_each_backbone_gives_alone(ws) -> None:
     import_films(ws, FILMS_HERE[0])
     write_tiny_card("clip", ws.path("backbones"))
     save_tiny("clip", ws.path("weights"))

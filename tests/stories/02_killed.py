@@ -54,9 +54,7 @@ def test_a_kill_loses_at_most_the_block_at_work(ws: Workspace) -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGHUP", 75)])
-def test_a_signal_ends_the_run_and_says_what_is_kept(
-    ws: Workspace, name: str, code: int
-) -> None:
+def test_a_signal_ends_the_run_and_says_what_is_kept(ws, name, code) -> None:
     """Ctrl-C, `timeout 8h obygaze ...`, or a laptop that is closed."""
     begin_with_counting_model(ws)
     stopped = ws(EXTRACT, code=code, env={"SIGNAL_AT": f"20 {name}"}).text
@@ -69,9 +67,7 @@ def test_a_signal_ends_the_run_and_says_what_is_kept(
 
 
 @pytest.mark.check("real processes that are interrupted by a terminal")
-def test_a_second_ctrl_c_does_not_wait_for_a_clip_that_never_ends(
-    ws: Workspace,
-) -> None:
+def test_a_second_ctrl_c_does_not_wait_for_a_clip_that_never_ends(ws) -> None:
     begin_with_counting_model(ws)
     running = ws.start(EXTRACT, env={"HOLD_AT": "20"})
     wait_until(lambda: clips_begun(ws) == 20, running)

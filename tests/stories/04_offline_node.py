@@ -117,9 +117,7 @@ def test_weights_are_fetched_elsewhere_checked_and_carried(ws: Workspace) -> Non
     assert "not verified" not in ws("store info films.tiny-clip").text
 
 
-def test_weights_that_are_missing_or_damaged_are_an_error_before_the_work(
-    ws: Workspace,
-) -> None:
+def test_weights_that_are_missing_or_damaged_are_an_error_before_the_work(ws) -> None:
     begin(ws)
     node = {"HF_HOME": str(ws.path("carried")), "HF_HUB_OFFLINE": "1"}
     run = "extract run films -b tiny-clip --workers 1"

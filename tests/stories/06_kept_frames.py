@@ -9,12 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import obygaze as og
-from stories.films import (
-    FILMS,
-    import_films,
-    rows_of_clips,
-    write_films,
-)
+from stories.films import FILMS, import_films, rows_of_clips, write_films
 from stories.own_models import numbers_in, numbers_of_films, write_model
 from stories.workspace import Workspace
 
@@ -36,9 +31,7 @@ def features(ws: Workspace, store: str, array: str) -> npt.NDArray[np.generic]:
     return og.open_store(store, workspace=ws.folder).matrix(array).values
 
 
-def test_the_backbone_of_next_year_sees_the_pictures_of_the_films(
-    ws: Workspace,
-) -> None:
+def test_the_backbone_of_next_year_sees_the_pictures_of_the_films(ws) -> None:
     keep_pictures(ws)
     ws(f"store verify {KEPT}")
     ws(NEXT_YEAR)

@@ -121,9 +121,7 @@ def test_a_frame_that_does_not_exist_is_not_computed(ws: Workspace) -> None:
     assert store.status().counts == {"ok": 0, "failed": CLIPS_A_FILM}
 
 
-def test_a_clip_of_a_damaged_film_is_refused_unless_damage_is_accepted(
-    ws: Workspace,
-) -> None:
+def test_a_clip_of_a_damaged_film_is_refused_unless_damage_is_accepted(ws) -> None:
     """The second clip is from 2 s to 3 s, at 25 pictures a second."""
     import_films(ws, FIRST, per_film=CLIPS_A_FILM)
     film = ws.path(f"videos/{FIRST}.mp4")

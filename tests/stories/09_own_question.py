@@ -167,9 +167,7 @@ def test_the_words_of_a_column_are_one_question(ws: Workspace) -> None:
     assert tasks == [f"mood={mood}" for mood in MOODS]
 
 
-def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
-    ws: Workspace,
-) -> None:
+def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(ws) -> None:
     rows, X = table_of_clips()
     import_own(ws, rows, X)
     ws(
@@ -216,9 +214,7 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
         ),
     ],
 )
-def test_what_cannot_be_asked_says_what_can(
-    ws: Workspace, line: str, message: str, advice: str
-) -> None:
+def test_what_cannot_be_asked_says_what_can(ws, line, message, advice) -> None:
     import_own(ws, *table_of_clips())
     text = ws(f"run honest --store own {line} {QUICK}", code=(1, 2)).text
     assert message in text

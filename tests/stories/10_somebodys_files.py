@@ -69,9 +69,7 @@ class RunsCode:
         return os.mkdir, (str(self.path),)
 
 
-def test_npz_with_a_missing_clip_a_strange_one_and_one_that_is_no_number(
-    films: Workspace,
-) -> None:
+def test_npz_with_a_missing_clip_a_strange_one_and_one_that_is_no_number(films) -> None:
     X = vectors()
     X[1, 2] = np.nan
     per_frame = np.stack([X, X + 1, X - 1], axis=1).astype(np.float16)

@@ -34,9 +34,7 @@ def probabilities(ws: Workspace, table: str, basis: str) -> dict[str, float]:
     return found
 
 
-def test_clips_that_trained_get_scores_of_models_that_did_not_see_them(
-    ws: Workspace,
-) -> None:
+def test_clips_that_trained_get_scores_of_models_that_did_not_see_them(ws) -> None:
     X, y, films, clip_ids = planted_clips(ws)
     ws(f"{LOGISTIC} --store planted --manifest films -o kept")
     said = ws("models predict kept planted -o predicted.csv").err
@@ -89,9 +87,7 @@ def test_another_lab_predicts_the_same(ws: Workspace, tmp_path: Path) -> None:
     assert not lab.path("again.csv").exists()
 
 
-def test_a_model_of_scikit_learn_is_refused_with_the_line_that_tests_it(
-    ws: Workspace,
-) -> None:
+def test_a_model_of_scikit_learn_is_refused_with_the_line_that_tests_it(ws) -> None:
     X, y, films, clip_ids = planted_clips(ws)
     refused = ws(
         f"train sklearn.naive_bayes.GaussianNB --store planted --manifest films -o bayes {QUICK}"

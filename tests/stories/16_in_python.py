@@ -7,10 +7,7 @@ import runpy
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeClassifier
-from sklearn.model_selection import (
-    GroupKFold,
-    cross_val_score,
-)
+from sklearn.model_selection import GroupKFold, cross_val_score
 
 import obygaze as og
 from stories.films import features_of, labelled_clips
@@ -35,9 +32,7 @@ def planted(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return ws
 
 
-def test_six_lines_from_a_store_to_a_score(
-    planted: Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_six_lines_from_a_store_to_a_score(planted, capsys) -> None:
     six = planted.write("six.py", SIX_LINES)
     runpy.run_path(str(six))
     out = capsys.readouterr().out

@@ -66,9 +66,7 @@ def test_a_whole_store_says_how_it_was_made_and_by_what(received: Workspace) -> 
     assert facts["seal_sha256"] in card
 
 
-def test_one_number_of_the_publisher_stands_for_the_whole_store(
-    received: Workspace,
-) -> None:
+def test_one_number_of_the_publisher_stands_for_the_whole_store(received) -> None:
     published = received("store info films --json").json()["seal_sha256"]
     received(f"store verify films --hash --expect {published}")
     another = published[::-1]

@@ -72,9 +72,7 @@ def web(far: Workspace) -> Iterator[WebServer]:
         yield server
 
 
-def test_a_part_comes_over_http_in_a_few_requests(
-    ws: Workspace, far: Workspace, web: WebServer
-) -> None:
+def test_a_part_comes_over_http_in_a_few_requests(ws, far, web) -> None:
     values = make_store(far)
     n_bytes_of_all = sum(map(len, far.bytes_of("stores/films").values()))
     ws(f"store subset {web.url}/films {PART} -o part")
@@ -87,9 +85,7 @@ def test_a_part_comes_over_http_in_a_few_requests(
     assert text["licence"] == "CC-BY-4.0"
 
 
-def test_an_interrupted_transfer_is_gone_on_with(
-    ws: Workspace, far: Workspace, web: WebServer
-) -> None:
+def test_an_interrupted_transfer_is_gone_on_with(ws, far, web) -> None:
     values = make_store(far)
     n_bytes_of_all = sum(map(len, far.bytes_of("stores/films").values()))
 
@@ -136,9 +132,7 @@ def test_a_part_comes_from_a_bucket(ws: Workspace, far: Workspace) -> None:
         assert again.json()["n_sent"] == 0
 
 
-def test_a_part_comes_from_the_hub(
-    ws: Workspace, far: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_comes_from_the_hub(ws, far, monkeypatch) -> None:
     values = make_store(far)
     with hub_here(monkeypatch) as hub:
         far("store push films hf://lab/films")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.browsers import browser, wait
@@ -70,9 +69,7 @@ def words_on_card(row: dict[str, str]) -> str:
     return f"score {float(row['score']):.2f}, {decision}{verdict}"
 
 
-def test_all_clips_of_a_film_have_their_level_concepts_and_score(
-    browser: Any, ws: Workspace
-) -> None:
+def test_all_clips_of_a_film_have_their_level_concepts_and_score(browser, ws) -> None:
     begin_with_run(ws)
     scored = predictions(ws)
     pages = viewed(ws, "films --run honest")
@@ -119,9 +116,7 @@ def test_all_clips_of_a_film_have_their_level_concepts_and_score(
     assert shown == {name for name in of_film if ROWS[name]["level"] == "HN"}
 
 
-def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
-    browser: Any, ws: Workspace
-) -> None:
+def test_a_clip_and_its_film_are_reached_by_keyboard_alone(browser, ws) -> None:
     from selenium.webdriver.common.keys import Keys
 
     begin_with_run(ws)

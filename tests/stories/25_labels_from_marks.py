@@ -78,9 +78,7 @@ def pictures_shown(start_ms: int, end_ms: int, rate: Fraction) -> tuple[int, int
 # ---- other programs ------------------------------------------------------------------------------
 
 
-def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(
-    ws: Workspace,
-) -> None:
+def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(ws) -> None:
     pympi = pytest.importorskip("pympi")
     marks = begin_with_marks(ws)
     assert marks_of_table(ws, "marks") == marks

@@ -68,9 +68,7 @@ def test_levels_and_concepts_are_counted_in_both_views(ws: Workspace) -> None:
     assert part.json()["levels"] == {"EN": 0, "HN": 2, "NS": 0, "S": 2}
 
 
-def test_concepts_are_grouped_by_subconstruct_or_by_ones_own_theory(
-    ws: Workspace,
-) -> None:
+def test_concepts_are_grouped_by_subconstruct_or_by_ones_own_theory(ws) -> None:
     import_clips(ws)
     ws("manifest group films -o by-subconstruct")
     # The male gaze is Type of shot and Look; a clip with both counts once.

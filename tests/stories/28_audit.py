@@ -11,7 +11,6 @@ from support.closed_form import cronbach
 
 import obygaze as og
 from stories.films import import_films
-from stories.workspace import Workspace
 
 Vectors = npt.NDArray[np.float64]
 
@@ -25,9 +24,7 @@ def cosines(first: Vectors, second: Vectors) -> Vectors:
 # ---- clips of a store, with prompts of one's own ------------------------------------------------
 
 
-def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
-    ws: Workspace,
-) -> None:
+def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(ws) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from support.checkpoints import write_tiny_card
@@ -101,9 +98,7 @@ REAL = pytest.param(
 
 
 @pytest.mark.parametrize("sentences", ["tiny", REAL])
-def test_captions_get_a_gender_score_from_two_small_models(
-    sentences: str, ws: Workspace
-) -> None:
+def test_captions_get_a_gender_score_from_two_small_models(sentences, ws) -> None:
     pytest.importorskip("sentence_transformers")
     from support.words import real_encoder, save_encoder, save_language_model
 

@@ -68,9 +68,7 @@ def trec_eval(judgements: dict[str, int], scores: dict[str, float]) -> float:
     return float(evaluator.evaluate({"violence": scores})["violence"]["map"])
 
 
-def test_a_run_of_violence_has_the_test_clips_and_the_score_of_trec_eval(
-    ws: Workspace,
-) -> None:
+def test_a_run_of_violence_has_the_test_clips_and_the_score_of_trec_eval(ws) -> None:
     excerpts = begin(ws)
     train_violence(ws, "accede", "violence")
     scores = read_run(ws, "violence.txt")
@@ -89,9 +87,7 @@ def test_a_run_of_violence_has_the_test_clips_and_the_score_of_trec_eval(
     assert found["ap_trec"] > n_relevant / n + 0.2
 
 
-def test_the_labels_of_the_test_films_change_no_score_of_their_clips(
-    ws: Workspace,
-) -> None:
+def test_the_labels_of_the_test_films_change_no_score_of_their_clips(ws) -> None:
     excerpts = begin(ws)
     train_violence(ws, "accede", "violence")
     flipped = []

@@ -70,9 +70,7 @@ def python_of(version: str) -> Path:
 
 @pytest.mark.check("a clean installation")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_make_demo_in_a_fresh_clone_ends_with_a_report(
-    tmp_path: Path, version: str
-) -> None:
+def test_make_demo_in_a_fresh_clone_ends_with_a_report(tmp_path, version) -> None:
     clone = clone_of_the_checkout(tmp_path / "clone")
     path = python_of(version)
     words = ["make", "demo"]

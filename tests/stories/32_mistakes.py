@@ -96,9 +96,7 @@ def check_mistake(world: Workspace, mistake: Mistake) -> None:
 @pytest.mark.parametrize(
     "mistake", MISTAKES, ids=[mistake["wanted"] for mistake in MISTAKES]
 )
-def test_a_mistake_gets_a_sentence_and_what_to_type(
-    world: Workspace, mistake: Mistake
-) -> None:
+def test_a_mistake_gets_a_sentence_and_what_to_type(world, mistake) -> None:
     check_mistake(world, mistake)
 
 
@@ -110,9 +108,7 @@ def test_mistakes_change_nothing_in_the_workspace(world: Workspace) -> None:
     assert world.bytes_of(".") == before
 
 
-def test_a_store_that_cannot_be_read_does_not_end_the_list_of_stores(
-    world: Workspace,
-) -> None:
+def test_a_store_that_cannot_be_read_does_not_end_the_list_of_stores(world) -> None:
     words = obygaze_argv("ls")
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:

@@ -121,9 +121,7 @@ def words_in(ws: Workspace, store: str) -> set[str]:
 
 
 @pytest.mark.timeout(200)
-def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(
-    ws: Workspace,
-) -> None:
+def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(ws) -> None:
     real_encoder()
     rows, texts = rows_and_texts()
     ws.write_table("films.csv", rows)

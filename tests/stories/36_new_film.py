@@ -9,7 +9,6 @@ import obygaze as og
 from stories.films import rows_of_clips
 from stories.made import begin_with_extracted_films
 from stories.results import logistic
-from stories.workspace import Workspace
 
 TRAIN = (
     "train logistic --store films.descriptors --manifest films -o known --set model.C=0.5 --jobs 1"
@@ -17,9 +16,7 @@ TRAIN = (
 )
 
 
-def test_the_error_names_the_recipe_and_the_command_that_extracts(
-    ws: Workspace,
-) -> None:
+def test_the_error_names_the_recipe_and_the_command_that_extracts(ws) -> None:
     begin_with_extracted_films(ws)
     ws(TRAIN)
     # Years later, another film is cut into other clips.

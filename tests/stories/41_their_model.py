@@ -82,9 +82,7 @@ def value_of(ws: Workspace, run: str, model: str = "theirs") -> dict[str, str]:
     return row
 
 
-def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
-    lab: Workspace,
-) -> None:
+def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(lab) -> None:
     answer = lab(f"models test theirs --store seen --manifest films {QUICK} -o tested")
     rows = rows_of(lab, "tested")
     features = np.load(lab.path("seen.npz"))

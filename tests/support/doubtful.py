@@ -7,7 +7,6 @@ one is listed with what FFmpeg and the container say of its file: nobody can fin
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -24,7 +23,15 @@ from support.damage import (
     remove_bytes,
     zero_bytes,
 )
-from support.generated_videos import CODECS, CONTAINERS, N_PICTURES, RATES, Case, make
+from support.generated_videos import (
+    CODECS,
+    CONTAINERS,
+    N_PICTURES,
+    RATES,
+    Case,
+    Tally,
+    make,
+)
 from support.videos import packet_of, read_numbers, remux
 
 INTACT = "intact"
@@ -44,14 +51,9 @@ _WITHOUT_TIMES = ("h264", "hevc", "m2v", "mjpeg", "mxf", "mpg", "vob")
 
 
 @dataclass
-class Counts:
+class Counts(Tally):
     """What became of the pictures of some films; `wrong` has a line for each film with any."""
 
-    n_films: int = 0
-    n_right: int = 0
-    n_marked: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
 
 
@@ -242,7 +244,7 @@ def judge(whole: Whole, path: Path, how: str, counts: Counts, at_a_time: int) ->
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
 
-    counts.n_films += 1
+    counts.n_files += 1
     indexes = path.parent / "indexes" if at_a_time % 2 else None
     wrong = []
     marked = []

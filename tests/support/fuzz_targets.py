@@ -66,26 +66,6 @@ SPANS = """clip_id,movie_id,start_s,end_s
 pier-1,pier,0,2
 pier-2,pier,2,4
 """
-TABLE = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts,title,fold_a
-tt1-001,tt1,1,a/b.mp4,0.5,2.0,S,Look|Body,One,0
-tt1-002,tt1,2,a/b.mp4,2.0,2.5e1,EN,,One,1
-tt2-001,tt2,,,,,HN,Look,Two,0
-"""
-HEADER = """schema = "obygaze-manifest/1"
-dataset = "films"
-unit = "clip"
-view = "visual"
-licence = "CC0-1.0"
-notes = ["made up"]
-
-[concepts]
-"Look" = "visual"
-"Body" = "visual"
-
-[[sources]]
-file = "films.csv"
-sha256 = "1212121212121212121212121212121212121212121212121212121212121212"
-"""
 MAPPING = """dataset = "films"
 [columns]
 clip_id = "clip_id"
@@ -122,11 +102,13 @@ def written_workspace(folder: Path) -> Path:
     folder.mkdir()
     draws = np.random.default_rng(0)
     ids = [f"pier-{film}-{clip}" for film in range(4) for clip in range(6)]
-    lines = ["clip_id,movie_id,level,concepts,mood"]
+    lines = ["clip_id,movie_id,start_s,end_s,level,concepts,mood"]
     for clip_id, level in zip(ids, ["EN", "S", "HN", "EN", "S", "NS"] * 4, strict=True):
         concepts = "" if level == "EN" else draws.choice(["Look", "Body", "Look|Body"])
         mood = draws.choice(["calm", "tense"])
-        lines.append(f"{clip_id},{clip_id[:6]},{level},{concepts},{mood}")
+        start_s = 2 * int(clip_id[-1])
+        times = f"{start_s},{start_s + 1.5}"
+        lines.append(f"{clip_id},{clip_id[:6]},{times},{level},{concepts},{mood}")
     (folder / "clips.csv").write_text("\n".join(lines), "utf-8")
     commands = ["manifest import clips.csv -o pier"]
     for name, width in (("seen", 4), ("heard", 3)):
@@ -468,11 +450,10 @@ def text_targets(folder: Path, workspace: Path) -> list[Target]:
         {"p.toml": path.read_bytes()} for path in sorted(PROTOCOLS.glob("*.toml"))
     ]
     written = below("manifests", workspace / "manifests")
-    plain = {
-        "manifests/pier.toml": HEADER.encode(),
-        "manifests/pier.csv": TABLE.encode(),
+    table = {
+        "t.csv": (workspace / "clips.csv").read_bytes(),
+        "t.toml": MAPPING.encode(),
     }
-    table = {"t.csv": TABLE.encode(), "t.toml": MAPPING.encode()}
     subtitles = [
         {"pier.srt": SRT.encode()},
         {"pier.vtt": b"WEBVTT\n\n" + SRT.replace(",", ".").encode()},
@@ -497,7 +478,7 @@ def text_targets(folder: Path, workspace: Path) -> list[Target]:
     return [
         Target("protocol", protocols, read_protocol, 16),
         Target("card", cards, read_card, 8),
-        Target("manifest", [plain, written], manifest, 16),
+        Target("manifest", [written], manifest, 16),
         Target("table", [table], tables, 8),
         Target("workbook", [book], typed("manifest import t.xlsx -o t"), 8),
         Target("marks", [marks], projected, 12),

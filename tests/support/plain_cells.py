@@ -19,7 +19,8 @@ from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_dif
 from support.random_protocols import Experiment
 from support.tables import fit_of, names_of, predictions_of, rows_of
 
-Rows = list[dict[str, Any]]
+Facts = dict[str, Any]
+Rows = list[Facts]
 
 
 def differences(one: Experiment, run: Run) -> list[str]:
@@ -73,9 +74,7 @@ def _missing_cells(one: Experiment, cells: Rows) -> Iterator[str]:
         yield f"cells {sorted(got)}, expected {sorted(wanted)}"
 
 
-def _labels(
-    one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
-) -> Iterator[str]:
+def _labels(one: Experiment, run: Run, cell: Facts, rows: Rows) -> Iterator[str]:
     """Each row has the film and the class of its clip; each film has its values."""
     clip_of = {clip.clip_id: clip for clip in one.clips}
     for row in rows:
@@ -88,9 +87,7 @@ def _labels(
         yield f"values of the films {sorted(cell['films'])}, expected {sorted(films)}"
 
 
-def _decisions(
-    one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
-) -> Iterator[str]:
+def _decisions(one: Experiment, run: Run, cell: Facts, rows: Rows) -> Iterator[str]:
     """Decisions are those of the scores, at one half or zero."""
     border = 0.5 if "brier" in cell["values"] else 0.0
     recorded = {(fold["fold"], fold["seed"]) for fold in cell["folds"]}
@@ -103,9 +100,7 @@ def _decisions(
             yield f"decision {row['decision']} at the score {row['score']}"
 
 
-def _spread(
-    one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
-) -> Iterator[str]:
+def _spread(one: Experiment, run: Run, cell: Facts, rows: Rows) -> Iterator[str]:
     """The standard deviation of a value over folds, of each the mean over its seeds."""
     for metric, value in cell["values"].items():
         of_folds: dict[str, list[float]] = {}
@@ -120,9 +115,7 @@ def _spread(
             yield f"{metric} over folds: sd is {found}, expected {expected}"
 
 
-def _test_sets(
-    one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
-) -> Iterator[str]:
+def _test_sets(one: Experiment, run: Run, cell: Facts, rows: Rows) -> Iterator[str]:
     splits, clips = one.protocol["splits"], one.clips
     has_vector = one.vectors()
     usable = [clip for clip in clips if clip.clip_id in has_vector]
@@ -183,9 +176,7 @@ def _partition(
         yield "a group is in two test sets"
 
 
-def _leaks(
-    one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
-) -> Iterator[str]:
+def _leaks(one: Experiment, run: Run, cell: Facts, rows: Rows) -> Iterator[str]:
     folds = plain_folds(one, cell, rows)
     seen = set()
     for (fold, _), own in rows_by_fold(rows).items():

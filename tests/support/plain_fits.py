@@ -21,7 +21,8 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from obygaze_features.manifest.model import Clip
 from support.random_protocols import VISUAL, Experiment
 
-Rows = list[dict[str, Any]]
+Facts = dict[str, Any]
+Rows = list[Facts]
 Floats = NDArray[np.float64]
 LINEAR = ("ridge", "logistic")  # kinds that are fitted again
 SIMPLE = ("prevalence", "all_positive", "film_prior", "oracle", "neighbour")
@@ -66,9 +67,7 @@ def clips_of_task(one: Experiment, task: str) -> list[Clip]:
     ]
 
 
-def plain_folds(
-    one: Experiment, cell: Mapping[str, Any], rows: Rows
-) -> dict[str, PlainFold]:
+def plain_folds(one: Experiment, cell: Facts, rows: Rows) -> dict[str, PlainFold]:
     """The clips that train and validate in each fold, where the drawn words alone say so."""
     splits, task = one.protocol["splits"], cell["train"]
     clips = clips_of_task(one, task)
@@ -83,7 +82,7 @@ def plain_folds(
 
 
 def _numbered(
-    one: Experiment, cell: Mapping[str, Any], rows: Rows, clips: list[Clip]
+    one: Experiment, cell: Facts, rows: Rows, clips: list[Clip]
 ) -> Numbered | None:
     splits = one.protocol["splits"]
     if not splits.get("folds"):
@@ -134,9 +133,7 @@ def _generated(
     return PlainFold(both, validation)
 
 
-def sizes_differ(
-    one: Experiment, run: Any, cell: dict[str, Any], rows: Rows
-) -> Iterator[str]:
+def sizes_differ(one: Experiment, run: Any, cell: Facts, rows: Rows) -> Iterator[str]:
     folds = plain_folds(one, cell, rows)
     for record in cell["folds"]:
         fold = folds.get(record["fold"])
@@ -151,9 +148,7 @@ def sizes_differ(
                 yield f"{record['fold']} has {got} clips, expected {expected}"
 
 
-def fits_differ(
-    one: Experiment, run: Any, cell: dict[str, Any], rows: Rows
-) -> Iterator[str]:
+def fits_differ(one: Experiment, run: Any, cell: Facts, rows: Rows) -> Iterator[str]:
     """Scores, choices and thresholds of linear models and of baselines, fitted again."""
     model = one.protocol["models"].get(cell["model"])
     if model is None and cell["model"] in SIMPLE:
@@ -162,9 +157,7 @@ def fits_differ(
         yield from _linear_differs(one, model, cell, rows)
 
 
-def _baseline_differs(
-    one: Experiment, cell: dict[str, Any], rows: Rows
-) -> Iterator[str]:
+def _baseline_differs(one: Experiment, cell: Facts, rows: Rows) -> Iterator[str]:
     folds = plain_folds(one, cell, rows)
     clip_of = {clip.clip_id: clip for clip in one.clips}
     for (name, _), tests in rows_by_fold(rows).items():
@@ -242,7 +235,7 @@ def _oracle(
 
 
 def _linear_differs(
-    one: Experiment, model: dict[str, Any], cell: dict[str, Any], rows: Rows
+    one: Experiment, model: Facts, cell: Facts, rows: Rows
 ) -> Iterator[str]:
     splits, task = one.protocol["splits"], cell["train"]
     folds = plain_folds(one, cell, rows)
@@ -310,7 +303,7 @@ def _scale_of(one: Experiment, X: Floats) -> tuple[Floats, Floats]:
     return X.mean(axis=0), spread
 
 
-def offered_strengths(model: Mapping[str, Any]) -> list[Any]:
+def offered_strengths(model: Facts) -> list[Any]:
     strength = model.get("C")
     if isinstance(strength, dict):
         return list(strength["grid"])
@@ -336,15 +329,13 @@ def _inner_splits(
     return found
 
 
-def _weights(model: Mapping[str, Any], y: NDArray[Any]) -> Floats:
+def _weights(model: Facts, y: NDArray[Any]) -> Floats:
     if model["class_weight"] != "balanced":
         return np.ones(len(y))
     return np.array([len(y) / (2 * (y == label).sum()) for label in y])
 
 
-def refit(
-    model: Mapping[str, Any], X: Floats, y: NDArray[Any], T: Floats, strength: Any
-) -> Floats:
+def refit(model: Facts, X: Floats, y: NDArray[Any], T: Floats, strength: Any) -> Floats:
     """The scores of some vectors, by scikit-learn's regressions."""
     weights = _weights(model, y)
     if model["kind"] == "ridge":
@@ -359,7 +350,7 @@ def refit(
 
 def _choice_differs(
     name: str,
-    model: Mapping[str, Any],
+    model: Facts,
     strengths: Sequence[float],
     parts: Sequence[tuple[Floats, Any, Floats, Any]],
     chosen: Any,

@@ -93,22 +93,20 @@ def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, RunRow]:
 
 def differences(run: Run, **wanted: Any) -> list[RunRow]:
     """The rows of differences of two models, or of a model on two stores."""
-    rows = rows_of(run.results, **wanted)
     return [
-        row
-        for row in rows
-        if row["against_model"] and row["against_train"] == row["train"]
+        row for row in _against(run, **wanted) if row["against_train"] == row["train"]
     ]
 
 
 def contrasts(run: Run, **wanted: Any) -> list[RunRow]:
     """The rows of differences of a model that was trained on two tasks."""
-    rows = rows_of(run.results, **wanted)
     return [
-        row
-        for row in rows
-        if row["against_model"] and row["against_train"] != row["train"]
+        row for row in _against(run, **wanted) if row["against_train"] != row["train"]
     ]
+
+
+def _against(run: Run, **wanted: Any) -> list[RunRow]:
+    return [row for row in rows_of(run.results, **wanted) if row["against_model"]]
 
 
 def predictions_of(run: Run, cell: Cell) -> list[RunRow]:
