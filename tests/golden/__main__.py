@@ -1,7 +1,5 @@
 """Write the golden tables anew: `make golden`, or `python -m golden PART ... --into FOLDER`."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -4,8 +4,6 @@ How a command is spelt stands here alone, and nothing here names a module of the
 command is renamed, this file changes, and no table.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from stories.workspace import Answer, Environment, ExitCode, Workspace, checked
+from stories.workspace import Answer, ExitCode, Workspace, checked
 from support.cli import call_obygaze
 
 from golden.tables import Row, number
@@ -27,9 +25,7 @@ class Place(Workspace):
         for kind in ("manifests", "stores"):
             (folder / kind).mkdir()
 
-    def __call__(
-        self, line: str, *, code: ExitCode = (0, 3), env: Environment = None
-    ) -> Answer:
+    def __call__(self, line: str, *, code: ExitCode = (0, 3), env=None) -> Answer:
         """Type a command that must end well; clips may lack features."""
         return checked(self.typed(line), code)
 
@@ -48,9 +44,7 @@ class Place(Workspace):
         return self.read_table(f"manifests/{name}.csv")
 
 
-def import_clips(
-    place: Place, rows: Sequence[Row], manifest: str, rule: str = ""
-) -> None:
+def import_clips(place, rows: Sequence[Row], manifest: str, rule: str = "") -> None:
     """Make a manifest of a table of clips; a rule makes one label of those of several people."""
     place.write_table(f"{manifest}.csv", rows)
     by_rule = f"--rule {rule}" if rule else ""
@@ -126,7 +120,7 @@ def run_protocol(
 
 
 def project(
-    place: Place, marks: str, clips: str, threshold: str, *, each: bool = False
+    place, marks: str, clips, threshold: str, *, each: bool = False
 ) -> list[Row]:
     place(
         f"manifest project {marks} {clips} --threshold {threshold} -o projected --force"

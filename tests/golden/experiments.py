@@ -1,7 +1,5 @@
 """What experiments give: every shipped protocol, and a run for each ability beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -53,9 +51,7 @@ def tables_of_run(
     return {f"{name}.{table}": rows for table, rows in read_run(place, name).items()}
 
 
-def tables_of_honest(
-    place: Place, name: str, *changes: str, tasks: Sequence[str] = ()
-) -> Tables:
+def tables_of_honest(place, name, *changes: str, tasks: Sequence[str] = ()) -> Tables:
     return tables_of_run(place, name, "honest", SEEN, *changes, tasks=tasks)
 
 

@@ -3,8 +3,6 @@
 A document with a date or a version, such as store.json, is read for its lasting facts alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

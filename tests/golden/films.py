@@ -1,7 +1,5 @@
 """Small films without loss: what is decoded of them is what was drawn, on each machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

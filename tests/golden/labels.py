@@ -1,7 +1,5 @@
 """What is said of labels: agreement, projection, alphas, shares, concepts by level."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Make the tables of a part in this process; `recording.py` starts it as it must be."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Start the recording of parts, in a process with settings that make its bits the same."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

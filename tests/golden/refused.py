@@ -5,8 +5,6 @@ Recorded are the exit code, those of the values that the sentence names, and wha
 behind.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

@@ -4,8 +4,6 @@ The tables have names of their own. A test of a clip is a row with the score of 
 those of the others; the values of a cell are a row with a column for each metric.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What saved models of each kind say of their training clips and of a film that is new."""
 
-from __future__ import annotations
-
 from golden import worlds
 from golden.doors import Place, import_clips, import_features, predict, train
 from golden.runs import read_run

@@ -1,7 +1,5 @@
 """Tables of text and numbers: how they are written, read, and compared."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -83,9 +81,7 @@ def is_whole(text: str) -> bool:
     return text.removeprefix("-").isdecimal()
 
 
-def differences(
-    name: str, recorded: Table, found: Table, tolerance: float
-) -> list[str]:
+def differences(name, recorded: Table, found: Table, tolerance: float) -> list[str]:
     """Return a line for each cell that differs: the table, the row, the column, both values."""
     columns = list(recorded[0]) if recorded else []
     columns_found = list(found[0]) if found else []

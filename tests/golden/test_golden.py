@@ -1,7 +1,5 @@
 """What the program gives is what was recorded; README.md says how the tables are written anew."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

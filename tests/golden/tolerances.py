@@ -6,8 +6,6 @@ too. On other processors, sums are added in another order, so that perceptrons, 
 features by a model of torch differ: there, only larger changes are seen.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Made-up clips, features and segments, drawn with NumPy: small, and the same on each machine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -217,7 +215,7 @@ PEOPLE = ("ada", "ben", "cleo")
 
 
 def mark(
-    film: str, person: str, first: int, last: int, level: str, concepts: str = ""
+    film, person: str, first: int, last: int, level: str, concepts: str = ""
 ) -> Row:
     """Return a mark from a first to a last picture, at 25 pictures a second."""
     return {

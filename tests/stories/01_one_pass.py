@@ -3,8 +3,6 @@
 The plan says before what that costs; a clip that cannot be read is a row with its reason.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -3,8 +3,6 @@
 It ends in the same bytes, at most the blocks at work are lost, and half of a store can be seen.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -4,8 +4,6 @@ One of them may be killed or very slow, two may be at the same block, and hardly
 twice.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 

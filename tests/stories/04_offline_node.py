@@ -1,8 +1,6 @@
 """Story 4: on a node without network I extract with weights that were fetched elsewhere, checked
 and carried there, with a checkpoint of my own, and with LSMDC's X-CLIP from its released file."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Story 5: a model of my own, in a file, becomes a backbone; changed code or weights are another
 recipe, and never come into a store of the old ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

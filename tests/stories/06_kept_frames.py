@@ -1,8 +1,6 @@
 """Story 6: pictures that were kept once serve the backbone of next year without the films, also
 where clips have been added since."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Story 7: more films, another array and failed rows are the same command once more; only what is
 missing is computed, and the store before is kept. Story 8 goes on with a later version."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

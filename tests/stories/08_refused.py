@@ -1,8 +1,6 @@
 """Story 8: what would make features of two kinds in one store is refused, names what differs, and
 changes nothing."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

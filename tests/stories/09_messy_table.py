@@ -4,8 +4,6 @@ I want a manifest of it, and the mapping in a file, so that the next table is re
 Where a cell is wrong, I want to be told its line and column.
 """
 
-from __future__ import annotations
-
 import tomllib
 from datetime import timedelta
 from typing import Any
@@ -102,9 +100,7 @@ def clips_of(ws: Workspace, manifest: str) -> list[tuple[Any, ...]]:
     return clips
 
 
-def test_an_excel_table_becomes_a_manifest_and_its_mapping_reads_the_next_one(
-    ws: Workspace,
-) -> None:
+def test_an_excel_table_becomes_a_manifest_and_its_mapping_reads_the_next_one(ws):
     write_excel(ws, "club.xlsx", ROWS)
     ws.write("club.toml", MAPPING)
     answer = ws(

@@ -4,8 +4,6 @@ My labels are yes and no, a rating of 0 to 3, or three words. I want to ask for 
 their column, and the score that scikit-learn would give; what was not annotated is no negative.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from typing import Any
@@ -75,9 +73,7 @@ def import_own(ws: Workspace, rows: list[Row], X: Array) -> str:
     return said
 
 
-def check_against_sklearn(
-    ws: Workspace, run: str, task: str, rows: list[Row], X: Array, y: Array
-) -> None:
+def check_against_sklearn(ws, run, task: str, rows, X: Array, y: Array) -> None:
     """Compare the scores and metrics of a task with scikit-learn's; y is -1 outside of it."""
     used = np.flatnonzero(y >= 0)
     X = X.astype(np.float64)

@@ -4,8 +4,6 @@ The files are npz, HDF5 in several layouts, a folder of npy, the released tree o
 Files that would run code are refused.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 from pathlib import Path

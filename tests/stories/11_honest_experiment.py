@@ -1,7 +1,5 @@
 """Story 11: I ask whether features tell apart what was annotated, and the answer is honest."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Story 12: Training films choose backbone and settings; a model and folds may be my own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score

@@ -1,7 +1,5 @@
 """Story 13: I compare two runs on the same clips, and want a table and a figure for a paper."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

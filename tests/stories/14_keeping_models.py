@@ -1,7 +1,5 @@
 """Story 14: I keep a model, use it on other features of its recipe, and give it to others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Story 15: I ask which concepts a model uses, correct them, look where they are, remove them."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

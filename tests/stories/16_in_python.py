@@ -1,7 +1,5 @@
 """Story 16: I work in Python: six lines to a score, a matrix, a frame, xarray, scikit-learn."""
 
-from __future__ import annotations
-
 import runpy
 
 import numpy as np

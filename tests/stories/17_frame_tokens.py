@@ -3,8 +3,6 @@
 My laptop has no torch.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Story 18: I received a store: is it whole, how was it made and by what, can others read it?"""
 
-from __future__ import annotations
-
 import importlib.metadata
 import shutil
 from typing import Any

@@ -1,7 +1,5 @@
 """Story 19: I want two films and one array of a store that is somewhere else, and not all of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

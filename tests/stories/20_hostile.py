@@ -1,7 +1,5 @@
 """Story 20: what a stranger sends does no harm: a store, a model, a table, a film, an archive."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Story 21: a film must go out of every file of a store."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Story 22: I publish features so that others find, cite and read them with their own programs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ A page of each film shows them from a file, without a server, by mouse and by ke
 the scores stands what the run says of the model, so that nobody takes a score for a fact.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

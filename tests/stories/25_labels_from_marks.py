@@ -4,8 +4,6 @@ The marks go to ELAN and come back picture for picture, at each frame rate. The 
 files here is pympi, which knows nothing of this program.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from random import Random

@@ -5,8 +5,6 @@ A model that somebody trained gives scores along a new film. A contact sheet sho
 pictures that were asked for. Every picture of these films carries its number.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -4,8 +4,6 @@ How often is each level, and each concept at each level? Of which films and genr
 paper's sub-constructs? And do the emotions of somebody else's table go with a level?
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import hypergeom

@@ -1,7 +1,5 @@
 """Story 28: an audit of one's own, of clips and prompts, and of captions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Story 29: from the tables of LIRIS-ACCEDE to both official run files of MediaEval 2015 and their
 scores."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Story 30: every row of the page of the papers, on the real files where they are, on golden cases
 elsewhere; a row without data is listed with the reason, and no row disappears."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import functools
@@ -179,9 +177,7 @@ def test_every_printed_number_is_in_a_row_of_the_page() -> None:
 class TypingWorkspace(Workspace):
     """A workspace that keeps the lines that were typed in it."""
 
-    def __call__(
-        self, line: str, *, code: int = 0, env: Mapping[str, str | None] | None = None
-    ) -> Answer:
+    def __call__(self, line: str, *, code: int = 0, env=None) -> Answer:
         with self.path("typed.txt").open("a", encoding="utf-8") as stream:
             stream.write(f"{line}\n")
         return super().__call__(line, code=code, env=env)
@@ -264,9 +260,7 @@ def begin_with_features(ws: TypingWorkspace) -> None:
         )
 
 
-def begin_with_run(
-    ws: TypingWorkspace, protocol: str, stores: str, options: str
-) -> None:
+def begin_with_run(ws, protocol: str, stores: str, options: str) -> None:
     real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     begin_with(ws, run_protocol, protocol, stores, options)

@@ -3,8 +3,6 @@
 Nothing here runs on Windows: what Python lacks there is taken away.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

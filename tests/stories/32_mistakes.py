@@ -6,8 +6,6 @@ features), the run `first`, the model `kept`, and the tables `clips.csv`, `notes
 `segments.csv`.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -4,8 +4,6 @@ One pass fills a store of pictures and one of sound. A film without sound is a r
 and changes nothing in the store of pictures. Speech is found where it is.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ They become a store without a word in it. A concept that only words carry is fou
 model of two sentences stands in the same table as what was trained.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -4,8 +4,6 @@ The gain over the best single sense has an interval. A sense that is shuffled wi
 nothing, clips that lack a sense are counted, and another lab predicts from a join of its own.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

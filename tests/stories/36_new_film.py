@@ -1,7 +1,5 @@
 """Story 36: a new film for a kept model: extracted with the recipe of the model, and scored."""
 
-from __future__ import annotations
-
 import numpy as np
 from support.advice import advice_of
 

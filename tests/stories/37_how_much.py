@@ -4,8 +4,6 @@ A sample of their clips is drawn and marked, in ELAN or in a table. A clip that 
 label. The share has an interval over films. Counting what a model predicts is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,7 +48,7 @@ def world(shares: dict[str, float], seed: int, n_films: int = N_FILMS) -> set[st
 
 
 def mark(
-    ws: Workspace, in_s: set[str], drawn: str = "drawn", left_out: Iterable[str] = ()
+    ws, in_s: set[str], drawn: str = "drawn", left_out: Iterable[str] = ()
 ) -> None:
     """Watch the drawn clips and mark those that are S, as a table says it."""
     marks = []

@@ -4,8 +4,6 @@ My tiers become labels, I see how far we agree, and what features find of our wo
 file comes back with a tier of scores, and all that was in it.
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from pathlib import Path

@@ -5,8 +5,6 @@ how many clips they differ, and how far they agree. I choose what the label is, 
 has each clip once.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Story 40: Anybody computes the values of a run again, from predictions.csv alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -87,9 +85,7 @@ ODD_NAMES = ("NA", "None", "nan", "007", "7", "True")
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_the_lines_of_the_guide_give_the_values_of_the_report(
-    ws: Workspace, monkeypatch: pytest.MonkeyPatch, run: str
-) -> None:
+def test_the_lines_of_the_guide_give_the_values_of_the_report(ws, monkeypatch, run):
     (lines,) = [
         block.text for block in blocks(GUIDE) if "average_precision_score" in block.text
     ]

@@ -1,7 +1,5 @@
 """Story 41: I received a model, and want to know how well it does on my clips, by my labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

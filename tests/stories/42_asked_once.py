@@ -4,8 +4,6 @@ A workbook of two sheets, clock cells, numbers that restart, three words of our 
 refusal asks for all that must be decided, one command answers, and the manifest is right.
 """
 
-from __future__ import annotations
-
 import shlex
 from datetime import timedelta
 from typing import Any

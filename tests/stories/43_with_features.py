@@ -3,8 +3,6 @@
 The files of the data set are the published ones; films and weights are made up.
 """
 
-from __future__ import annotations
-
 import csv
 import shutil
 from collections import Counter

@@ -11,8 +11,6 @@ Its settings are environment variables:
 - `BEGIN_TOGETHER=8`: wait at each clip until this many processes have begun one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -95,9 +93,7 @@ def model():
 """
 
 
-def begin_with_counting_model(
-    ws: Workspace, *films: str, per_film: int = PER_FILM
-) -> None:
+def begin_with_counting_model(ws, *films: str, per_film: int = PER_FILM) -> None:
     """Begin with films (all four, or those named), their manifest, and the file counting.py."""
     import_films(ws, *films, per_film=per_film)
     ws.write("counting.py", _MODEL)

@@ -4,8 +4,6 @@ This is the only place of the stories that knows how the page is built. What els
 are words that a person reads, and keys that a person presses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

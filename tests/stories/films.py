@@ -4,8 +4,6 @@ Each picture of a film carries a number that no other picture of these films has
 numbers from 250 k on. So a picture says of which film it is, and when.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """X-CLIP of Ma et al. as its authors describe it, in plain torch, from its file as released."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +80,7 @@ def _blocks(tensors: Tensors, transformer: str) -> list[str]:
     return [f"{prefix}{number}" for number in sorted(numbers)]
 
 
-def _block(
-    tensors: Tensors, stem: str, hidden: Any, epsilon: float, bias: Any = None
-) -> Any:
+def _block(tensors, stem: str, hidden: Any, epsilon: float, bias: Any = None) -> Any:
     import torch
 
     width = hidden.shape[-1]

@@ -1,7 +1,5 @@
 """Workspaces that several stories begin with, made once for all workers of one run of the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

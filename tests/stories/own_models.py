@@ -4,8 +4,6 @@ It sees the 20 blocks of which each picture consists, and multiplies their level
 features say which pictures it was given, and in which order.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a user reads of a run: its table of results, and the predictions of its unseen clips."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,9 +101,7 @@ class Workspace:
         with self.path(name).open(encoding="utf-8", newline="") as stream:
             return list(csv.DictReader(stream))
 
-    def write_table(
-        self, name: str, rows: Iterable[Mapping[str, Any]], separator: str = ","
-    ) -> Path:
+    def write_table(self, name, rows, separator: str = ",") -> Path:
         rows = list(rows)
         path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,9 @@
 """Follow the line "Try:" of an error: a command that it names works, an option exists."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -47,9 +44,7 @@ def options_of(command: click.Command) -> set[str]:
     return options
 
 
-def follow(
-    words: list[str], answer: Result, folder: Path, env: Mapping[str, str | None] | None
-) -> None:
+def follow(words: list[str], answer: Result, folder, env) -> None:
     """Type what the error of a command says to try, in a copy of its folder."""
     advice = advice_of(answer.stderr)
     if not advice:
@@ -97,9 +92,7 @@ def commands_in_order(advice: str) -> list[list[str]]:
     return together
 
 
-def _typed(
-    commands: list[list[str]], folder: Path, env: Mapping[str, str | None] | None
-) -> Result:
+def _typed(commands: list[list[str]], folder, env) -> Result:
     """Run commands in a copy of the folder, up to one that fails; help alone needs no copy."""
     if commands == [[*commands[0][:-1], "--help"]]:
         return call_obygaze(*commands[0], cwd=folder, env=env)

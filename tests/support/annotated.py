@@ -1,7 +1,5 @@
 """A manifest of clips that several people annotated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A real browser for tests of the film page, and what they do with it."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ Started with Debian's python3, which has fusepy: BACKING MOUNT NEGATIVE_S. With 
 "no such file" or "file exists".
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

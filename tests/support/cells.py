@@ -1,7 +1,5 @@
 """The fold columns that the protocols of the paper read."""
 
-from __future__ import annotations
-
 from typing import Any
 from zlib import crc32
 

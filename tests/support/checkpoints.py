@@ -121,9 +121,7 @@ TINY: dict[str, Tiny] = {
 }
 
 
-def save_model(
-    module: str, model: str, config: Mapping[str, Any], folder: Path, seed: int
-) -> None:
+def save_model(module: str, model, config: Mapping[str, Any], folder, seed) -> None:
     modeling = f"transformers.models.{module}.modeling_{module}"
     kind = getattr(importlib.import_module(modeling), model)
     made = kind(kind.config_class(**config))

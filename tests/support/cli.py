@@ -133,9 +133,7 @@ def call_obygaze(
 
 
 @contextlib.contextmanager
-def _surroundings(
-    cwd: str | os.PathLike[str] | None, env: Mapping[str, str | None] | None
-) -> Iterator[None]:
+def _surroundings(cwd: str | os.PathLike[str] | None, env) -> Iterator[None]:
     before = dict(os.environ)
     try:
         changed = environment(env)

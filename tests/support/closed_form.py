@@ -1,7 +1,5 @@
 """Expected values in closed form: F1 of predictions that ignore the clip, Cronbach's alpha."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -3,8 +3,6 @@
 Each picture has its number in its pixels, and the sound of late films begins with the file.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

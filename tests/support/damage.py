@@ -1,7 +1,5 @@
 """Ways in which video files get damaged: flipped bits, zeros, lost pictures, lost bytes."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection
 from contextlib import suppress

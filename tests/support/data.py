@@ -1,7 +1,5 @@
 """Data that is not part of the project: used where it is at hand, else skipped."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A worker of its own imports NumPy and PyAV for a fifth of a second, and hundreds of tests start two.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import socket

@@ -1,7 +1,5 @@
 """The demo, which takes half a minute, made once for all tests that look at it or go on from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from support.cli import run_obygaze

@@ -4,8 +4,6 @@ A picture is right if it is, to the pixel, the one that the whole film shows at 
 one is listed with what FFmpeg and the container say of its file: nobody can find what neither says.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field

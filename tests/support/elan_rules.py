@@ -4,8 +4,6 @@ Order of elements, required attributes, ids and references are those of its sche
 annotations of a tier do not overlap, no schema can say.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterator

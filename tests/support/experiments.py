@@ -1,7 +1,5 @@
 """Made-up films with features: levels run on from scene to scene, as those of real films do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +23,7 @@ VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
 
 
 def films(
-    n_films: int = 6, n_scenes: int = 40, seed: int = 0, *, runs_on: float = 0.6
+    n_films: int = 6, n_scenes: int = 40, seed=0, *, runs_on: float = 0.6
 ) -> Manifest:
     """Clips whose level is the scene's before with probability `runs_on`."""
     rng = np.random.default_rng(seed)
@@ -87,9 +85,7 @@ def store_of(
     return made_store(path, rows, {array: X[kept].astype(np.float32)}, recipe=recipe)
 
 
-def write_workspace(
-    root: Path, manifest: Manifest, X: NDArray[Any], store: str = "sig"
-) -> None:
+def write_workspace(root, manifest, X: NDArray[Any], store: str = "sig") -> None:
     write_manifest(manifest, root / "manifests" / f"{manifest.name}.toml")
     store_of(root / "stores" / store, manifest, X)
 
@@ -102,9 +98,7 @@ def quick(name: str = "honest", *changes: str, replicates: int = 60) -> Protocol
     return load_protocol(name, [f"report.replicates={replicates}", *changes])
 
 
-def run_on(
-    tmp_path: Path, protocol: Protocol, manifest: Manifest, stores: dict[str, Store]
-) -> Run:
+def run_on(tmp_path, protocol: Protocol, manifest, stores: dict[str, Store]) -> Run:
     inputs = gather(protocol, manifest, "made-up", stores)
     number = len(list(tmp_path.glob("run-*")))
     return run_protocol(inputs, tmp_path / f"run-{number}", n_jobs=1)

@@ -1,7 +1,5 @@
 """A small world to extract from: films with numbered clips, a manifest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from support.videos import write_video
 
 
 def film_folder(
-    folder: Path, n_clips: int, bad: Mapping[int, bytes] | None = None
+    folder, n_clips: int, bad: Mapping[int, bytes] | None = None
 ) -> Manifest:
     """Videos of `n_clips` clips and their manifest; `bad` puts other bytes in place of some."""
     clips = []

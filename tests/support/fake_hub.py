@@ -1,7 +1,5 @@
 """A web server that answers huggingface_hub as the hub does: for stores, and for a checkpoint."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

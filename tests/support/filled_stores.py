@@ -1,7 +1,5 @@
 """Stores that are filled by blocks: a plan, workers, and what the sealed store must hold."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

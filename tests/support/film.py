@@ -3,8 +3,6 @@
 Pictures are counted at 25 a second.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Film pages for tests: manifests over numbered videos, and pages of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fold data of plain arrays, and bottlenecks that are fitted on them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

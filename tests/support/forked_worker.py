@@ -1,7 +1,5 @@
 """What a forked decode worker runs; it imports nothing that its server has not imported."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

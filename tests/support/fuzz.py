@@ -5,8 +5,6 @@ prints counts by kind of file. A finding is an exception that the command would 
 than 1 GB of memory, or more than 30 s. It is printed with its seed, and its files are kept.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os
@@ -95,9 +93,7 @@ def campaign(
     return found
 
 
-def one(
-    target: Target, draw: random.Random, folder: Path, number: int, found: Findings
-) -> None:
+def one(target, draw, folder: Path, number: int, found: Findings) -> None:
     tree = target.repaired(changed(draw.choice(target.variants), draw), draw)
     n_before = _peak_bytes()
     # The code of a library hangs.
@@ -329,9 +325,7 @@ TOML_ODD += ('"EN or not (S"', '"clip"', '["ridge"]')
 ODD_CELLS = [str(odd).encode("utf-8", "replace").decode() for odd in ODD]
 
 
-def changed_cells(
-    data: bytes, draw: random.Random, sign: str, odd: Sequence[str]
-) -> bytes:
+def changed_cells(data, draw: random.Random, sign: str, odd: Sequence[str]) -> bytes:
     """Change a cell, a line or the order of lines of a text with a sign between cells."""
     rows = [line.split(sign) for line in data.decode("utf-8", "replace").split("\n")]
     row, what = draw.choice(rows), draw.randrange(6)

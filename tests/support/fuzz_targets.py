@@ -1,7 +1,5 @@
 """What the fuzzer reads: small valid files of every kind, and the commands that read each."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -5,8 +5,6 @@ that decodes it once, in order: each picture that `decode_clip` returns is the o
 rank, or is marked, or the file is refused with a reason.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -229,9 +227,7 @@ def _plain(codec: str, group: str, folder: Path) -> tuple[list[int], Path]:
     return numbers, plain
 
 
-def _copy(
-    case: Case, source: Path, target: Path, kept: range, numbers: list[int]
-) -> None:
+def _copy(case: Case, source, target: Path, kept: range, numbers: list[int]) -> None:
     """Copy some packets of a film into a container, with times of the rate and the edit."""
     import av
 

@@ -5,8 +5,6 @@ guide in the end, and one of them goes on from the demo. The marks `xdist_group`
 have no effect with pytest 9.2.
 """
 
-from __future__ import annotations
-
 from xdist.scheduler import LoadScopeScheduling
 
 # How the names of tests begin that share something with those of another file.

@@ -1,7 +1,5 @@
 """Small films with sound: pictures of one colour, and whatever samples a test plays."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,9 +25,7 @@ def tone(seconds: float, hertz: float = 440.0, level: float = 0.3) -> Samples:
     return (level * np.sin(2 * np.pi * hertz * at_s)).astype(np.float32)
 
 
-def write_film(
-    path: Path, seconds: float, samples: Samples | None, *, seed: int = 0
-) -> Path:
+def write_film(path, seconds: float, samples: Samples | None, *, seed: int = 0) -> Path:
     """A film of so many seconds in FLAC and H.264 in Matroska; without samples it is silent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)

@@ -1,7 +1,5 @@
 """Fits with what is held out replaced: does anything learn from it?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -264,9 +262,7 @@ def learns(
     return [name for name in before if before[name] != now.get(name)]
 
 
-def baseline_learns(
-    way: Way, name: str, held: HeldOut, rows: NDArray[np.bool_]
-) -> bool:
+def baseline_learns(way: Way, name, held: HeldOut, rows: NDArray[np.bool_]) -> bool:
     """Whether a baseline answers otherwise when these clips are replaced."""
     other = replaced(way, rows)
     task = way.pair[0]

@@ -1,7 +1,5 @@
 """Stores that a stranger could send: right hashes everywhere, and one thing wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

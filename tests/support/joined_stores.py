@@ -1,7 +1,5 @@
 """Stores of several senses, and the join of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

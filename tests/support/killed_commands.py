@@ -3,8 +3,6 @@
 Each works on a folder `HOME/s`; what it reads is in the folder `kept` beside all the homes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path

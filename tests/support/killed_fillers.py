@@ -1,7 +1,5 @@
 """What a worker does that plans, fills and seals a store, and what the store must hold then."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path

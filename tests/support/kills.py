@@ -3,8 +3,6 @@
 Or cut the power: end it at one of its syncs, and say which files had reached the disk.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Hidden names of processes that have ended, for tests of what killed commands leave."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A made-up store of tokens in which a patch of a concept moves through the frames of its clips."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

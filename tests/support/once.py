@@ -1,7 +1,5 @@
 """What many tests need is made once for all of them, also where they run in several processes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle

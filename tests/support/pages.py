@@ -12,8 +12,6 @@ All blocks of one page run in order in one workspace of their own; the pages of 
 follow each other, share one. The code cells of a notebook are one block.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -186,9 +184,7 @@ def _typed(block: Block, workspace: Path, env: dict[str, str]) -> tuple[int, str
     return done.returncode, done.stdout
 
 
-def _typed_here(
-    block: Block, workspace: Path, env: dict[str, str]
-) -> tuple[int, str] | None:
+def _typed_here(block: Block, workspace: Path, env) -> tuple[int, str] | None:
     """Run a block in this process, which is quick; None if it is more than commands of obygaze.
 
     User code stays trusted in a process, and its module imported.

@@ -3,8 +3,6 @@
 A step is a use of the disk, or a request to a bucket. With n = 0, it never stops.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

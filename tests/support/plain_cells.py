@@ -4,10 +4,8 @@
 values of results.csv are computed again by `recompute.py`, what is fitted by `plain_fits.py`.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -153,9 +151,7 @@ def _test_sets(one: Experiment, run: Run, cell: Facts, rows: Rows) -> Iterator[s
         yield f"unexpected folds {sorted(set(by_fold) - set(expected))}"
 
 
-def _partition(
-    one: Experiment, cell: Mapping[str, Any], by_fold: Any, tested: Any, skipped: Any
-) -> Iterator[str]:
+def _partition(one, cell, by_fold: Any, tested: Any, skipped: Any) -> Iterator[str]:
     """Folds of clips or of groups: each clip in one test set, no group in two."""
     splits = one.protocol["splits"]
     sets = list({frozenset(names) for names in by_fold.values()})

@@ -4,8 +4,6 @@ Each function yields what is different, in words. Training sets and validation s
 from the drawn words of an experiment, not with functions of the program.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,9 +79,7 @@ def plain_folds(one: Experiment, cell: Facts, rows: Rows) -> dict[str, PlainFold
     return {name: _generated(one, task, clips, name, numbered) for name in names}
 
 
-def _numbered(
-    one: Experiment, cell: Facts, rows: Rows, clips: list[Clip]
-) -> Numbered | None:
+def _numbered(one, cell: Facts, rows: Rows, clips: list[Clip]) -> Numbered | None:
     splits = one.protocol["splits"]
     if not splits.get("folds"):
         names = sorted({clip.movie_id for clip in one.clips})
@@ -104,9 +100,7 @@ def _numbered(
     return Numbered(tested, n_folds)
 
 
-def _generated(
-    one: Experiment, task: str, clips: list[Clip], name: str, numbered: Numbered
-) -> PlainFold:
+def _generated(one, task: str, clips, name: str, numbered: Numbered) -> PlainFold:
     """One fold tests; one validates that has both classes, the next one or the one of the name."""
     splits = one.protocol["splits"]
     fold_of = numbered.fold_of
@@ -223,9 +217,7 @@ def _neighbours(
     return won / total
 
 
-def _oracle(
-    one: Experiment, used: list[Clip], y: NDArray[Any], tested: list[Clip]
-) -> Floats:
+def _oracle(one, used: list[Clip], y: NDArray[Any], tested: list[Clip]) -> Floats:
     def marks(clips: list[Clip]) -> Floats:
         return np.array([[float(n in c.concepts) for n in VISUAL] for c in clips])
 
@@ -234,9 +226,7 @@ def _oracle(
     return np.asarray(fit.predict_proba(marks(tested))[:, 1])
 
 
-def _linear_differs(
-    one: Experiment, model: Facts, cell: Facts, rows: Rows
-) -> Iterator[str]:
+def _linear_differs(one, model: Facts, cell: Facts, rows: Rows) -> Iterator[str]:
     splits, task = one.protocol["splits"], cell["train"]
     folds = plain_folds(one, cell, rows)
     vectors = one.vectors()

@@ -4,8 +4,6 @@ It writes a whole store at once, from values in memory. Sizes that the page pres
 smaller, so that small stores have several chunks and files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

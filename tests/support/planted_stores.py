@@ -1,8 +1,5 @@
 """Stores in which a film has a pattern that is looked for in stores without the film."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +40,7 @@ def values_of(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def write(
-    target: Path,
-    rows: Sequence[Row] | None = None,
-    values: dict[str, np.ndarray] | None = None,
-    **more,
+    target, rows=None, values: dict[str, np.ndarray] | None = None, **more
 ) -> Path:
     rows = rows_of() if rows is None else rows
     values = values_of() if values is None else values

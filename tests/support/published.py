@@ -1,7 +1,5 @@
 """The published split files, read by a reader that shares no code with the package."""
 
-from __future__ import annotations
-
 import ast
 import csv
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What a label is, which clips have features, and what is tested is computed here 
 words, not with functions of the program: see `Experiment`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

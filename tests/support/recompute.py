@@ -7,8 +7,6 @@ films, those of each film, differences, and the counts of clips, films, fits and
 leaked clips. Intervals and p are not recomputed.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Finished runs whose tables are written by hand, with values that scikit-learn computes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

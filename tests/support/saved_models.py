@@ -1,7 +1,5 @@
 """Change the files of a saved model as somebody could who also adapts its checksums."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

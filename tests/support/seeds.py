@@ -1,7 +1,5 @@
 """What `make torture` changes in the tests that search: their seed, and how much they draw."""
 
-from __future__ import annotations
-
 import os
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Files of made-up texts, and stores in the space of their vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,9 +29,7 @@ def recipe_of_words(tensors: str = TENSORS) -> Recipe:
     )
 
 
-def write_sentences(
-    path: Path, vectors: Mapping[str, ArrayLike], tensors: str = TENSORS
-) -> Path:
+def write_sentences(path, vectors: Mapping[str, ArrayLike], tensors=TENSORS) -> Path:
     attributes = []
     rows = []
     for name, values in vectors.items():

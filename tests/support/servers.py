@@ -1,7 +1,5 @@
 """Real servers for tests: found or skipped with a reason, and in CI never skipped."""
 
-from __future__ import annotations
-
 import http.server
 import os
 import shutil

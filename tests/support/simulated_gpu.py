@@ -148,9 +148,7 @@ class SimulatedGpu(TorchFunctionMode):
         result = source if dtype == source.dtype else func(source, dtype)
         return _mark(result, "on_device") if on else result
 
-    def _copy_out(
-        self, target: torch.Tensor, source: torch.Tensor, options: Any
-    ) -> torch.Tensor:
+    def _copy_out(self, target, source: torch.Tensor, options: Any) -> torch.Tensor:
         if not (options.get("non_blocking") and hasattr(target, "pinned")):
             self.wait("copy")
         target.numpy()[...] = 1 if target.dtype == torch.bool else np.nan

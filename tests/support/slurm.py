@@ -177,9 +177,7 @@ def _start(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
     wait_until(lambda: _is_idle(slurm), "Slurm to start", 30)
 
 
-def _daemon(
-    slurm: Slurm, daemons: list[subprocess.Popen[bytes]], name: str, *words: str
-) -> None:
+def _daemon(slurm, daemons: list[subprocess.Popen[bytes]], name, *words: str) -> None:
     dies_with_us = ["setpriv", "--pdeathsig", "KILL"]
     with (slurm.folder / f"{name}.out").open("ab") as out:
         daemons.append(

@@ -1,7 +1,5 @@
 """Films with clicks at known samples, made once for all tests, and what is changed in them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Speech that espeak-ng makes, as samples of 16 kHz."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The imports of a module, wherever they stand: a hundredth of the time that `ast.walk` takes."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Servers that stores are read from in tests: one that counts, nginx, an S3."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

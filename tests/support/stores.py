@@ -1,7 +1,5 @@
 """Made-up stores for tests: small, deterministic, and described by plain NumPy arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Videos with subtitles inside them, written by PyAV."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path

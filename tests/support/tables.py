@@ -1,7 +1,5 @@
 """What tests read of a run: its cells, what run.json says of them, and rows of its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

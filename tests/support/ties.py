@@ -1,7 +1,5 @@
 """Average precision without closed forms: ties broken in every order, one after the other."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 from typing import Any
 

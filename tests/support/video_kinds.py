@@ -4,8 +4,6 @@
 their times, where they begin, how their pictures lie.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

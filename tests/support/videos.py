@@ -1,7 +1,5 @@
 """Videos that carry the number of each picture in its pixels, so that a wrong one is visible."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Sequence

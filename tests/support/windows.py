@@ -11,8 +11,6 @@ first: they have their own code for Windows, which asks for the name of the syst
 - Text that is written without `newline` has `\\r\\n`, and without `encoding` is in cp1252.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import ctypes

@@ -1,7 +1,5 @@
 """Tiny tokenizers and language models, saved to disk as the real ones are."""
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Spreadsheets for tests, written by XlsxWriter."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path

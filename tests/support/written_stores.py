@@ -1,7 +1,5 @@
 """Rows for new stores, and a plain look at every byte of a store that was written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -72,9 +70,7 @@ def lasting_bytes(folder: Path) -> dict[str, object]:
     return files
 
 
-def check_store(
-    folder: Path, rows: Sequence[Row], values: Mapping[str, np.ndarray]
-) -> dict[str, object]:
+def check_store(folder, rows, values: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Compare a store with what it should hold, by other programs; return its store.json."""
     document = json.loads((folder / "store.json").read_bytes())
     files = files_of(folder)

@@ -4,8 +4,6 @@ Run as a script: it imports what workers need once, then reads lines `LIFE TARGE
 forks a worker for each and answers with its pid.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
