@@ -35,7 +35,6 @@ class Place(Workspace):
         return Answer(line, done.code, done.stdout, done.stderr)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file; its folder is made."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -45,7 +44,6 @@ class Place(Workspace):
 
 
 def import_clips(place, rows: Sequence[Row], manifest: str, rule: str = "") -> None:
-    """Make a manifest of a table of clips; a rule makes one label of those of several people."""
     place.write_table(f"{manifest}.csv", rows)
     by_rule = f"--rule {rule}" if rule else ""
     place(f"manifest import {manifest}.csv {by_rule} -o {manifest}")
@@ -80,7 +78,6 @@ def cut_windows(place: Place, films: str, manifest: str, *, pictures: int) -> No
 
 
 def extract(place: Place, manifest: str, *backbones: str, weights: str = "") -> None:
-    """Fill a store, named after manifest and backbone, for each backbone."""
     words = ["extract", "run", manifest, "--workers", "1"]
     if weights:
         words += ["--weights", weights]
@@ -95,7 +92,6 @@ def import_mobygaze(place: Place, rows: Sequence[Row]) -> None:
 
 
 def import_accede(place: Place, folder: str) -> None:
-    """Make the manifest `liris-accede` of the files that are released."""
     place(f"manifest import {folder} --as liris-accede")
 
 

@@ -117,7 +117,6 @@ def record_papers(place: Place) -> Tables:
 
 
 def record_other_data(place: Place) -> Tables:
-    """The protocols of MObyGaze, from windows and from words, and those of MediaEval."""
     segments = worlds.mobygaze_table()
     import_mobygaze(place, segments)
     for film in dict.fromkeys(row["imdb_key"] for row in segments):

@@ -17,7 +17,6 @@ def write_film(
     rate: int,
     samples: npt.NDArray[np.int16] | None = None,
 ) -> None:
-    """Write grey pictures [T, 48, 64] as FFV1, and samples as PCM, in Matroska."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Grey in both planes of colour, which have a quarter of the pixels.
     chroma = np.full((HEIGHT // 2, WIDTH), 128, np.uint8)

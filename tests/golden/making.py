@@ -22,7 +22,6 @@ FUNCTIONS: dict[str, Callable[[Place], dict[str, Table]]] = {
 
 
 def record(part: str, into: Path) -> tuple[int, int]:
-    """Write the tables of a part; return how many values and bytes these are."""
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         tables = FUNCTIONS[part](Place(Path(folder) / "workspace"))
     shutil.rmtree(into / part, ignore_errors=True)

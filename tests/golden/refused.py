@@ -33,7 +33,6 @@ CASES = Path(__file__).with_name("refused.toml")
 
 
 def record_refused(place: Place) -> dict[str, Table]:
-    """Type each command in one workspace, which none of them may change."""
     make_world(place)
     cases = tomllib.loads(CASES.read_text(encoding="utf-8"))
     rows: list[Row] = []
@@ -281,7 +280,6 @@ def make_hostile_files(place: Place, rows: Sequence[Row], X: Any) -> None:
 
 
 def damage(place: Place) -> None:
-    """Change a byte of copies of a store and of a model."""
     place("store pull stores/seen -o damaged")
     place("models pull models/kept -o broken")
     for file in (

@@ -66,7 +66,6 @@ def scores(predictions: Iterable[Row]) -> list[Row]:
 
 
 def values(results: Iterable[Row]) -> list[Row]:
-    """Return a row for each cell, and for each of its films, with all its metrics in order."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     metrics: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in results:
@@ -114,7 +113,6 @@ def difference(row: Row) -> Row:
 
 
 def comparison(rows: Iterable[Row]) -> list[Row]:
-    """Return the values of several runs on the clips that all of them tested."""
     texts = ("train", "test", "model", "store", "run", "metric", "n_clips")
     numbers = ("value", "low", "high", "difference", "difference_low")
     numbers += ("difference_high", "difference_p")

@@ -105,7 +105,6 @@ def differences(name, recorded: Table, found: Table, tolerance: float) -> list[s
 
 
 def apart(recorded: str, found: str) -> str:
-    """Return how far apart two numbers are, as it is written behind them."""
     first, second = number_of(recorded), number_of(found)
     if first is None or second is None:
         return ""

@@ -25,7 +25,6 @@ def parts() -> list[object]:
 
 @pytest.fixture(scope="module")
 def recorded_today(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Path:
-    """Record the parts that are compared today, in one process: it imports everything once."""
     calls = [getattr(item, "callspec", None) for item in request.session.items]
     chosen = {call.params.get("part") for call in calls if call is not None}
     folder: Path = tmp_path_factory.mktemp("golden")

@@ -19,7 +19,6 @@ LEVELS = {"EN": 0.33, "HN": 0.27, "NS": 0.08, "S": 0.32}
 
 
 def labelled_clips(per_film: int, seed: int = 84) -> list[Row]:
-    """Return clips of six films with levels, concepts, moods, ratings and published folds."""
     draws = np.random.default_rng(seed)
     rows = []
     for film in FILMS:
@@ -72,7 +71,6 @@ def add_published_folds(rows: list[Row]) -> None:
 
 
 def seen_features(rows: list[Row], seed: int = 1, width: int = 12) -> Floats:
-    """Return noise in which the level S and each visual concept are planted."""
     X = np.random.default_rng(seed).normal(size=(len(rows), width))
     for row, x in zip(rows, X, strict=True):
         x[0] += 0.7 * (row["level"] == "S")
@@ -106,7 +104,6 @@ RATE = 24
 
 
 def mobygaze_table(n_films: int = 4, n_segments: int = 11, seed: int = 5) -> list[Row]:
-    """Return the released table of MObyGaze, of made-up films: two annotators tile each film."""
     draws = np.random.default_rng(seed)
     rows: list[Row] = []
     for film in FILMS[:n_films]:
@@ -151,7 +148,6 @@ def brightness_of(film: str, segments: list[Row], seed: int = 6) -> Floats:
 
 
 def accede_excerpts(n_films: int = 8, per_film: int = 8, seed: int = 7) -> list[Row]:
-    """Return excerpts of LIRIS-ACCEDE: five made-up films for development, three for the test."""
     draws = np.random.default_rng(seed)
     rows = []
     for number in range(n_films * per_film):
@@ -172,7 +168,6 @@ def accede_excerpts(n_films: int = 8, per_film: int = 8, seed: int = 7) -> list[
 
 
 def accede_features(rows: list[Row], seed: int = 8) -> Floats:
-    """Return noise in which violence, valence and arousal are planted."""
     X = np.random.default_rng(seed).normal(size=(len(rows), 6))
     for column, name in enumerate(("violence", "valence", "arousal")):
         X[:, column] += [0.8 * row[name] for row in rows]
@@ -255,7 +250,6 @@ def drawn_marks(seed: int = 11, n_pictures: int = 1250) -> list[Row]:
 
 
 def overlaps_own(row: Row, rows: list[Row]) -> bool:
-    """Return whether an earlier mark of the same person in the film has a picture of this one."""
     for other in rows:
         if other is row:
             return False
@@ -297,7 +291,6 @@ def ratings(n_items: int = 36, seed: int = 12) -> list[Row]:
 
 
 def clips_to_draw(n_films: int = 12, per_film: int = 15, seed: int = 13) -> list[Row]:
-    """Return clips of films of two decades, in the later of which more is seen."""
     draws = np.random.default_rng(seed)
     rows = []
     for film in range(n_films):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from support.filled_stores import plan
 from support.plain_store import array_of, reseal, rows_of, write_plain_store
-from support.run_tables import made_run, write_run_json
-from support.saved_models import write_model_json
+from support.run_tables import made_run, write_model_json, write_run_json
 
 import obygaze as og
 from obygaze_features import __version__

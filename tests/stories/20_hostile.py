@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from support.cli import environment
 from support.hostile_stores import CASES, write_whole
-from support.saved_models import write_model_json
+from support.run_tables import write_model_json
 from support.store_servers import web_server
 from support.videos import write_video
 from support.workbooks import write_workbook

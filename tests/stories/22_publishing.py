@@ -46,7 +46,6 @@ def make_store(ws: Workspace, options: str = "") -> tuple[list[str], Features]:
 
 
 def publish(ws: Workspace) -> tuple[list[str], Features, Path]:
-    """Make the store; publish it in the folder `films-2026`, and its table in `exported`."""
     ids, X = make_store(ws)
     terms = f"--licence {LICENCE} --citation '{CITATION}'"
     ws(f"store push stored films-2026 {terms}")
@@ -69,7 +68,6 @@ def front_matter(card: str) -> dict[str, Any]:
 
 
 def check_table(table: Any, ids: list[str], X: Features) -> None:
-    """Check a pandas table: a row for each clip with features, its film and its numbers."""
     table = table.sort_values("clip_id")
     assert table["clip_id"].tolist() == ids
     assert table["movie_id"].tolist() == [one.partition("-")[0] for one in ids]

@@ -94,7 +94,6 @@ LEVELS_OF_NEW_FILM = ["EN", "EN", "S", "S", "S", "EN"]
 
 
 def write_training_films(ws: Workspace) -> list[dict[str, object]]:
-    """Write three films, and one to score; return the clips of the three, each a second."""
     draw = Random(SEED)
     rows: list[dict[str, object]] = []
     for number, film in enumerate(TRAINING_FILMS):
@@ -155,7 +154,6 @@ def pictures_of_sheet(path: Path) -> list[np.ndarray]:
 
 
 def bands(is_inside: np.ndarray) -> list[tuple[int, int]]:
-    """Return where stretches of true values begin and end."""
     changes = np.flatnonzero(np.diff([0, *is_inside.astype(int), 0]))
     return list(zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True))
 

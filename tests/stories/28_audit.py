@@ -63,7 +63,6 @@ def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(ws) -> None:
 
 
 def prior(folder: Path, text: str) -> float:
-    """Return the mean probability of the tokens of a text, by transformers itself."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -79,7 +78,6 @@ def prior(folder: Path, text: str) -> float:
 
 
 def embedded(folder: Path, text: str) -> Vectors:
-    """Return the mean of the vectors of the tokens of a text, by transformers itself."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 

@@ -23,7 +23,6 @@ def write_annotations(ws: Workspace, folder: str, excerpts: list[Row]) -> None:
 
 
 def begin(ws: Workspace) -> list[Row]:
-    """Begin with the manifest `accede` and a store of features of its excerpts."""
     excerpts = worlds.accede_excerpts(n_films=9, per_film=10)
     write_annotations(ws, "annotations", excerpts)
     ws("manifest import annotations --as liris-accede -o accede")
@@ -36,7 +35,6 @@ def begin(ws: Workspace) -> list[Row]:
 
 
 def train_violence(ws: Workspace, manifest: str, model: str) -> None:
-    """Train on the films for development and write the run of the films for the test."""
     ws(
         f"train ridge --store features --manifest {manifest} --task violence -o {model}"
         " --set tasks.violence.column=violence"
@@ -49,7 +47,6 @@ def train_violence(ws: Workspace, manifest: str, model: str) -> None:
 
 
 def read_run(ws: Workspace, name: str) -> dict[str, float]:
-    """Return the score of each document of a run of violence, and check its form."""
     scores = {}
     form = re.compile(r"violence Q0 (\S+) (\d+) (\S+) \S+")
     for rank, line in enumerate(ws.read(name).splitlines(), start=1):

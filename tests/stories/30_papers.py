@@ -85,7 +85,6 @@ def numbers(text: str) -> list[str]:
 
 
 def agrees(written: str, value: float) -> bool:
-    """Return whether a value is what is written, rounded as it is written."""
     decimals = len(written.partition(".")[2])
     return abs(float(written) - value) <= 0.5 * 10**-decimals + 1e-9
 
@@ -101,7 +100,6 @@ def assert_written(written: Sequence[str], values: Sequence[float]) -> None:
 
 @functools.cache
 def printed_rows() -> list[dict[str, str]]:
-    """Return every number that the papers print, with its place and its row of the page."""
     with PRINTED.open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
@@ -203,8 +201,6 @@ def checks_row(*names: str) -> Callable[[Check], Check]:
 
 
 def begin_with(ws: TypingWorkspace, make: Callable[..., None], *words: str) -> None:
-    """Begin with a workspace that is made once for all rows that need it."""
-
     def fill(folder: Path) -> None:
         make(TypingWorkspace(folder), *words)
 
@@ -212,7 +208,6 @@ def begin_with(ws: TypingWorkspace, make: Callable[..., None], *words: str) -> N
 
 
 def begin_with_annotations(ws: TypingWorkspace) -> None:
-    """Begin with the manifests of both published data sets."""
     real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     begin_with(ws, import_annotations)
@@ -244,7 +239,6 @@ QUICK_MLP = f"{QUICK} --set models.mlp.max_epochs=5"
 
 
 def begin_with_features(ws: TypingWorkspace) -> None:
-    """Begin with stores of made-up features of all published clips that have a video."""
     begin_with_annotations(ws)
     clips = [clip for clip in published_clips() if clip.has_video]
     X = np.random.default_rng(5).normal(size=(len(clips), 8)).astype(np.float32)
@@ -351,7 +345,6 @@ def of_level(level: str) -> list[PublishedClip]:
 
 
 def counts_with(*concepts: str) -> list[int]:
-    """Return how many clips of HN, of NS and of S have one of the concepts."""
     counts = []
     for level in POSITIVE_LEVELS:
         with_concept = [
@@ -432,7 +425,6 @@ def edges_of_clips(first: int, after_last: int, length: Fraction) -> Iterator[in
 def highest_level(
     marked: list[tuple[int, int, int]], start: int, after: int, threshold: Fraction
 ) -> int:
-    """Return the highest level of the segments that cover enough of a clip; 0 without any."""
     highest = 0
     for first, last, level in marked:
         overlap = min(last + 1, after) - max(first, start)
@@ -604,7 +596,6 @@ def two_digits(number: str) -> str:
 
 
 def clips_of(table: SplitFile, *folds: int) -> set[str]:
-    """Return the clips of a published split file that have a video and are in these folds."""
     clips = set()
     for row in range(len(table.ids)):
         if table.has_video[row] and table.folds[row] in folds:
@@ -970,7 +961,6 @@ def label_in(row: dict[str, str]) -> tuple[str, list[str]]:
 
 
 def frames_of_film(start: int, end: int) -> dict[str, Any]:
-    """Return the columns that say where a segment or a clip of the one film is."""
     frames = {"start_frame": start, "end_frame": end, "framerate": 25}
     return {"movie_id": "film", **frames}
 
@@ -983,7 +973,6 @@ def clips_of_film(spans: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
 
 
 def agreed(ws: TypingWorkspace, marks: Any, clips: Any) -> list[dict[str, Any]]:
-    """Return how far annotators agree by their segments, by film and words."""
     ws.write_table("segments.csv", marks)
     ws.write_table("clips.csv", clips)
     rows: list[dict[str, Any]] = ws(
@@ -995,7 +984,6 @@ def agreed(ws: TypingWorkspace, marks: Any, clips: Any) -> list[dict[str, Any]]:
 def assert_as_by_hand(
     ours: list[tuple[str, list[str]]], by_hand: list[dict[str, Any]]
 ) -> None:
-    """Assert that clips have the level and the concepts that were found by hand."""
     assert len(ours) == len(by_hand)
     for label, expected in zip(ours, by_hand, strict=True):
         concepts = [canonical_concept(name) or name for name in expected["concepts"]]
@@ -1197,7 +1185,6 @@ def check_groups(ws: TypingWorkspace, row: Row) -> None:
 
 
 def write_tiny_model(ws: TypingWorkspace) -> None:
-    """Write a tiny X-CLIP with random weights, and its card."""
     from support.checkpoints import write_tiny_card
     from support.words import save_text_model
 
@@ -1212,7 +1199,6 @@ def begin_with_tiny_model(ws: TypingWorkspace) -> None:
 
 
 def embedded_texts(ws: TypingWorkspace, prompts: str) -> dict[str, list[str]]:
-    """Return the texts of a set of prompts by attribute, as the command embeds them."""
     words = f"extract text -b tiny-xclip --prompts {prompts} --weights weights"
     ws(f"{words} -o texts.npz")
     texts: dict[str, list[str]] = {}
@@ -1259,7 +1245,6 @@ def check_emotion(ws: TypingWorkspace, row: Row) -> None:
 
 
 def reliability_text(ws: TypingWorkspace, ratings: npt.NDArray[np.float64]) -> str:
-    """Return what the command says of a table with a column for each rater."""
     raters = [f"rater{number}" for number in range(ratings.shape[1])]
     rows = [dict(zip(raters, one, strict=True)) for one in ratings.tolist()]
     ws.write_table("ratings.csv", rows)
@@ -1346,7 +1331,6 @@ FACES = ("AN1", "AN2", "SA1", "SA2", "HA1", "HA2")
 
 
 def rates_of_captions(ws: TypingWorkspace, options: str = "") -> dict[str, Any]:
-    """Return the rates of the words of each face's own emotion, by group and face."""
     words = "audit captions captions --group group,face --cluster image,face"
     words += f" --tokens authors {options}"
     document = ws(f"{words} --json").json()
@@ -1454,7 +1438,6 @@ def check_alpha_of_raters(ws: TypingWorkspace, row: Row) -> None:
 
 
 def write_tiny_clip(ws: TypingWorkspace) -> None:
-    """Write a tiny CLIP with random weights, and a store of clips of two films."""
     from support.checkpoints import write_tiny_card
     from support.words import save_text_model
 

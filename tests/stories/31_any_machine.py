@@ -37,7 +37,6 @@ SMALL_GRID += """ --set 'grid.test=["EN_S"]' --set report.replicates=50"""
 
 
 def clone_of_the_checkout(folder: Path) -> Path:
-    """Return a fresh clone, or skip where this is no clone or there is no make."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     if not (ROOT / ".git").exists():
@@ -48,7 +47,6 @@ def clone_of_the_checkout(folder: Path) -> Path:
 
 
 def python_of(version: str) -> Path:
-    """Return a Python of this version with which environments can be made, or skip."""
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     paths = sorted((home / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
     on_the_path = shutil.which(f"python{version}")

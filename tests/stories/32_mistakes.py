@@ -33,7 +33,6 @@ SMALL_GRID += """ --set 'grid.baselines=["random"]'"""
 
 
 def make_world(folder: Path) -> None:
-    """Fill a folder with what a person has after a first day."""
     ws = Workspace(folder)
     begin_with_extracted_films(ws)
     rows = rows_of_clips()
@@ -62,7 +61,6 @@ def make_world(folder: Path) -> None:
 
 @pytest.fixture
 def world(ws: Workspace) -> Workspace:
-    """Return a workspace of one's own with what a person has after a first day."""
     ws.copy_of(made_once("stories", make_world, "mistakes"))
     ws("manifest link films videos")
     return ws
@@ -74,7 +72,6 @@ def codes_of(mistake: Mistake) -> ExitCode:
 
 
 def check_mistake(world: Workspace, mistake: Mistake) -> None:
-    """Make a mistake, read what is said, and type what it says to type."""
     typed = mistake["typed"].replace("SMALL_GRID", SMALL_GRID)
     then = mistake["then"].replace("SMALL_GRID", SMALL_GRID)
     if mistake["try"].startswith("obygaze "):

@@ -99,7 +99,6 @@ def write_world(folder: Path) -> None:
 
 
 def begin(ws: Workspace) -> None:
-    """Begin with films whose clips are linked, and nothing extracted."""
     ws.copy_of(made_once("stories", write_world, "films with sound"))
     ws("manifest link films videos")
 

@@ -76,7 +76,6 @@ def clock(seconds: float, sign: str, digits: int = 3) -> str:
 
 
 def write_subtitles(ws: Workspace, rows: list[Row], texts: list[str]) -> None:
-    """Write each film as one of three kinds, with tags and an encoding of its own."""
     for place, film in enumerate(FILMS):
         cues = [
             (row["start_s"] + 1.0, row["start_s"] + 2.5, said)

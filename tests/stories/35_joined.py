@@ -32,7 +32,6 @@ def import_sense(
     store: str,
     backbone: str,
 ) -> None:
-    """Make a store of the features of one model; clips that are not in the file have none."""
     np.savez(ws.path(f"{store}.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
     ws(
         f"store import {store}.npz --array clip=X --manifest films -o {store}"
@@ -68,7 +67,6 @@ def without_text(rows: list[Row]) -> list[str]:
 
 
 def extract_words(ws: Workspace, rows: list[Row]) -> None:
-    """Make a store of what is said; in a clip of each film, nothing is."""
     real_encoder()
     draws = np.random.default_rng(4)
     table = []
@@ -105,7 +103,6 @@ def test_stores_are_read_side_by_side(ws: Workspace) -> None:
 
 
 def gain_in(ws: Workspace, run: str) -> tuple[float, float, float]:
-    """Return the gain in AP of the joined store over the one that training films choose."""
     for row in ws.read_table(f"runs/{run}/results.csv"):
         is_gain = (row["store"], row["against_store"]) == ("joined", "chosen")
         if is_gain and row["metric"] == "ap" and not row["film"]:

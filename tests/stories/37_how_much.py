@@ -20,7 +20,6 @@ MARKS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "framerat
 
 
 def write_clips(ws: Workspace, n_films: int = N_FILMS) -> None:
-    """Make the manifest `films` of clips in films, half of each decade, without a label."""
     rows = []
     for film in range(n_films):
         decade = "1980s" if film < n_films // 2 else "2010s"
@@ -35,7 +34,6 @@ def write_clips(ws: Workspace, n_films: int = N_FILMS) -> None:
 
 
 def world(shares: dict[str, float], seed: int, n_films: int = N_FILMS) -> set[str]:
-    """Return the clips that are S, in films whose shares differ around that of their decade."""
     draws = np.random.default_rng([37, seed])
     clips = set()
     for film in range(n_films):
@@ -126,7 +124,6 @@ def drawn_tiers(ws: Workspace) -> None:
 
 
 def fill(ws: Workspace, words: dict[str, list[str]]) -> None:
-    """Write words into the annotations of the tier, as a person does in ELAN."""
     pympi = pytest.importorskip("pympi")
     for film, of_film in words.items():
         path = str(ws.path(f"elan/{film}.eaf"))

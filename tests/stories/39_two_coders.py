@@ -51,7 +51,6 @@ def coded_clips() -> Coded:
 
 
 def write_tables(ws: Workspace, coded: Coded) -> None:
-    """Write a table with a row for each coder, one with columns, and features of the clips."""
     rows: list[Row] = []
     wide: list[Row] = []
     for clip, said in coded.items():

@@ -65,13 +65,11 @@ def rows_of(ws: Workspace, run: str, model: str = "theirs") -> list[dict[str, st
 
 
 def ap_of(rows: list[dict[str, str]]) -> float:
-    """The average precision that scikit-learn gives for rows of a table of tests."""
     y = [int(row["y"]) for row in rows]
     return float(average_precision_score(y, [float(row["score"]) for row in rows]))
 
 
 def value_of(ws: Workspace, run: str, model: str = "theirs") -> dict[str, str]:
-    """The row of the average precision of a model over all films."""
     rows = ws.read_table(f"runs/{run}/results.csv")
     of_model = [row for row in rows if row["model"] == model and not row["film"]]
     (row,) = [

@@ -36,7 +36,6 @@ def coded_clips() -> list[dict[str, Any]]:
 
 
 def write_book(ws: Workspace, clips: list[dict[str, Any]]) -> None:
-    """Write the workbook: Excel keeps 1:05, typed for 65 seconds, as 65 minutes."""
     rows: list[list[Any]] = [
         ["Sichtung im Frühjahr", "Ada, Ben"],
         [],

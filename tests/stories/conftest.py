@@ -10,7 +10,6 @@ from stories.workspace import Workspace
 
 @pytest.fixture
 def ws(tmp_path: Path) -> Iterator[Workspace]:
-    """Give an empty workspace; no process that is started in it outlives the test."""
     workspace = Workspace(tmp_path / "workspace")
     yield workspace
     workspace.end_all()

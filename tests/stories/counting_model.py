@@ -94,7 +94,6 @@ def model():
 
 
 def begin_with_counting_model(ws, *films: str, per_film: int = PER_FILM) -> None:
-    """Begin with films (all four, or those named), their manifest, and the file counting.py."""
     import_films(ws, *films, per_film=per_film)
     ws.write("counting.py", _MODEL)
 

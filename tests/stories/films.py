@@ -27,7 +27,6 @@ def first_number(film: str) -> int:
 
 
 def write_films(folder: Path, *films: str) -> None:
-    """Write the films (all four, or those named) as MP4 files with a key picture each second."""
     folder.mkdir(parents=True, exist_ok=True)
     for film in films or FILMS:
         first = first_number(film)
@@ -56,7 +55,6 @@ def rows_of_clips(*films: str, per_film: int = 10) -> list[Row]:
 
 
 def import_films(ws: Workspace, *films: str, per_film: int = 10) -> None:
-    """Write films and their table, and make the manifest `films` from them."""
     write_films(ws.path("videos"), *films)
     ws.write_table("clips.csv", rows_of_clips(*films, per_film=per_film))
     ws("manifest import clips.csv -o films")
@@ -64,7 +62,6 @@ def import_films(ws: Workspace, *films: str, per_film: int = 10) -> None:
 
 
 def labelled_clips(n_films: int = 12, per_film: int = 20, seed: int = 0) -> list[Row]:
-    """Return clips of made-up films whose levels and concepts are drawn at random."""
     draws = np.random.default_rng(seed)
     rows = []
     for film in range(1, n_films + 1):
@@ -113,7 +110,6 @@ def import_features(
     manifest: str = "films",
     array: str = "clip",
 ) -> None:
-    """Make a store of features, and before it the manifest if it is not there."""
     if not ws.path(f"manifests/{manifest}.toml").exists():
         ws.write_table(f"{manifest}.csv", rows)
         ws(f"manifest import {manifest}.csv -o {manifest}")

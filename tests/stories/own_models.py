@@ -86,7 +86,6 @@ def numbers_of_clip(first: int, length: int, count: int = 4) -> list[int]:
 
 
 def numbers_of_films(films: tuple[str, ...], per_film: int) -> list[list[int]]:
-    """Return the numbers of four pictures of each clip of films."""
     length = PICTURES // per_film
     return [
         numbers_of_clip(first_number(film) + clip * length, length)

@@ -41,7 +41,6 @@ def the_result(ws: Workspace, run: str, **values: str) -> Row:
 
 
 def scores_of(ws: Workspace, run: str, **values: str) -> dict[str, float]:
-    """Return the score of each tested clip, of the predictions that have these values."""
     scores: dict[str, float] = {}
     for row in ws.read_table(f"runs/{run}/predictions.csv"):
         if all(row[name] == value for name, value in values.items()):

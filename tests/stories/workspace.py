@@ -26,8 +26,6 @@ Environment = Mapping[str, str | None] | None
 
 @dataclass(frozen=True)
 class Answer:
-    """The exit code of a command, and its text on both streams."""
-
     line: str
     code: int
     out: str
@@ -35,7 +33,6 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """Everything that the user sees, with each run of blanks as one blank."""
         return " ".join(f"{self.out}\n{self.err}".split())
 
     def json(self) -> Any:
@@ -43,8 +40,6 @@ class Answer:
 
 
 class Workspace:
-    """A folder in which a user types commands; calling it types one."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._started: list[Running] = []
@@ -80,7 +75,6 @@ class Workspace:
         return running
 
     def end_all(self) -> None:
-        """Kill every started process that has not ended, with all that it started."""
         for running in self._started:
             if running.is_running():
                 running.kill()
@@ -113,14 +107,12 @@ class Workspace:
         return path
 
     def bytes_of(self, name: str) -> dict[str, bytes]:
-        """Return the bytes of every file of a folder, by relative path."""
         root = self.path(name)
         assert root.is_dir(), f"{name} is no folder of the workspace"
         files = [path for path in sorted(root.rglob("*")) if path.is_file()]
         return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
 
     def copy_of(self, made: Path) -> None:
-        """Begin with everything that another workspace holds."""
         shutil.copytree(made, self.folder, dirs_exist_ok=True, symlinks=True)
 
 
@@ -134,8 +126,6 @@ def checked(answer: Answer, code: ExitCode) -> Answer:
 
 
 class Running:
-    """A command in a process of its own, which can be killed."""
-
     def __init__(self, line: str, folder: Path, env: Environment) -> None:
         self.line = line
         self._process = subprocess.Popen(

@@ -73,7 +73,6 @@ def go(browser: Any, **place: Any) -> None:
 
 
 def picture_shown(browser: Any) -> int:
-    """The number in the picture that is on the screen; -1 while there is none."""
     size = browser.execute_script(
         """const video = document.getElementById("video");
         if (video.hidden || video.seeking || video.readyState < 2) return null;

@@ -161,7 +161,6 @@ def stir(model: Any, seed: int) -> None:
 
 
 def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> Path:
-    """A checkpoint in the layout of the hub's cache, large files under their sha256."""
     repository = home / ("models--" + card.checkpoint.replace("/", "--"))
     snapshot = repository / "snapshots" / commit
     snapshot.mkdir(parents=True)
@@ -265,7 +264,6 @@ def write_card(folder: Path, name: str, **facts: Any) -> Path:
 
 
 def write_tiny_card(family: str, folder: Path, checkpoint: str = "") -> Path:
-    """The file of a card that says what the tiny checkpoint of a family is: tiny-FAMILY.toml."""
     tiny = TINY[family]
     facts = {"like": tiny.card, "checkpoint": checkpoint}
     return write_card(
@@ -278,7 +276,6 @@ def write_tiny_card(family: str, folder: Path, checkpoint: str = "") -> Path:
 
 
 def write_lsmdc_card(folder: Path, **sizes: int) -> Path:
-    """The file of a card for `lsmdc_tensors` of these sizes: tiny-lsmdc.toml."""
     sizes = LSMDC | sizes
     frames, grid, width = (sizes[name] for name in ("frames", "grid", "width"))
     facts = {"like": "xclip-lsmdc-b32", "checkpoint": "", "frames": frames}

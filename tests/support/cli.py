@@ -36,14 +36,11 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left: its exit code and what it said on both streams."""
-
     code: int
     stdout: str
     stderr: str
 
     def json(self) -> Any:
-        """The one JSON document on stdout."""
         return json.loads(self.stdout)
 
     def ok(self) -> Result:
@@ -54,7 +51,6 @@ class Result:
 
 
 def obygaze_argv(*args: str | os.PathLike[str]) -> list[str]:
-    """The words that start the command in a process of its own."""
     return [sys.executable, "-m", "obygaze", *map(os.fspath, args)]
 
 
@@ -93,7 +89,6 @@ def without_packages(folder: Path, *names: str) -> dict[str, str | None]:
 
 
 def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """The environment of the tests with some variables set and others taken away."""
     merged: dict[str, str | None] = {**os.environ, **(changes or {})}
     return {name: value for name, value in merged.items() if value is not None}
 

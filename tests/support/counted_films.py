@@ -71,7 +71,6 @@ def all_films() -> Iterator[CountedFilm]:
 
 
 def make_film(film: CountedFilm, folder: Path) -> Path:
-    """Write a film into a folder; one that was encoded before is copied."""
     suffix = f".{film.container}"
 
     def make(made: Path) -> None:

@@ -50,8 +50,6 @@ _WITHOUT_TIMES = ("h264", "hevc", "m2v", "mjpeg", "mxf", "mpg", "vob")
 
 @dataclass
 class Counts(Tally):
-    """What became of the pictures of some films; `wrong` has a line for each film with any."""
-
     marked: list[str] = field(default_factory=list)
 
 
@@ -122,7 +120,6 @@ def with_keys(whole: Path, target: Path, every: int) -> Path:
 
 
 def swap_packets(whole: Path, target: Path, position: int) -> Path:
-    """Copy a film with the contents of two neighbouring packets exchanged."""
     import av
 
     with av.open(str(whole)) as film:
@@ -216,7 +213,6 @@ class Whole:
 
 
 def whole_film(case: Case, folder: Path) -> Whole | None:
-    """Return a whole film, its pictures and times; None if the container does not take it."""
     from obygaze_features.video import PictureView, decode_clip
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
@@ -237,7 +233,6 @@ def whole_film(case: Case, folder: Path) -> Whole | None:
 
 
 def judge(whole: Whole, path: Path, how: str, counts: Counts, at_a_time: int) -> None:
-    """Ask for all pictures of a changed film, some at a time, and count what comes."""
     from obygaze_features.video import PictureView, decode_views
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe

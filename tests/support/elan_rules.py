@@ -52,7 +52,6 @@ NAMES = {
 
 
 def problems_of(data: bytes) -> list[str]:
-    """Return what is wrong with an ELAN file; nothing if it follows all rules."""
     root = ElementTree.fromstring(data)
     return [*_of_elements(root), *_of_names(root), *_of_times(root), *_of_tiers(root)]
 

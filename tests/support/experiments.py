@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import Recipe, Row, Store
 from obygaze_models.protocols.reading import load_protocol
@@ -141,3 +142,32 @@ def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
         {"clip": X},
         recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
     )
+
+
+def with_folds(manifest: Manifest, n_folds: int = 10) -> Manifest:
+    """The fold columns that the paper's protocols read; each file has folds of its own."""
+    for name, levels in FILES.items():
+        folds: dict[str, Any] = {}
+        for level in levels.split():
+            own = [clip.clip_id for clip in manifest if clip.level == level]
+            own.sort(key=lambda clip: crc32(f"{name} {clip}".encode()))
+            folds |= {clip: str(place % n_folds) for place, clip in enumerate(own)}
+        manifest = manifest.with_column(FOLD_PREFIX + name, folds)
+    films = sorted({clip.movie_id for clip in manifest})
+    for name in ("by_movie_HN_S", "by_movie_ENHN_S"):
+        levels = FILES[name.replace("by_movie", "02")].split()
+        own_films = {
+            c.clip_id: str(films.index(c.movie_id))
+            for c in manifest
+            if c.level in levels
+        }
+        manifest = manifest.with_column(FOLD_PREFIX + name, own_films)
+    return manifest
+
+
+FILES = {
+    "02_EN_S": "EN S",
+    "02_HN_S": "HN S",
+    "02_ENHN_S": "EN HN S",
+    "02_EN_HN_S": "EN HN S",
+}

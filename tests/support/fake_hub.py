@@ -166,7 +166,6 @@ def model_hub(repository: str, folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def hub_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    """Run a hub that huggingface_hub of this process asks, with a token."""
     package = pytest.importorskip("huggingface_hub")
     constants = pytest.importorskip("huggingface_hub.constants")
     real = package.HfApi

@@ -38,7 +38,6 @@ def film_clips(film: str, video: str, n: int = 10) -> list[Clip]:
 
 
 def site(folder: Path, clips: Sequence[Clip], **more: Any) -> Site:
-    """Pages over the videos in a folder, which is its workspace too."""
     return Site(Workspace(folder), manifest(folder, clips), **more)
 
 

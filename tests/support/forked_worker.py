@@ -9,7 +9,6 @@ from obygaze_features.video import worker
 
 
 def work(channel: socket.socket, folder: Path, environment: dict[str, str]) -> None:
-    """Become a worker of a process that has this folder and these variables."""
     system.block_signals()
     os.chdir(folder)
     os.environ.clear()

@@ -77,7 +77,6 @@ class Findings:
 def campaign(
     targets: Sequence[Target], n_inputs: int, seed: int, *, say: bool = False
 ) -> Findings:
-    """Read `n_inputs` changed inputs, drawn by `seed`; the same call draws the same inputs."""
     found, started = Findings(), time.monotonic()
     names = [target for target in targets for _ in range(target.weight)]
     with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder, _quiet():
@@ -208,7 +207,6 @@ def changed(tree: Tree, draw: random.Random) -> Tree:
 
 
 def _change_files(tree: Tree, name: str, draw: random.Random) -> None:
-    """Lose a file, give it another's bytes, or add one."""
     what = draw.randrange(3)
     if what == 0:
         del tree[name]
@@ -261,7 +259,6 @@ def changed_bytes(data: bytes, draw: random.Random) -> bytes:
 
 
 def changed_json(data: bytes, draw: random.Random) -> bytes:
-    """Replace, remove, rename or repeat a value anywhere in a JSON document."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -345,7 +342,6 @@ def changed_cells(data, draw: random.Random, sign: str, odd: Sequence[str]) -> b
 
 
 def main() -> None:
-    """Run a campaign and print what it found; exit 1 if there is a finding."""
     from support.fuzz_targets import all_targets
 
     n_inputs = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000

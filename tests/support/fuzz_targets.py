@@ -96,7 +96,6 @@ MODELS = {
 
 
 def written_workspace(folder: Path) -> Path:
-    """A folder with what the commands write: a manifest, stores, models and a run."""
     folder.mkdir()
     draws = np.random.default_rng(0)
     ids = [f"pier-{film}-{clip}" for film in range(4) for clip in range(6)]
@@ -393,7 +392,6 @@ def store_targets(folder: Path, workspace: Path) -> list[Target]:
 
 
 def import_targets(folder: Path) -> list[Target]:
-    """Features of other programs, in each format that can be imported."""
     import h5py
     import pyarrow
     from pyarrow.parquet import write_table
@@ -432,7 +430,6 @@ def import_targets(folder: Path) -> list[Target]:
 
 
 def text_targets(folder: Path, workspace: Path) -> list[Target]:
-    """Manifests, protocols, cards, tables, marks and subtitles."""
     folder.mkdir()
     write_workbook(
         folder / "t.xlsx", {"clips": [line.split(",") for line in SPANS.splitlines()]}

@@ -171,7 +171,6 @@ def draw(n_files: int, seed: int) -> list[Case]:
 
 
 def make(case: Case, folder: Path) -> Path | None:
-    """Return the file of a case; None if the container does not take it."""
     import av
 
     try:
@@ -200,7 +199,6 @@ def _make(case: Case, folder: Path) -> Path:
 
 
 def _plain(codec: str, group: str, folder: Path) -> tuple[list[int], Path]:
-    """Return an encoded film, and the number of the picture in each of its packets."""
     import av
 
     encoder, groups = CODECS[codec]
@@ -228,7 +226,6 @@ def _plain(codec: str, group: str, folder: Path) -> tuple[list[int], Path]:
 
 
 def _copy(case: Case, source, target: Path, kept: range, numbers: list[int]) -> None:
-    """Copy some packets of a film into a container, with times of the rate and the edit."""
     import av
 
     steps = RATES[case.rate]
@@ -275,7 +272,6 @@ def _copy(case: Case, source, target: Path, kept: range, numbers: list[int]) -> 
 
 
 def _range_of(plain: Path, cut: str) -> tuple[int, int]:
-    """Return the positions of the first packet of a copy, and of the one after the last."""
     import av
 
     with av.open(str(plain)) as container:
@@ -305,7 +301,6 @@ class Shown:
 
 
 def shown(path: Path) -> Shown:
-    """Decode a file in order, as another program would."""
     import av
 
     numbers: list[int] = []
@@ -332,7 +327,6 @@ def shown(path: Path) -> Shown:
 
 
 def compare(case: Case, path: Path, indexes: Path | None, tally: Tally) -> None:
-    """Compare a whole file and parts of it with what another program shows; add to the tally."""
     from obygaze_features.video import PictureView, decode_views
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe

@@ -42,7 +42,6 @@ def arrays_of_features(backbone: Backbone) -> list[Array]:
 def new_filling(
     target: Path, inner: Backbone, n_clips: int, computed: Sequence[bool] | None = None
 ) -> Filling:
-    """Plan a store of some clips, of which all are computed by default."""
     target.parent.mkdir(parents=True, exist_ok=True)
     recipe = make_recipe(inner)
     return plan_filling(
@@ -68,8 +67,6 @@ def new_filler(
 
 
 def fill_stores(fillers: Sequence[StoreFiller], decode: Decode) -> None:
-    """Run the loop on clips that a function makes, from the first block on."""
-
     def decode_rows(rows: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         for job in rows:
             views = dict.fromkeys(job.views, decode(job.row))

@@ -26,8 +26,7 @@ from obygaze_models.runner.store_run import (
     fit_model,
     store_runs,
 )
-from support.cells import with_folds
-from support.experiments import VISUAL, films, planted, quick, store_of
+from support.experiments import VISUAL, films, planted, quick, store_of, with_folds
 from support.joined_stores import joined_stores
 from support.sentences import recipe_of_words, write_sentences
 
@@ -99,8 +98,6 @@ def some_clips() -> Manifest:
 
 @dataclass(frozen=True)
 class Way:
-    """Inputs of a protocol on made-up films, with the folds of its only store."""
-
     inputs: Inputs
     run: StoreRun
     pair: Pair
@@ -143,7 +140,6 @@ def way_of(
 
 
 def way_of_sentences(folder: Path, *changes: str) -> Way:
-    """The inputs of models that sentences describe: of classes, and of concepts."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(5)
     vectors = {"sure": rng.normal(size=(3, 14)), "plain": rng.normal(size=(2, 14))}
@@ -229,7 +225,6 @@ def fit_of(run: StoreRun, model: str, task: str, data: FoldData) -> Fitted:
 
 
 def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
-    """What a fit answers when it is asked for features: scores and choices."""
     if isinstance(fitted, str):
         return {"problem": fitted}
     with fitting():
@@ -263,7 +258,6 @@ def learns(
 
 
 def baseline_learns(way: Way, name, held: HeldOut, rows: NDArray[np.bool_]) -> bool:
-    """Whether a baseline answers otherwise when these clips are replaced."""
     other = replaced(way, rows)
     task = way.pair[0]
     table = way.run.table

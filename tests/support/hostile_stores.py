@@ -259,8 +259,6 @@ case(
 
 
 def put_column(name: str, change: Callable[[bytes], bytes]) -> Spoil:
-    """Change the only chunk of a column, with right checksums and index."""
-
     def spoil(path: Path) -> None:
         document = json.loads((path / "store.json").read_bytes())
         names = [column["name"] for column in document["columns"]]
@@ -322,8 +320,6 @@ case("the table has three bytes", "clip_id/c.0", raw(IDS, b"\0\0\0"))
 
 
 def put_chunk(array: str, content: bytes) -> Spoil:
-    """Give the last file of an array another chunk, with right checksums and index."""
-
     def spoil(path: Path) -> None:
         chunk = content + struct.pack("<I", google_crc32c.value(content))
         index = struct.pack("<4Q", 0, len(chunk), ABSENT, ABSENT)

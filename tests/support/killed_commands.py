@@ -24,7 +24,6 @@ from support.written_stores import a_recipe, check_all, files_of, lasting_bytes
 
 
 def make_kept(root: Path) -> Path:
-    """Make the stores and files that commands read: one without a film, and a part of it."""
     kept = root / "kept"
     kept.mkdir()
     old = write(kept / "old")
@@ -114,7 +113,6 @@ class Scene:
         self.live(self.target)
 
     def bytes(self) -> dict[str, object]:
-        """What was made, without times."""
         if self.is_export:
             # A kill leaves a hidden file or folder.
             files = files_of(self.target).items()
@@ -134,7 +132,6 @@ class Scene:
                 assert verify(self.target, hashes=True).problems == []
 
     def check(self) -> None:
-        """Check that the command is finished: the same bytes, and nothing else with a name."""
         assert self.bytes() == self.undisturbed
         if self.is_export:
             return

@@ -75,7 +75,6 @@ def kill_at(n: int, work: Work) -> bool:
 
 
 def kill_after(seconds: float, work: Work) -> bool:
-    """Run `work` in a fork, killed after a time; return whether it was not finished then."""
     pid = _started(work, lambda *_: None)
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)  # it is there until it is waited for
@@ -107,7 +106,6 @@ def meet_everywhere(prepare: Work, work: Work, other: Work, every: int = 1) -> i
 
 
 def _started(work: Work, hook: Callable[[str, Event], None]) -> int:
-    """Begin the work in a fork with an audit hook; return its process."""
     with warnings.catch_warnings():
         # Threads of BLAS are idle.
         warnings.simplefilter("ignore", DeprecationWarning)

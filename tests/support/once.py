@@ -15,7 +15,6 @@ _ALONE: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def shared_folder() -> Path:
-    """Return the folder of all processes of these tests; without tests, one of this process."""
     if SHARED in os.environ:
         return Path(os.environ[SHARED])
     if not _ALONE:

@@ -164,7 +164,6 @@ def run_block(block: Block, workspace: Path) -> None:
 
 
 def _typed(block: Block, workspace: Path, env: dict[str, str]) -> tuple[int, str]:
-    """Run a block in a process of its own; return its exit code, and both streams as one."""
     commands = block.commands
     if commands.startswith(DEMO):
         shutil.copytree(demo() / "demo", workspace / "demo")

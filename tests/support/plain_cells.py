@@ -41,7 +41,6 @@ def differences(one: Experiment, run: Run) -> list[str]:
 
 
 def as_record(run: Run, cell: Cell) -> dict[str, Any]:
-    """The names of a cell, what run.json says of its fits, and its rows of results.csv."""
     facts = fit_of(run, cell)
     of_cell = rows_of(run.results, **names_of(cell), against_model="")
     return {

@@ -326,7 +326,6 @@ def _weights(model: Facts, y: NDArray[Any]) -> Floats:
 
 
 def refit(model: Facts, X: Floats, y: NDArray[Any], T: Floats, strength: Any) -> Floats:
-    """The scores of some vectors, by scikit-learn's regressions."""
     weights = _weights(model, y)
     if model["kind"] == "ridge":
         fit = Ridge(alpha=strength).fit(X, 2 * y - 1, sample_weight=weights)
@@ -345,7 +344,6 @@ def _choice_differs(
     parts: Sequence[tuple[Floats, Any, Floats, Any]],
     chosen: Any,
 ) -> Iterator[str]:
-    """The chosen strength has the largest mean average precision over inner splits."""
     if not parts:
         if chosen != strengths[0]:
             yield f"{name}: C {chosen} without an inner split, expected the first"

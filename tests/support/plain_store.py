@@ -239,7 +239,6 @@ def seal_plain(
     replaces: Sequence[str] = (),
     manifest_name: str = "made-up",
 ) -> str:
-    """Write store.json for the files that are there, and return the seal."""
     pairs = [[row["clip_id"], row["movie_id"]] for row in rows]
     counts = {"total": len(rows)}
     for status, key in zip(STATUSES, COUNTED, strict=True):
@@ -280,7 +279,6 @@ def with_sha256(text: str) -> bytes:
 
 
 def write_document(path: Path, text: str) -> str:
-    """Write store.json, with `sha256` as its first key, and return the seal."""
     data = with_sha256(text)
     (path / "store.json").write_bytes(data)
     return hashlib.sha256(data).hexdigest()

@@ -32,7 +32,6 @@ def rows_of() -> list[Row]:
 
 
 def values_of(seed: int = 0) -> dict[str, np.ndarray]:
-    """Values of these rows; those of one film are the planted number."""
     values = {array.name: some_values(array, N_ROWS, seed) for array in ARRAYS}
     for rows in values.values():
         rows[PLANTED_ROWS] = PLANTED

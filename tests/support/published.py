@@ -51,7 +51,6 @@ class SplitFile:
 
 
 def split_file(name: str) -> SplitFile:
-    """A split file of the released code, `02_HN_S.csv` and so on."""
     path = real_data("obygaze12", *name.split("/"))
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter=";"))

@@ -247,7 +247,6 @@ class Tests:
 
 
 def compare(folder: Path) -> dict[str, Any]:
-    """How many numbers of results.csv were recomputed, and those that differ."""
     tests = Tests(read_tests(folder))
     n_numbers = 0
     largest = 0.0

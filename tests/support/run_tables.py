@@ -1,5 +1,6 @@
 """Finished runs whose tables are written by hand, with values that scikit-learn computes."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,6 @@ STORE = {
 
 
 def labels_of(manifest: Manifest) -> dict[str, Any]:
-    """What run.json says of the labels of a manifest, of a run without tasks."""
     return labels_sha256(clip_table(manifest, Data()), {})
 
 
@@ -269,3 +269,11 @@ def table_of(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 def write_run_json(folder: Path, about: Mapping[str, Any]) -> None:
     whole = {**about, "sha256": document_sha256(about)}
     (folder / "run.json").write_text(json.dumps(whole), encoding="utf-8")
+
+
+def write_model_json(folder: Path, document: dict[str, Any]) -> None:
+    """Write model.json with a checksum of its content, computed as docs/files.md describes."""
+    rest = {key: value for key, value in document.items() if key != "sha256"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    rest["sha256"] = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    (folder / "model.json").write_text(json.dumps(rest), "utf-8")

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
-from support.cells import with_folds
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on, store_of, with_folds
 from support.tables import a_table, contrasts, rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput

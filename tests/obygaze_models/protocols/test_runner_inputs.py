@@ -7,8 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cells import with_folds
-from support.experiments import films, planted, quick, run_on, store_of, without_models
+from support.experiments import (
+    films,
+    planted,
+    quick,
+    run_on,
+    store_of,
+    with_folds,
+    without_models,
+)
 from support.kills import kill_everywhere
 from support.run_tables import (
     MadeCell,

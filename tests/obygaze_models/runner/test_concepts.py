@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 from sklearn.svm import SVC
-from support.cells import with_folds
-from support.experiments import VISUAL, films, planted, quick, store_of
+from support.experiments import VISUAL, films, planted, quick, store_of, with_folds
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import VISUAL, films, planted, store_of
-from support.run_tables import table_of
-from support.saved_models import write_model_json
+from support.run_tables import table_of, write_model_json
 from support.tables import rows_of
 
 from obygaze_features.core.errors import Corrupt, FixInput

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from support.cli import call_obygaze
 from support.fake_hub import hub_here
 from support.kills import kill_everywhere
-from support.saved_models import write_model_json
+from support.run_tables import write_model_json
 from support.seeds import amount
 from support.store_servers import bucket_here, web_server
 from support.stores import a_recipe, made_store
