@@ -68,6 +68,7 @@ from obygaze_features.store.filling import (
     remove_filling,
 )
 from obygaze_features.store.layout import NEXT
+from obygaze_features.store.reading import open_store
 from obygaze_features.store.rows import Row
 from obygaze_features.store.sealing import seal
 from obygaze_features.video.pool import DecodePool
@@ -267,7 +268,7 @@ def _refuse_other_licence(plan: ExtractionPlan, licence: str) -> None:
     for store in plan.stores if licence else ():
         if not store.seal:
             continue
-        stated = open_store_before(store.path, store.seal).terms
+        stated = open_store(store.path).terms
         Terms(licence).require_same(stated, str(store.path))
         if not (stated.licence or store.work.is_needed or store.filling):
             raise FixUsage(
