@@ -186,10 +186,10 @@ def read_segments(
     present = counts > 0
     ids = np.array([clip.clip_id for clip in clips], dtype=np.str_)
     no_values = np.empty((0, *known.shape), dtype=known.dtype)
+    # A mean of whole numbers is a float64.
+    dtype = known.dtype if known.is_float else None
     return Segments(
-        values=np.concatenate(
-            [no_values, *values_of], dtype=known.dtype, casting="unsafe"
-        ),
+        values=np.concatenate([no_values, *values_of], dtype=dtype, casting="unsafe"),
         offsets=np.concatenate([[0], np.cumsum(counts[present])]),
         present=present,
         clip_ids=ids[present],

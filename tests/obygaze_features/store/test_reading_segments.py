@@ -190,7 +190,8 @@ def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
     """Two stores of a film may have been merged, the later part first."""
     store, vectors = windows_store(tmp_path / "s", {"a": 20})
     order = [*range(12, 20), *range(12)]
-    values = {"clip": store.read("clip", order)}
+    numbers = np.array(order, "int32")[:, None]
+    values = {"clip": store.read("clip", order), "number": numbers}
     rows = rows_of([f"a:{n:06d}" for n in order], ["a"] * 20)
     for row, n in zip(rows, order, strict=True):
         row |= {"start_s": store.rows[n].start_s, "end_s": store.rows[n].end_s}
@@ -198,10 +199,13 @@ def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
         tmp_path / "turned",
         values,
         rows,
-        arrays=[array_of("clip", values["clip"], chunk_rows=4, file_rows=8)],
+        arrays=[array_of(*one, chunk_rows=4, file_rows=8) for one in values.items()],
         recipe=store.recipe.to_json(),
     )
     turned = open_store(tmp_path / "turned")
+    first_two = [segment("x", "a", 0, 31)]
+    mean = turned.segments(first_two, "number", reduce="mean").values
+    assert mean.tolist() == [[0.5]]
     for first in range(0, 19 * 16, 16):
         found = turned.segments([segment("x", "a", first, first + 31)], "clip")
         np.testing.assert_array_equal(
