@@ -594,10 +594,6 @@ class Store:
         if isinstance(clips, str):
             raise FixInput(f"expected a list of ids as clips, got the string {clips!r}")
         listed = list(clips)
-        if names is not None:
-            of_films = {*names, ""}
-            # An id states no film.
-            listed = [one for one in listed if getattr(one, "movie_id", "") in of_films]
         requested = []
         for clip in listed:
             requested.append(clip.clip_id if isinstance(clip, Clip) else str(clip))
@@ -607,9 +603,12 @@ class Store:
             of_manifest = [clip for clip in listed if isinstance(clip, Clip)]
             found[is_clip] = self.match(of_manifest)
         selection = Selection(found, self, np.array(requested, dtype=np.str_))
-        if rows is None:
+        if names is None or rows is None:
             return selection
-        return selection[(found < 0) | np.isin(found, rows)]
+        # An id states no film.
+        films_of_clips = [getattr(clip, "movie_id", "") for clip in listed]
+        is_missing = (found < 0) & np.isin(films_of_clips, [*names, ""])
+        return selection[is_missing | np.isin(found, rows)]
 
     def match(self, clips: Sequence[Clip]) -> Rows:
         """Return the rows of clips of a manifest; -1 if the store does not have the clip.

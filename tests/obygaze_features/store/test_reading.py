@@ -117,6 +117,9 @@ def test_clips_of_other_films_are_left_out_with_their_reasons(path: Path) -> Non
     matrix = store.matrix("clip", clips=clips, films=["tt0"], missing="nan")
     assert matrix.present.tolist() == [True, False]
     assert list(matrix.reasons) == ["new-0"]
+    assert len(store.matrix("clip", clips=[], films=["tt0"])) == 0
+    with pytest.raises(Mismatch, match="'clip-00' is of the film 'tt9', not 'tt0'"):
+        store.matrix("clip", clips=[Clip("clip-00", "tt9")], films=["tt0"])
 
 
 def test_missing_rows_become_nan_or_are_dropped(path: Path, values) -> None:
