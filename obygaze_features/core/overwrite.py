@@ -17,7 +17,7 @@ _MARK_BYTES = 10_000_000
 # Extensions of the page of a report.
 REPORT_ENDINGS = (".html", ".htm")
 # Files that a report writes into the folder of its run.
-_REPORT = r"report\.html|tables/[^/]+\.(csv|tex)|figures/[^/]+\.(svg|png|pdf)"
+_REPORT = r"reports?\.html|tables/[^/]+\.(csv|tex)|figures/[^/]+\.(svg|png|pdf)"
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,21 @@ def find_added_file(folder: Path, names: Container[str], further_files: str) -> 
     return ""
 
 
-def is_made_by_obygaze(document: Path) -> bool:
-    """Return whether a file is a JSON document that obygaze wrote."""
+def is_made_by_obygaze(document: Path, **stated: object) -> bool:
+    """Return whether a file is a JSON document that obygaze wrote, with these values of keys."""
     try:
         value = parse_json(document.read_bytes())
     except (OSError, ValueError):
         return False
-    return isinstance(value, dict) and str(value.get("created_by", "")).startswith(
-        "obygaze "
-    )
+    has_values = isinstance(value, dict) and stated.items() <= value.items()
+    return has_values and str(value.get("created_by", "")).startswith("obygaze ")
+
+
+def remove_report(run: Path) -> None:
+    """Delete the files that a report wrote into the folder of a run."""
+    for path in sorted(run.rglob("*")):
+        if re.fullmatch(_REPORT, path.relative_to(run).as_posix()):
+            path.unlink()
 
 
 def check_name(path: Path) -> Path:

@@ -541,8 +541,11 @@ def asks_for(question: AskedQuestion, row: RunRow) -> bool:
 
 def as_asked(question: AskedQuestion, row: RunRow) -> RunRow:
     """Return a requested difference with its sides in the order of the question."""
-    if _is_in_order(question, row)[0]:
-        return row
+    return row if _is_in_order(question, row)[0] else exchanged(row)
+
+
+def exchanged(row: RunRow) -> RunRow:
+    """Return a difference with its sides exchanged."""
     return {
         **row,
         "model": row["against_model"],

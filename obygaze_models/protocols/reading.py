@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -157,6 +158,20 @@ def _without_words_on_changed_tasks(
         questions.append(question)
     report = replace(protocol.report, questions=tuple(questions))
     return replace(protocol, tasks=tasks, paper=tuple(printed), report=report)
+
+
+def require_each_once(changes: Sequence[str]) -> None:
+    """Raise an error for a key with two values, because one value would be ignored.
+
+    A value of a key, such as `grid`, is a value of its parts, such as `grid.models`, too.
+    """
+    keys = sorted((f"{one.partition('=')[0].strip()}.", one) for one in {*changes})
+    for (key, first), (next_key, second) in pairwise(keys):
+        if next_key.startswith(key):
+            raise FixUsage(
+                f"one key has two values: --set {first} and --set {second}",
+                hint="use one of them; to combine two conditions of data.where, write (A) and (B)",
+            )
 
 
 def _parse_change(change: str) -> tuple[str, Any]:

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import plain_value, quoted_word
 from obygaze_features.manifest.folds import (
-    OUTSIDE,
     IntArray,
     folds_by_group,
     grouped_folds,
@@ -178,8 +177,7 @@ def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
     splits = clips.protocol.splits
     folds = _parts_of_column(splits, clips.table)
     rows = [np.flatnonzero((folds == part) & clips.usable) for part in range(3)]
-    outside = np.flatnonzero(folds == OUTSIDE)
-    return [Split("fixed", rows[0], rows[1], rows[2], outside=outside)]
+    return [Split("fixed", rows[0], rows[1], rows[2])]
 
 
 def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
@@ -189,18 +187,25 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     films. With validation = "none", no clip validates.
     """
     cells = table.column(splits.column)
+    n_empty = int(np.sum(cells == ""))
+    if n_empty:
+        where = f"data.where={quoted_word(splits.column)}"
+        raise FixInput(
+            f"{n_empty} of {count(len(table), 'clip')} have no value in the column {splits.column},"
+            " which splits them",
+            where=table.name,
+            hint=f"leave out these clips with --set {shell_word(where)}",
+        )
     column_values = sorted(set(cells.tolist()))
     test = [plain_value(value, splits.column) for value in splits.test]
     unknown = sorted(set(test) - set(column_values))
     if unknown:
-        values = [value for value in column_values if value]
         raise FixInput(
             f"no clip has {unknown[0]!r} in the column {splits.column}",
             where=table.name,
-            hint=f"use values of this column: {', '.join(values[:8])}",
+            hint=f"use values of this column: {', '.join(column_values[:8])}",
         )
-    folds = np.where(cells == "", OUTSIDE, 0)
-    folds[np.isin(cells, test)] = 2
+    folds = np.where(np.isin(cells, test), 2, 0)
     if splits.validation == "none":
         return folds
     rows = np.flatnonzero(folds == 0)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 LATEX = ".tex"
 MOST_DRAWS = 1_000_000  # draws of films, as in a protocol
+FOLDS = ("fold", "seed")  # columns of predictions.csv that name a fit
 NO_CELL = (
     "nothing is compared, because no model is in two of these runs. Models are matched by their"
     " tasks, by name if a run has several models, and by store if a run has several stores. Use"
@@ -100,11 +101,8 @@ class ComparedRuns(Listing):
 
     def table(self) -> Columns:
         """Return a row for each model and run, with the difference to the first run."""
-        columns: dict[str, list[Any]] = {}
-        for row in self.rows:
-            for name, value in row.items():
-                columns.setdefault(name, []).append(value)
-        return columns
+        names = self.rows[0] if self.rows else ()
+        return {name: [row[name] for row in self.rows] for name in names}
 
     def write(
         self, output: str | Path | None = None, *, force: bool = False
@@ -267,9 +265,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
             row[f"difference_{name}"] = apart[name]
         for name in ("clips", "films"):
             row[f"difference_n_{name}"] = apart[name]
-    counts = []
-    for item in tested:
-        counts.append((len(item.by_film), item.row["films"]))
+    counts = [(len(item.by_film), item.row["films"]) for item in tested]
     known = films_with_value(counts, unit)
     if known:
         warnings.append(f"In {metric_name(metric)}, {known}.")
@@ -486,7 +482,7 @@ def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
     On unseen films, a difference is computed within each film. So only the clips of each film in a
     fold need to be the same, and not the whole folds.
     """
-    by = ["fold", "seed"]
+    by = [*FOLDS]
     if weakest([first.basis, second.basis]) == UNSEEN:
         by.append("group")
     return _folds_of(first, by) == _folds_of(second, by)
@@ -508,10 +504,10 @@ def _other_tests(
                 continue
             pair = (cells[0], cells[number])
             shared = on_shared_clips(pair)
-            are_alike = not shared.cells or _are_of_one_quantity(*shared.cells)
+            folds = {_folds_of(cell, FOLDS) for cell in shared.cells}
             n_cells += 1
             n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
-            n_other_folds += not are_alike
+            n_other_folds += len(folds) > 1
         if n_other_clips:
             yield (
                 f"In {n_other_clips} of {count(n_cells, 'result')}, {name} tests different clips"
@@ -522,6 +518,6 @@ def _other_tests(
             yield (
                 f"In {n_other_folds} of {count(n_cells, 'result')}, {name} tests clips in different"
                 f" folds than {names[0]}: {metric_name(metric)} is computed within folds, so the"
-                " values cannot be compared, and their difference has no interval"
-                " (docs/reports.md)."
+                " values cannot be compared. On unseen films, the difference is computed within"
+                " films; other differences have no interval (docs/reports.md)."
             )

@@ -11,7 +11,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.schema import Task
-from obygaze_models.runner.answer import asked_cells, compared_metric, model_name
+from obygaze_models.runner.answer import asked_cells, model_name
 from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run
 from obygaze_models.runner.text import read_run
 
@@ -48,16 +48,6 @@ def explain_invalid_runs(*runs: Run) -> Iterator[None]:
             where=", ".join(str(run.folder / RUN_FILE) for run in runs),
             hint=RUN_AGAIN,
         ) from error
-
-
-def shown_metrics(run: Run) -> list[str]:
-    """Return the names of the metrics of a page.
-
-    These are the primary metric, the compared metric, and further metrics of the protocol.
-    """
-    report = run.protocol["report"]
-    metrics = (report["primary"], compared_metric(run), *report["metrics"])
-    return [*dict.fromkeys(metrics)]
 
 
 def knows_films(run: Run) -> bool:

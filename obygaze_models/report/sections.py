@@ -42,7 +42,6 @@ from obygaze_models.report.lookup import (
     label,
     n_leaked,
     pair_name,
-    shown_metrics,
     task_name,
     task_of,
     unit_titles,
@@ -70,6 +69,7 @@ from obygaze_models.runner.answer import (
     films_with_value,
     intervals_hold_for,
     short,
+    shown_metrics,
     verdict,
     view_text,
 )
@@ -192,7 +192,7 @@ def _result(run: Run, cell: Cell) -> RunRow:
     guess = best_guess(run, cell, metric) if cell.is_model else None
     row = None if guess is None else difference_to_guess(run, cell, guess)
     shown: RunRow = {"model": label(run, cell)}
-    for of in dict.fromkeys((metric, *shown_metrics(run))):
+    for of in shown_metrics(run):
         shown[metric_name(of)] = NumberCell(cell.value(of), *cell.ends(of))
     guessed = (DASH, NO_NUMBER, DASH)
     n_films = 0
@@ -229,10 +229,7 @@ def section_of_differences(run: Run) -> Section:
     for text, rows in grouped_by(asked_differences(run), lambda both: both[0]).items():
         shown.append(text if is_unseen else "comparisons of the protocol")
         shown += [_difference(run, row) for _, row in rows]
-    contrasts = []
-    for row in run.differences:
-        if row["against_train"] != row["train"]:
-            contrasts.append(row)
+    contrasts = [r for r in run.differences if r["against_train"] != r["train"]]
     if contrasts:
         first, second = run.settings.contrast
         section.sentences += _sentences_of_contrasts(contrasts, first, second)
@@ -697,8 +694,9 @@ def section_of_made(run: Run) -> Section:
     for kind, name, facts in sources:
         licence, citation = (facts.get(key, "") for key in ("licence", "citation"))
         if licence or citation:
-            row = {"kind": kind, "name": name}
-            row |= {
+            row = {
+                "kind": kind,
+                "name": name,
                 "licence": licence or NOT_STATED,
                 "citation": citation or NOT_STATED,
             }

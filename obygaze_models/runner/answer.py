@@ -40,6 +40,7 @@ from obygaze_models.evaluation.results import (
     AskedQuestion,
     as_asked,
     asks_for,
+    exchanged,
     film_differences,
     is_about_guessing,
     names_of_difference,
@@ -112,6 +113,13 @@ def compared_metric(run: Run) -> str:
     return run.settings.metric
 
 
+def shown_metrics(run: Run) -> list[str]:
+    """Return the metrics of tables. The first is the one that the sentences are about."""
+    report = run.protocol["report"]
+    metrics = (compared_metric(run), report["primary"], *report["metrics"])
+    return [*dict.fromkeys(metrics)]
+
+
 def model_name(run: Run, cell: Cell) -> str:
     """Return the name of a model, with its store if the run has several stores."""
     if cell.store == CHOSEN:
@@ -170,10 +178,9 @@ def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
 
 def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
     """Return what the intervals of all cells hold for, or "" if no cell has an interval."""
-    bases = []
-    for cell in cells:
-        if any(map(cell.has_interval, RANKING_METRICS)):
-            bases.append(cell.basis)
+    bases = [
+        cell.basis for cell in cells if any(map(cell.has_interval, RANKING_METRICS))
+    ]
     if not bases:
         return ""
     return interval_is_of(
@@ -213,11 +220,8 @@ def chosen_cells(run: Run) -> list[Cell]:
     Return [] if the run does not choose a store.
     """
     asked = {(cell.pair, cell.model) for cell in asked_cells(run)}
-    chosen = []
-    for cell in run.models:
-        if cell.store == CHOSEN and (cell.pair, cell.model) in asked:
-            chosen.append(cell)
-    return chosen
+    chosen = [cell for cell in run.models if cell.store == CHOSEN]
+    return [cell for cell in chosen if (cell.pair, cell.model) in asked]
 
 
 def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
@@ -503,8 +507,7 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
     parts = [] if second.store != CHOSEN else parts_of(run, first.store)
     if found == WORSE and not parts:
         first, second = second, first
-        row = {**row, "over_films": -row["over_films"]}
-        row |= {"low": -row["high"], "high": -row["low"]}
+        row = exchanged(row)
     ours, theirs = model_name(run, first), model_name(run, second)
     apart = with_ends(row["over_films"], row["low"], row["high"])
     text = (

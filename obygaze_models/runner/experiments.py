@@ -16,6 +16,7 @@ from obygaze_features.core.console import (
     progress_bars,
 )
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.overwrite import is_made_by_obygaze
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.user_code import is_of_sklearn, is_user_code
@@ -118,7 +119,7 @@ def run(
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
     """
     from obygaze_models.protocols.clips import with_view
-    from obygaze_models.protocols.reading import load_protocol
+    from obygaze_models.protocols.reading import load_protocol, require_each_once
     from obygaze_models.protocols.tasks import with_tasks
 
     require_each_once(changes)
@@ -201,7 +202,6 @@ def train(
             f"expected the name of a model type, got {model!r}",
             hint=f"use one of {', '.join(trainable())}",
         )
-    require_each_once(changes)
     if is_user_code(model) or is_of_sklearn(model):
         words = ["obygaze", "run", "honest"]
         for one in store if isinstance(store, list | tuple) else [store]:
@@ -225,8 +225,12 @@ def train(
     from obygaze_models.runner.files import check_run_folder, is_same_run
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
-    from obygaze_models.runner.training import fit_final, training_protocol
-    from obygaze_models.zoo.saving import check_target, load_folder
+    from obygaze_models.runner.training import (
+        evaluated_by,
+        fit_final,
+        training_protocol,
+    )
+    from obygaze_models.zoo.saving import MODEL_FILE, check_target, load_folder
 
     chosen = training_protocol(model, task, clips, changes, named_stores)
     inputs = gather(chosen, clips, path, named_stores)
@@ -240,9 +244,11 @@ def train(
             f" models/{folder.name}",
         )
     model_folder = here.folder("models") / folder.name
-    # If the run is repeated, its model may be replaced: licences on the card may have changed, or
-    # the last bits of numbers on a different processor.
-    replaces = force or is_same_run(folder, inputs.identity)
+    # If the run is repeated, its own model may be replaced: licences on the card may have changed,
+    # or the last bits of numbers on a different processor.
+    made_by = evaluated_by(chosen, folder.name)
+    is_own = is_made_by_obygaze(model_folder / MODEL_FILE, protocol=made_by)
+    replaces = force or (is_own and is_same_run(folder, inputs.identity))
     check_target(model_folder, model_folder.name, force=replaces)
     check_run_folder(folder, inputs.identity, force=force)
     finished = run_protocol(
@@ -289,21 +295,6 @@ def named_manifest(
         manifest = names[0]
     path = manifest_path(manifest, workspace=workspace)
     return read_manifest(path), str(path)
-
-
-def require_each_once(changes: Sequence[str]) -> None:
-    """Raise an error for a key with two different values, because one value would be ignored."""
-    value_of: dict[str, str] = {}
-    for change in changes:
-        name, _, value = change.partition("=")
-        key = name.strip()
-        first = value_of.setdefault(key, value)
-        if first != value:
-            raise FixUsage(
-                f"--set {key} is given twice, with {first} and with {value}",
-                hint=f"use one --set {shell_word(key)}; to combine two conditions of data.where,"
-                " write (A) and (B)",
-            )
 
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
@@ -402,7 +393,6 @@ def test_model(
         obygaze models test received --store films.xclip --manifest films
         obygaze models test received --store films.xclip --manifest films --task violent -o theirs
     """
-    require_each_once(changes)
     clips = named_manifest(manifest, workspace)
     stores = open_stores(store, workspace)
     # Imported late, so that a wrong name is reported before NumPy is imported.

@@ -39,6 +39,7 @@ from obygaze_features.core.overwrite import (
     check_folder,
     check_name,
     is_made_by_obygaze,
+    remove_report,
 )
 from obygaze_features.core.schema_check import refuse_unknown
 from obygaze_features.core.shell import shell_word
@@ -77,14 +78,8 @@ def run_settings(about: Mapping[str, Any]) -> RunSettings:
     """Return the settings from run.json that the values of a run depend on."""
     protocol = about["protocol"]
     report = protocol["report"]
-    starting_at_random = []
-    for name, model in protocol["models"].items():
-        if has_epochs(model["kind"]):
-            starting_at_random.append(name)
-    backbones = {}
-    for name, facts in about["stores"].items():
-        if "parts" not in facts:
-            backbones[name] = str(facts["backbone"])
+    models = protocol["models"].items()
+    stores = about["stores"].items()
     return RunSettings(
         primary=report["primary"],
         replicates=report["replicates"],
@@ -93,10 +88,10 @@ def run_settings(about: Mapping[str, Any]) -> RunSettings:
         questions=report["questions"],
         models=protocol["grid"]["models"],
         contrast=report["contrast"],
-        starting_at_random=starting_at_random,
+        starting_at_random=[name for name, of in models if has_epochs(of["kind"])],
         sizes=about["sizes"],
         paper=protocol["paper"],
-        backbones=backbones,
+        backbones={name: of["backbone"] for name, of in stores if "parts" not in of},
     )
 
 
@@ -302,10 +297,7 @@ def check_run_folder(folder: Path, identity: str, *, force: bool) -> None:
 
 def is_same_run(folder: Path, identity: str) -> bool:
     """Return whether a folder has a run with this identity."""
-    if not is_made_by_obygaze(folder / RUN_FILE):
-        return False
-    about = parse_json((folder / RUN_FILE).read_bytes())
-    return bool(about.get("identity") == identity)
+    return is_made_by_obygaze(folder / RUN_FILE, identity=identity)
 
 
 def write_run(
@@ -317,9 +309,11 @@ def write_run(
 ) -> Run:
     """Write the tables, then run.json, and return the run.
 
-    If the folder holds the same run, its other files, such as a report, are kept.
+    If the folder holds the same run, its other files are kept, except a report of other numbers.
+    User code that draws random numbers without a seed has other numbers each time.
     """
-    files = {}
+    contents = {name: as_csv(table) for name, table in tables.items()}
+    files = {name: sha256_bytes(data) for name, data in contents.items()}
 
     def check() -> None:
         check_run_folder(folder, about["identity"], force=force)
@@ -328,9 +322,9 @@ def write_run(
         draft.mkdir()
         if is_same_run(folder, about["identity"]):
             shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
-        for name, table in tables.items():
-            data = as_csv(table)
-            files[name] = sha256_bytes(data)
+            if not is_made_by_obygaze(draft / RUN_FILE, files=files):
+                remove_report(draft)
+        for name, data in contents.items():
             write_atomic(draft / name, data)
         whole = json_values({**about, "files": files})
         whole["sha256"] = document_sha256(whole)

@@ -162,7 +162,7 @@ def _clips_as_films(run: Run) -> Iterator[str]:
 def _few_films(run: Run) -> Iterator[str]:
     """Yield the number of films behind values if it is too small to represent other films."""
     counts = [cell.film_counts(compared_metric(run)) for cell in run.models]
-    of_few = [(behind, tested) for behind, tested in counts if behind < FEW_GROUPS]
+    of_few = [both for both in counts if both[0] < FEW_GROUPS]
     if of_few and run.has_groups:
         known = films_with_value(of_few, run.unit)
         if not known:
@@ -196,7 +196,7 @@ def _power(run: Run) -> Iterator[str]:
             n_comparisons = sum(other["p"] >= row["p"] for *_, other in compared)
             least = smallest_shown(by_film, factor, n_comparisons)
             is_now = short(row["over_films"], 3)
-            name = model_name(run, cell)
+            name = f"{model_name(run, cell)} in {cell.tasks}"
             n_films.append(by_film.size)
             needed.append(f"{short(least, 3)} for {name} (observed: {is_now})")
     if needed:
@@ -209,10 +209,11 @@ def _power(run: Run) -> Iterator[str]:
 
 def _no_interval(run: Run) -> Iterator[str]:
     """Yield the number of results without an interval, and the reasons."""
-    reasons = []
-    for cell in run.models:
-        if not any(map(cell.has_interval, RANKING_METRICS)):
-            reasons.append(why_no_interval(cell, run))
+    reasons = [
+        why_no_interval(cell, run)
+        for cell in run.models
+        if not any(map(cell.has_interval, RANKING_METRICS))
+    ]
     if reasons:
         because = "; ".join(dict.fromkeys(reasons))
         yield f"Without an interval: {len(reasons)} of {len(run.models)} results ({because})."

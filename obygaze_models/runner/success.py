@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from obygaze_features.manifest.clip_facts import find_rows
 from obygaze_features.manifest.model import disputed_names
 from obygaze_models.evaluation.basis import has_interval, no_interval_because
 from obygaze_models.evaluation.cells import Cell, number_of_groups
@@ -28,9 +29,8 @@ def success_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
         [disputed_names(clip).isdisjoint(names) for clip in table.clips]
     )
     has_groups = number_of_groups(table.groups) > 0
-    row_of = {clip_id: row for row, clip_id in enumerate(table.ids)}
     for cell in cells:
-        rows = np.array([row_of[clip_id] for clip_id in cell.clip_ids.tolist()])
+        rows = find_rows(cell.clip_ids, table.ids)
         decided = is_decided[rows]
         if not decided.any():
             continue

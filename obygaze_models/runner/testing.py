@@ -40,7 +40,7 @@ from obygaze_models.protocols.clips import (
     class_names,
     task_labels,
 )
-from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.reading import load_protocol, require_each_once
 from obygaze_models.protocols.schema import (
     AUTO,
     Model,
@@ -145,6 +145,7 @@ def _check(
         )
     if len(stores) != 1:
         raise FixUsage(f"expected one store, got {', '.join(stores)}")
+    require_each_once(changes)
     for change in changes:
         key = change.partition("=")[0].strip()
         if key not in CHANGES:

@@ -22,6 +22,7 @@ from obygaze_models.runner.answer import (
     model_name,
     number_range,
     short,
+    shown_metrics,
     value_text,
 )
 from obygaze_models.runner.files import Run, read_folder
@@ -74,7 +75,6 @@ def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     shown = run.models or run.cells
-    report = run.protocol["report"]
     tasks = []
     for name, facts in run.protocol["tasks"].items():
         words = Task(**facts).in_words(name)
@@ -90,13 +90,9 @@ def result_text(run: Run) -> str:
     n_more = len(others) - MOST_OTHERS
     if n_more > 0:
         below.append(f"further limits in the report: {n_more}")
-    # The compared metric is the first metric, because the sentences are about this metric.
-    metrics = [
-        *dict.fromkeys((compared_metric(run), report["primary"], *report["metrics"]))
-    ]
     lines = [
         *(safe_text(line, "terminal") for line in above if line),
-        _table(run, shown, metrics),
+        _table(run, shown, shown_metrics(run)),
         *(safe_text(line, "terminal") for line in below if line),
         f"{run.folder}  ({run.about['seconds']:.1f} s)",
     ]

@@ -42,7 +42,7 @@ from obygaze_models.models.registry import (
 )
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, most_chosen
-from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.reading import load_protocol, require_each_once
 from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.tasks import one_task, with_tasks
@@ -105,11 +105,9 @@ def training_protocol(
             )
         # `model.C=1` is a key of the one model that is trained.
         asked.append(f"models.{name}.{rest}" if section == "model" else change)
+    require_each_once(asked)
     honest = load_protocol("honest", asked, [task])
-    others = {*honest.grid.models}
-    if name in honest.models:
-        others.add(honest.models[name].kind)
-    others.discard(name)
+    others = {*honest.grid.models} - {name}
     if others:
         raise FixUsage(
             f"expected only the model {name}, got --set with {', '.join(sorted(others))}",
@@ -307,9 +305,14 @@ def _model_info(
             median_s=round(median(lengths), 2) if lengths else 0.0,
         ),
         metrics=metrics,
-        protocol=f"{protocol.name} (run {run.about['name']})",
+        protocol=evaluated_by(protocol, run.folder.name),
         notes=tuple(_notes(inputs, run, facts["task"])),
     )
+
+
+def evaluated_by(protocol: Protocol, run: str) -> str:
+    """Return the protocol and the run of the metrics of a model, as text."""
+    return f"{protocol.name} (run {run})"
 
 
 def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:

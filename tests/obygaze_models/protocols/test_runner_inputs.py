@@ -192,6 +192,7 @@ class TestOnDisk:
         folder = tmp_path / "a"
         write_run(folder, first, WITHOUT_ROWS)
         of_report = ("report.html", "tables/errors.csv", "figures/films.svg")
+        of_report += ("reports.html",)
         for name in (*of_report, added):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("mine")
@@ -205,6 +206,22 @@ class TestOnDisk:
         (folder / added).unlink()
         write_run(folder, second, WITHOUT_ROWS, force=True)
         assert {path.name for path in folder.iterdir()} == {"run.json", *WITHOUT_ROWS}
+
+    def test_a_report_of_other_numbers_is_removed(self, tmp_path: Path) -> None:
+        """A repeated run may have other numbers: user code may draw them without a seed."""
+        about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "identity": "one"}
+        folder = tmp_path / "a"
+        write_run(folder, about, WITHOUT_ROWS)
+        for name in ("report.html", "notes.txt"):
+            (folder / name).write_text("mine")
+        write_run(folder, about, WITHOUT_ROWS)
+        assert (folder / "report.html").is_file()
+        name, table = next(iter(WITHOUT_ROWS.items()))
+        write_run(
+            folder, about, {**WITHOUT_ROWS, name: table.rename(columns=str.upper)}
+        )
+        assert not (folder / "report.html").exists()
+        assert (folder / "notes.txt").read_text() == "mine"
 
     def test_a_folder_that_is_not_a_run_is_not_written_into(
         self, manifest, protocol, tmp_path

@@ -44,6 +44,16 @@ class TestFixed:
         with pytest.raises(FixInput, match="no clip has '9' in the column level"):
             plan(quick("honest", *changes), films())
 
+    def test_a_clip_without_a_value_is_refused(self) -> None:
+        """It neither trained nor tested, and nothing said so."""
+        manifest = films()
+        parts = {clip.clip_id: "train" for clip in manifest}
+        first, second, third, *_ = parts
+        parts |= {first: "", second: "", third: "test"}
+        changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
+        with pytest.raises(FixInput, match=r"2 of .* have no value in the column part"):
+            plan(quick("honest", *changes), manifest.with_column("part", parts))
+
 
 def released_manifest() -> Manifest:
     """The published population from the split files alone, read by the tests' own reader."""

@@ -159,6 +159,22 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     assert "In 1 of 1 result, c tests clips in different folds than a" in folds
 
 
+def test_values_of_other_folds_of_unseen_films_are_warned_of(tmp_path: Path) -> None:
+    """The AP of a ranking of two films stood beside the mean AP of two rankings."""
+    first = cell()
+    films = [*dict.fromkeys(row["group"] for row in first.predictions())]
+    pairs = []
+    for row in first.predictions():
+        pairs.append({**row, "fold": f"fold {films.index(row['group']) // 2}"})
+    runs = [made_run(tmp_path / "a", [first])]
+    runs += [made_run(tmp_path / "b", [first], tables={"predictions.csv": pairs})]
+    compared = compare_runs(runs)
+    (warning,) = compared.warnings
+    assert "b tests clips of a in other folds in 1 of 1 result" in warning
+    assert "the values cannot be compared. On unseen films, the difference" in warning
+    assert the_row(compared)["difference"] == 0
+
+
 def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
     runs = []
     for name, classes in {"a": {"EN": 0, "S": 1}, "b": {"EN": 0, "HN": 1}}.items():

@@ -212,8 +212,8 @@ def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(tmp_pa
     needed = f"{1.7959 * spread * math.sqrt(22 / 10 / 12):.3f}".removeprefix("0")
     assert limits(run)["power"] == (
         "With 12 films that vary as much as these, p shows a mean difference from the best baseline"
-        f" only if it is at least about {needed} for ridge (observed: .100); a smaller difference"
-        " may be chance."
+        f" only if it is at least about {needed} for ridge in EN_S (observed: .100); a smaller"
+        " difference may be chance."
     )
     shown = run_of(tmp_path / "shown", tests, [difference(0.1, 0.3, 0.01)])
     assert "power" not in limits(shown)

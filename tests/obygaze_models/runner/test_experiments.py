@@ -1,7 +1,6 @@
 """`obygaze run` and `obygaze train` as a person types them, from every folder."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -13,11 +12,11 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.tables import RUN_TABLES
+from obygaze_models.protocols.reading import require_each_once
 from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.experiments import (
     named_store,
     open_stores,
-    require_each_once,
     run,
 )
 from obygaze_models.runner.labels import current_labels
@@ -89,21 +88,50 @@ def test_a_store_without_a_name_is_refused(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "first", "second"),
+    ("first", "second"),
     [
-        ("splits.never", '["tt0000001"]', '["tt0000002"]'),
-        ("data.where", "level != NS", "level != HN or scene > 9"),
+        ('splits.never=["tt0000001"]', ' splits.never =["tt0000002"]'),
+        ("data.where=level != NS", "data.where=level != HN or scene > 9"),
+        ("models.ridge.class_weight=none", 'models.ridge.class_weight.grid=["none"]'),
+        ('grid.models=["mlp"]', 'grid={models = ["ridge"]}'),
     ],
 )
-def test_a_key_has_one_value(key: str, first: str, second: str) -> None:
-    twice = f"--set {key} is given twice, with {first} and with {second}"
-    with pytest.raises(FixUsage, match=re.escape(twice)):
-        require_each_once([f"{key}={first}", f" {key} ={second}"])
-    require_each_once([f"{key}={first}", f"{key}={first}", "fit.seeds=2"])
+def test_a_key_has_one_value(first: str, second: str) -> None:
+    """The first one was lost without a word: its films were tested, its clips were taken."""
+    for both in ([first, second], [second, first]):
+        with pytest.raises(FixUsage, match="one key has two values") as refused:
+            require_each_once(both)
+        assert f"--set {first}" in str(refused.value)
+        assert f"--set {second}" in str(refused.value)
+    require_each_once([first, first, "fit.seeds=2"])
+
+
+def test_a_setting_of_the_trained_model_has_one_value(here: Path) -> None:
+    settings = ("--set", "model.C=1", "--set", "models.logistic.C=2")
+    done = call_obygaze("-C", here, "train", "logistic", "--store", "sig", *settings)
+    assert done.code == 2
+    assert "one key has two values" in done.stderr
 
 
 TRAIN_RIDGE = ("train", "ridge", "--store", "sig", "--manifest", "made-up")
 FAST = ("--set", "report.replicates=40")
+
+
+def test_a_repeated_training_replaces_no_model_of_others(here: Path) -> None:
+    """A model of this name that was pulled was lost."""
+    words = ("-C", here, "train")
+    ridge = (*words, "ridge", "--store", "sig", *FAST)
+    call_obygaze(*ridge, "-o", "mine").ok()
+    call_obygaze(*ridge, "-o", "mine").ok()
+    call_obygaze(*words, "logistic", "--store", "sig", *FAST, "-o", "theirs").ok()
+    shutil.rmtree(here / "models" / "mine")
+    call_obygaze(
+        "-C", here, "models", "pull", here / "models/theirs", "-o", "mine"
+    ).ok()
+    refused = call_obygaze(*ridge, "-o", "mine")
+    assert "a model with this name exists" in refused.stderr
+    shown = call_obygaze("-C", here, "models", "show", "mine", "--json").ok()
+    assert shown.json()["kind"] == "logistic"
 
 
 def test_another_model_is_refused_before_the_training(here: Path) -> None:
@@ -116,14 +144,19 @@ def test_another_model_is_refused_before_the_training(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "asked"),
-    [("model.kind=logistic", "logistic"), ('grid.models=["mlp", "ridge"]', "mlp")],
+    ("change", "said"),
+    [
+        ("model.kind=logistic", "one key has two values: --set models.ridge.kind="),
+        (
+            'grid.models=["mlp", "ridge"]',
+            "expected only the model ridge, got --set with",
+        ),
+    ],
 )
-def test_no_other_model_is_trained_under_its_name(here, change, asked) -> None:
+def test_no_other_model_is_trained_under_its_name(here, change, said) -> None:
     words = (*TRAIN_RIDGE, "-C", here, "--set", change)
     done = call_obygaze(*words)
     assert done.code == 2
-    said = f"expected only the model ridge, got --set with {asked}\n"
     assert said in done.stderr
     assert not (here / "runs").exists()
 
