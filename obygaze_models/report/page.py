@@ -183,10 +183,7 @@ def chapter_of(run: Run) -> Chapter:
         changed.insert(
             0, f"{labels.changed} {hidden if has_levels(run) else ''}".strip()
         )
-    limits = []
-    for limit in limits_of(run):
-        if limit.name in ON_FIRST_SCREEN:
-            limits.append(limit.text)
+    limits = [one.text for one in limits_of(run) if one.name in ON_FIRST_SCREEN]
     title = str(run.protocol["name"])
     asked = title
     # Titles and questions of shipped protocols are about unseen films, and would be false here for

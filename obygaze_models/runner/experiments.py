@@ -246,8 +246,9 @@ def train(
     model_folder = here.folder("models") / folder.name
     # If the run is repeated, its own model may be replaced: licences on the card may have changed,
     # or the last bits of numbers on a different processor.
-    made_by = evaluated_by(chosen, folder.name)
-    is_own = is_made_by_obygaze(model_folder / MODEL_FILE, protocol=made_by)
+    is_own = is_made_by_obygaze(
+        model_folder / MODEL_FILE, protocol=evaluated_by(chosen, folder.name)
+    )
     replaces = force or (is_own and is_same_run(folder, inputs.identity))
     check_target(model_folder, model_folder.name, force=replaces)
     check_run_folder(folder, inputs.identity, force=force)

@@ -170,7 +170,7 @@ def test_values_of_other_folds_of_unseen_films_are_warned_of(tmp_path: Path) -> 
     runs += [made_run(tmp_path / "b", [first], tables={"predictions.csv": pairs})]
     compared = compare_runs(runs)
     (warning,) = compared.warnings
-    assert "b tests clips of a in other folds in 1 of 1 result" in warning
+    assert "In 1 of 1 result, b tests clips in different folds than a" in warning
     assert "the values cannot be compared. On unseen films, the difference" in warning
     assert the_row(compared)["difference"] == 0
 
