@@ -107,10 +107,8 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     with pytest.raises(ObygazeError, match="8 clips in a row failed") as error:
         run(films, world)
     # It computes in float32 already.
-    assert (
-        error.value.hint
-        == "use a different --device, because this device may be broken"
-    )
+    hint = "use a different --device, because this device may be broken"
+    assert error.value.hint == hint
     store = world / "stores" / STORE
     assert list((world / "stores").iterdir()) == []
     monkeypatch.setattr(ThreadComputer, "forward", forward)
@@ -154,17 +152,13 @@ def extract(folder: Path, verb: str, *words: str) -> Result:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("-b", "descriptors", "--arrays", "clip,none"), 2, "no array none"),
-        (
-            ("-b", "descriptors", "-b", "descriptors"),
-            2,
-            "a separate store for each backbone",
-        ),
-        (("-b", "descriptors", "--seal-now"), 1, "blocks are missing"),
+        (("--arrays", "clip,none"), 2, "no array none"),
+        (("-b", "descriptors"), 2, "a separate store for each backbone"),
+        (("--seal-now",), 1, "blocks are missing"),
     ],
 )
 def test_invalid_options_leave_no_store(world, words, code, message) -> None:
-    done = extract(world, "run", "films", *words)
+    done = extract(world, "run", "films", "-b", "descriptors", *words)
     assert (done.code, message in done.stderr) == (code, True), done.stderr
     assert not list(world.glob("stores/*"))
 

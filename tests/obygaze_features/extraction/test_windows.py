@@ -266,14 +266,12 @@ def test_a_film_that_was_replaced_or_cannot_be_read(films, tmp_path) -> None:
 
 def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
     """24 pictures of 64 x 48 in parts of at most a quarter of 16 of them, half of it ahead."""
-    write_video(
-        tmp_path / "a.mkv", numbers=range(24), size=(64, 48), options={"g": "100"}
-    )
+    film = tmp_path / "a.mkv"
+    write_video(film, numbers=range(24), size=(64, 48), options={"g": "100"})
     workspace, grid = Workspace(tmp_path), Grid(4, 4)
     make_windows(tmp_path, grid, workspace=workspace, name="w")
     n_bytes = 3 * 64 * 48
     wanted = [WantedWindow(number, (PictureView(4),)) for number in range(6)]
-    video = str(tmp_path / "a.mkv")
     indexes = str(workspace.folder("indexes"))
     asked: list[int] = []
 
@@ -285,9 +283,8 @@ def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
             return super().submit(job)
 
     with CountingPool(2) as pool:
-        results = decode_windows(
-            video, grid, wanted, pool, indexes, most_bytes=16 * n_bytes
-        )
+        most = {"most_bytes": 16 * n_bytes}
+        results = decode_windows(str(film), grid, wanted, pool, indexes, **most)
         n_taken = 0
         for window, result in enumerate(results):
             found = read_numbers(result.clips[PictureView(4)].pictures)

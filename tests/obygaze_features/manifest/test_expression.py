@@ -121,12 +121,10 @@ def test_a_column_that_the_manifest_does_not_have() -> None:
 
 
 NAMES = ("Look", "Body", "Type of shot", "in", "it's")
-levels = st.tuples(
-    st.just("level"), st.lists(st.sampled_from(LEVELS), min_size=1, max_size=3)
-)
-named = st.tuples(
-    st.just("concept"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)
-)
+some_levels = st.lists(st.sampled_from(LEVELS), min_size=1, max_size=3)
+some_names = st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)
+levels = st.tuples(st.just("level"), some_levels)
+named = st.tuples(st.just("concept"), some_names)
 leaves = st.one_of(levels, named, st.just(("any",)))
 trees = st.recursive(
     leaves,

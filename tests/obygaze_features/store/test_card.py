@@ -71,15 +71,12 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
     [
         ("license: 'mit'\ncitation: 'Doe''s paper'", Terms("MIT", "Doe's paper")),
         ('license: other\nlicense_name: "ask: me"', Terms("ask: me")),
-        (
-            "license: \"mit\" # ours\ncitation: 'Roe''s and Doe''s' # both",
-            Terms("MIT", "Roe's and Doe's"),
-        ),
+        ("license: \"mit\" # ours\ncitation: 'Roe''s' # both", Terms("MIT", "Roe's")),
         ("license: ~\ncitation: null", Terms()),
         ("tags:\n  - license: mit\nlicense: odbl", Terms("ODbL-1.0")),
         (
-            "citation: |\n  Doe, J. (2026).\n  Gazes #3.\nlicense: mit",
-            Terms("MIT", "Doe, J. (2026). Gazes #3."),
+            "citation: |\n  Doe, J.\n  Gazes #3.\nlicense: mit",
+            Terms("MIT", "Doe, J. Gazes #3."),
         ),
     ],
 )
@@ -124,10 +121,8 @@ def test_other_terms_change_nothing_else() -> None:
     assert read_terms(changed) == other
     assert "\nLicence: CC0-1.0\n\nRoe, R. (2027).\n" in changed.decode()
     assert with_terms(changed, TERMS) == card.encode()
-    assert (
-        "Licence: not stated\n\nNo citation was given.\n"
-        in with_terms(changed, Terms()).decode()
-    )
+    unstated = "Licence: not stated\n\nNo citation was given.\n"
+    assert unstated in with_terms(changed, Terms()).decode()
     edited = b"---\ntags:\n  - mine\nlicense: mit\ncitation: |\n  A\n  B\nmore: x\n---\nMine."
     assert with_terms(edited, other) == (
         b'---\nlicense: cc0-1.0\ncitation: "Roe, R. (2027)."\ntags:\n  - mine\nmore: x\n---\nMine.'

@@ -152,22 +152,12 @@ def test_where_one_store_is_needed_a_join_is_refused(here: Workspace) -> None:
         og.store.info("seen+heard", workspace=here.root)
 
 
-@pytest.mark.parametrize(
-    ("text", "store", "array"),
-    [
-        ("films:clip", "films", "clip"),
-        (
-            "https://example.org:8000/films:clip",
-            "https://example.org:8000/films",
-            "clip",
-        ),
-        (f"films#sha256={'a' * 64}:clip", f"films#sha256={'a' * 64}", "clip"),
-        (":clip", ":clip", ""),
-        ("films:", "films:", ""),
-    ],
-)
-def test_a_store_is_named_with_its_array(text: str, store: str, array: str) -> None:
-    assert split_array(text) == (store, array)
+def test_a_store_is_named_with_its_array() -> None:
+    sealed = f"films#sha256={'a' * 64}"
+    for store in ("films", "https://example.org:8000/films", sealed):
+        assert split_array(f"{store}:clip") == (store, "clip")
+    for name in (":clip", "films:"):
+        assert split_array(name) == (name, "")
 
 
 def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:

@@ -89,11 +89,10 @@ def test_a_server_that_sends_files_whole_only(root, tmp_path, monkeypatch) -> No
     assert not (tmp_path / "other").exists()
 
 
+PAGE = b"<html>sign in</html>"
 FAULTS: dict[str, Callable[[bytes], bytes]] = {
     "half of it": lambda body: body[: len(body) // 2],
-    "a page": lambda body: (b"<html>sign in</html>" * (len(body) // 20 + 1))[
-        : len(body)
-    ],
+    "a page": lambda body: (PAGE * (len(body) // 20 + 1))[: len(body)],
     "another part": lambda body: body[1:] + body[:1],
 }
 
@@ -171,28 +170,19 @@ class Answering(http.server.BaseHTTPRequestHandler):
         pass
 
 
-ZIPPED = gzip.compress(b"{}", mtime=0)
+PACKED = {"headers_sent": {"Content-Encoding": "gzip"}}
+PACKED["body"] = gzip.compress(b"{}", mtime=0)
+ROUND = {"status": 302, "headers_sent": {"Location": "/again"}}
+EXPIRED = {"status": 500, "body": b"Expired InvalidCertificate"}
 
 
 @pytest.mark.usefixtures("no_retry")
 @pytest.mark.parametrize(
     ("facts", "error", "told"),
     [
-        (
-            {"headers_sent": {"Content-Encoding": "gzip"}, "body": ZIPPED},
-            FixInput,
-            "Content-Encoding: gzip",
-        ),
-        (
-            {"status": 302, "headers_sent": {"Location": "/again"}},
-            Unreachable,
-            "the connection failed",
-        ),
-        (
-            {"status": 500, "body": b"Expired InvalidCertificate"},
-            Unreachable,
-            "the connection failed",
-        ),
+        (PACKED, FixInput, "Content-Encoding: gzip"),
+        (ROUND, Unreachable, "the connection failed"),
+        (EXPIRED, Unreachable, "the connection failed"),
         ({"status": 401}, FixInput, "access denied"),
         ({"n_bytes": 4_000_000_000}, Corrupt, r"store\.json has 4(\.0)? GB"),
     ],

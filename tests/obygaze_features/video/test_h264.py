@@ -179,14 +179,7 @@ def check_that_damaged_sizes_are_used(
     has_header=st.booleans(),
 )
 def test_what_is_written_by_the_standard_is_read(
-    stream: Stream,
-    frame_num: int,
-    order: int,
-    is_reference: bool,
-    is_idr: bool,
-    is_field: bool,
-    size_bytes: int,
-    has_header: bool,
+    stream, frame_num, order, is_reference, is_idr, is_field, size_bytes, has_header
 ) -> None:
     coded = CodedPicture(
         is_reference=is_reference or is_idr,
@@ -352,12 +345,7 @@ hevc_streams = st.builds(
     has_header=st.booleans(),
 )
 def test_what_is_written_by_the_standard_of_hevc_is_read(
-    stream: HevcStream,
-    kind: int,
-    order: int,
-    layer: int,
-    size_bytes: int,
-    has_header: bool,
+    stream, kind, order, layer, size_bytes, has_header
 ) -> None:
     parameters = stream.parameters()
     units = [hevc_unit(SEI_OF_HEVC, "01" * 40), stream.slice_of(kind, order, layer)]

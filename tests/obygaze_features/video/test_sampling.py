@@ -18,23 +18,13 @@ from obygaze_features.video.index import FrameIndex, find_span, sample, sample_i
 def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:
     """An index without reordering, in milliseconds."""
     pts = np.array([round(1000 * t) for t in times], dtype=np.int64)
-    key = np.isin(np.arange(len(pts)), keys)
-    return FrameIndex(
-        pts=pts,
-        size=np.ones_like(pts),
-        key=key,
-        order=np.arange(len(pts)),
-        timed=True,
-        counted=False,
-        seconds_per_tick=0.001,
-        origin_s=0.0,
-        rate=rate,
-        last_s=1 / rate,
-        broken=np.zeros(len(pts), dtype=np.bool_),
-        lost=np.zeros(len(pts), dtype=np.bool_),
-        unused=np.zeros(len(pts), dtype=np.bool_),
-        contradicted=np.zeros(len(pts), dtype=np.bool_),
-    )
+    order = np.arange(len(pts))
+    clock = {"seconds_per_tick": 0.001, "origin_s": 0.0, "rate": rate}
+    facts = {"timed": True, "counted": False, "last_s": 1 / rate}
+    for name in ("broken", "lost", "unused", "contradicted"):
+        facts[name] = np.zeros(len(pts), dtype=np.bool_)
+    of_pictures = {"size": np.ones_like(pts), "key": np.isin(order, keys)}
+    return FrameIndex(pts=pts, order=order, **of_pictures, **clock, **facts)
 
 
 @given(total=st.integers(1, 10_000_000), count=st.integers(1, 300))
@@ -57,15 +47,14 @@ def test_nothing_to_take(total: int, count: int) -> None:
 def test_a_part_holds_what_begins_in_it(steps, start, length) -> None:
     times = np.cumsum([0, *steps[1:]]) / 1000
     first, stop = find_span(times, start / 1000, (start + length) / 1000)
-    inside = [
-        i for i, t in enumerate(times) if start <= round(1000 * t) < start + length
-    ]
+    stamps = [round(1000 * time) for time in times]
+    inside = [i for i, ms in enumerate(stamps) if start <= ms < start + length]
     if inside:
         assert list(range(first, stop)) == inside
-    elif start <= round(1000 * times[-1]):
+    elif start <= stamps[-1]:
         # The picture on the screen at the start.
         assert stop == first + 1
-        assert first == max(i for i, t in enumerate(times) if round(1000 * t) < start)
+        assert first == max(i for i, ms in enumerate(stamps) if ms < start)
     else:
         assert first == stop
 
@@ -107,9 +96,7 @@ def test_one_picture_a_second_of_a_long_clip() -> None:
     assert chosen.mask.all()
 
 
-def test_one_picture_a_second_goes_by_times_where_the_rate_is_not_that_of_the_header() -> (
-    None
-):
+def test_one_picture_a_second_goes_by_times_where_the_header_has_another_rate() -> None:
     # Twenty at 25 a second, one that lasts 2.5 s, then 5 a second.
     times = [n / 25 for n in range(20)] + [0.8] + [3.3 + n / 5 for n in range(9)]
     chosen = sample(index_of(times, keys=[0]), (0, 30), 12, "fps")
