@@ -154,7 +154,7 @@ def verify(
         _check_documents(unsealed, report)
         _check_indexes(unsealed, report)
         with report.collecting("the table of rows"):
-            unsealed.table.rows()
+            _read_columns(unsealed)
     if report.problems:
         # This raises an error if another store has taken the place of this store meanwhile.
         with suppress(FileNotFoundError):
@@ -185,6 +185,17 @@ def _check_documents(store: Store, report: VerifyReport) -> None:
             found = msgspec.json.decode(store.listed.whole(name).tobytes())
             if _meaning(found) != _meaning(msgspec.json.decode(document)):
                 report.add(name, "the content differs from store.json")
+
+
+def _read_columns(store: Store) -> None:
+    """Read the table of rows column by column; an invalid value or a duplicate clip is an error."""
+    table = store.table
+    rows = table.all_rows()
+    for column in store.record.columns:
+        if column.is_text:
+            table.texts(column.name, rows)
+        else:
+            table.numbers(column.name, rows)
 
 
 def _meaning(value: Any) -> Any:
