@@ -72,8 +72,8 @@ OF_SCALE = {
     + ", ".join(f"{level} {place:g}" for level, place in PLACES.items())
     + ")",
     IN_ORDER: "Words in order have equal steps",
-    NUMBERS: "Numbers are compared by their squared differences, in kappa as words",
-    PLAIN_WORDS: "Two words are the same or not",
+    NUMBERS: "Numbers are compared by their squared difference, but as words in kappa",
+    PLAIN_WORDS: "Two words are either equal or different",
 }
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
@@ -119,21 +119,21 @@ def agree(
     cluster: str | Sequence[str] | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Measure how far people agree: on clips, on marks in films, or in a table of ratings.
+    """Measure how far annotators agree: on clips, on marks in films, or in a table of ratings.
 
     SOURCE is a manifest with annotators; or tables of marks, projected on clips (--clips or
     --every) as by `obygaze manifest project`; or, with --raters, a table with a row for each item.
 
-    The table has the share of equal answers, Cohen's kappa of two people, Krippendorff's alpha with
-    its interval over films, gamma of two people (1 - observed / expected distance, by three
-    definitions of chance), and Cronbach's alpha of ratings. `?` counts as a missing answer.
+    The table has the share of equal answers, Cohen's kappa of two annotators, Krippendorff's alpha
+    with its interval over films, gamma of two annotators (1 - observed / expected distance, by
+    three definitions of chance), and Cronbach's alpha of ratings. `?` counts as a missing answer.
 
     Args:
         source: The manifest, the tables of marks, or the table of ratings.
-        clips: A manifest or table of clips with times in their films.
-        every: Cut the films into clips of this length instead.
-        column: What is compared: level, concepts, a column of people's own, or COLUMN=WORD, one
-            word against all others.
+        clips: Manifest or table of clips with times in their films.
+        every: Length of equal clips in seconds, instead of --clips.
+        column: The column to compare: level, concepts or another; or COLUMN=WORD, one word against
+            all others.
         orders: The words of a column from the lowest: mood=low,high.
         raters: The columns of the raters, or of the prompts.
         cluster: The columns of the film or image, by default the row.
@@ -154,8 +154,8 @@ def agree(
     are_marks = clips is not None or every is not None
     if len(sources) > 1 and not are_marks:
         raise FixUsage(
-            "expected one table, or several tables of marks with --clips or --every",
-            hint="pass --every 30",
+            "several tables require --clips or --every",
+            hint="pass --every 30 for clips of 30 s",
         )
     if names and (are_marks or typed or column != LEVEL):
         raise FixUsage(
@@ -225,9 +225,10 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
     name, sign, typed = (column, "", "") if column in known else column.partition("=")
     if name not in known:
         raise FixInput(
-            f"no annotator has an answer in the column {name!r}{near(name, known)}",
+            f"no annotator has a value in the column {name!r}{near(name, known)}",
             where=manifest.name,
-            hint=" or ".join(f"--column {shell_word(own)}" for own in known) or None,
+            hint=" or ".join(f"pass --column {shell_word(own)}" for own in known)
+            or None,
         )
     word = plain_value(typed, name)
     words: dict[str, None] = {}
@@ -279,7 +280,7 @@ def _read_annotated(name: PathLike, workspace: PathLike | None) -> Manifest:
         "expected a manifest with annotators; or marks, with --clips or --every; or a table of"
         " ratings, with --raters",
         where=str(name),
-        hint="pass --every 30, or --raters ada,ben",
+        hint="pass --every 30 for clips of 30 s, or --raters ada,ben",
     )
 
 
@@ -297,7 +298,7 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
     compared = answers.answered_by(2)
     if not len(compared):
         raise FixInput(
-            "expected items that two people have answered, got none; the people are"
+            "expected items with the answers of two annotators, got none; the annotators are"
             f" {few(answers.people, 5)}",
             where=column or None,
         )
@@ -336,11 +337,11 @@ def _require_one_kind(answers: Answers, column: str) -> None:
     if is_mixed or (words and all(map(_DECIMAL_COMMA.fullmatch, words))):
         item, person = np.argwhere(answers.words == words[0])[0]
         raise FixInput(
-            f"expected only numbers with a point, or only words, got {words[0]!r}"
+            f"expected only numbers such as 2.5, or only words, got {words[0]!r}"
             f" ({answers.people[person]}, {answers.items[item]})",
             where=column or None,
-            hint="pass --column COLUMN=WORD, one word against all others; or --order with all"
-            " words",
+            hint="pass --column COLUMN=WORD to compare one word with all others, or --order with"
+            " all words",
         )
 
 
@@ -430,7 +431,7 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
         points.append(Point(label, row["alpha"], (row["low"], row["high"])))
     if found.films_of_one:
         named = few(found.films_of_one, 5)
-        warnings = (*warnings, f"films of one annotator only, not compared: {named}")
+        warnings = (*warnings, f"films with a single annotator, not compared: {named}")
     return Audit(
         title=title,
         headers=[name.replace("_", " ") for name in names],
@@ -456,16 +457,19 @@ def _answers_in_words(found: Agreement) -> Iterator[str]:
     row = found.rows[0]
     items = count(row["items"], "item")
     equal = f"{100 * row['equal']:.0f} %"
-    yield f"Two people give the same answer in {equal} of cases ({items})."
-    sentence = f"Krippendorff's alpha of {len(found.people)} people: {_with_ends(row, 'alpha', '')}"
+    yield f"Two annotators give the same answer in {equal} of cases ({items})."
+    sentence = (
+        f"Krippendorff's alpha of {len(found.people)} annotators:"
+        f" {_with_ends(row, 'alpha', '')}"
+    )
     if row["alpha"] is None:
         pass
     elif row["alpha"] >= RELIABLE:
-        sentence += "; labels that agree so well can be relied on"
+        sentence += "; from .80, labels are reliable"
     elif row["alpha"] >= TENTATIVE:
-        sentence += "; from .667 to .80, only tentative conclusions can be drawn"
+        sentence += "; from .667 to .80, labels allow only tentative conclusions"
     else:
-        sentence += "; below .667, the labels depend on who gave them"
+        sentence += "; below .667, labels depend on the annotator"
     yield f"{sentence}."
     if found.scale == NUMBERS:
         alpha = _with_ends(row, "cronbach", "cronbach_")
@@ -489,27 +493,25 @@ def _limits(found: Agreement) -> Iterator[str]:
         " agreement by chance."
     )
     if found.scale == NUMBERS:
-        yield "Chance draws each person's own answers (kappa), or those of all (alpha)."
+        yield "Chance samples the answers of each annotator (kappa), or of all annotators (alpha)."
     else:
         yield (
-            "Chance draws all words equally often (gamma uniform), each person's own answers (kappa"
-            " and gamma own), or those of all (alpha and gamma pooled)."
+            "Chance samples all words equally often (gamma uniform), the answers of each annotator"
+            " (kappa and gamma own), or of all annotators (alpha and gamma pooled)."
         )
     clusters = f"the {count(found.n_films, 'film')}"
     if not found.has_films:
-        clusters = (
-            "the items, as if all were independent; --cluster COLUMN draws whole films"
-        )
+        clusters = "the items, as if all were independent; pass --cluster COLUMN for whole films"
     yield f"Intervals (95 %) are {MADE_OVER_CLUSTERS}. Clusters are {clusters}."
     if found.n_single:
         items = count(found.n_single, "item")
-        yield f"Left out, because only one person answered: {items}."
+        yield f"Excluded, because only one annotator answered: {items}."
     if found.scale == NUMBERS and found.n_complete < found.rows[0]["items"]:
         items = count(found.n_complete, "item")
         yield f"Cronbach's alpha is computed from the {items} that all raters rated."
     if found.n_undefined:
         rows = count(found.n_undefined, "row")
         yield (
-            "Means leave out undefined measures (by chance alone, people would always agree):"
+            "Means exclude undefined measures (by chance only, annotators would always agree):"
             f" {rows} of films."
         )

@@ -132,7 +132,7 @@ def _decided_groups(
         raise FixInput(
             f"no clip of the groups has a value in column {column!r}",
             where=manifest.name,
-            hint="--column",
+            hint="pass another column with --column",
         )
     films = [film for group in groups for film in group.films]
     require_films(films, manifest.name)
@@ -211,7 +211,7 @@ def present(
             "n_empty": n_empty,
             "values": documents,
         },
-        figure=Plot(title, points, "share of the clips, with 95 % over films"),
+        figure=Plot(title, points, "share of the clips, with 95 % interval over films"),
     )
 
 

@@ -60,7 +60,7 @@ CELLS = (
     "ci",
     "captions_with_hit_per_1000",
 )
-XLABEL = "words per thousand captions, with 95 % over clusters"
+XLABEL = "words per thousand captions, with 95 % interval over clusters"
 # A rate or a test, with the keys of the JSON document.
 Record = dict[str, Any]
 
@@ -104,10 +104,10 @@ def audit_captions(
         group: The columns whose values are the groups.
         cluster: The columns of the film or image; by default each caption is its own cluster.
         words: Sets of words by name. By default the lists of Wolfe et al. (2023).
-        tokens: What counts as a word of a caption: words finds it beside any mark, as in sad! and
-            (sad); authors cuts at blanks and leaves out . and , alone, as Wolfe et al. (2023) do.
-        min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
-            (2023) use 100.
+        tokens: How captions are cut into words: words ignores all punctuation, as in sad! and
+            (sad); authors cuts at blanks and ignores only . and , as Wolfe et al. (2023) do.
+        min_occurrences: Smallest number of occurrences of a word in all captions together; Wolfe et
+            al. (2023) use 100.
 
     Example:
         audit = audit_captions("captions.csv", group="condition", cluster="image")
@@ -153,16 +153,18 @@ def _captions_of_groups(
         source,
         text,
         groups,
-        hint="--text COLUMN",
+        hint="pass --text COLUMN",
         columns=groups.columns,
         cluster=cluster,
     )
     captions = [caption for caption in read if caption.labels]
     n_without = len(read) - len(captions)
     columns = " or ".join(map(repr, groups.columns))
-    without_group = f"left out, without a group in {columns}: {count(n_without, 'row')}"
+    without_group = f"excluded, because {columns} is empty: {count(n_without, 'row')}"
     if not captions:
-        raise FixInput(without_group, where=source_name(source), hint="--group COLUMN")
+        raise FixInput(
+            without_group, where=source_name(source), hint="pass --group COLUMN"
+        )
     if n_without:
         message = f"{source_name(source)}: {without_group}"
         warnings.warn(message, ObygazeWarning, stacklevel=3)
@@ -230,12 +232,12 @@ def _limits(found: CaptionWords) -> Iterator[str]:
         words = ", ".join(f"{word} {n}" for word, n in counts.items())
         yield (
             f"{title}: words with fewer than {found.min_occurrences} occurrences in all "
-            f"captions are left out: {words}."
+            f"captions are excluded: {words}."
         )
     without_words = found.rare_words.keys() - {rate["words"] for rate in found.rates}
     if without_words:
         titles = ", ".join(sorted(without_words))
-        yield f"No word is left of {titles}: no row of the table."
+        yield f"{titles}: no word is frequent enough, so the table has no row."
 
 
 def _rare_words(
@@ -292,14 +294,14 @@ def _why_not_tested(captions: Sequence[LabelledText], groups: GroupNames) -> str
     labels_of: dict[str, frozenset[str]] = {}
     for caption in captions:
         if labels_of.setdefault(caption.cluster, caption.labels) != caption.labels:
-            return "a cluster has captions of two groups, so it cannot be exchanged"
+            return "a cluster has captions of two groups and cannot be exchanged"
     cells = list(groups.record_cells.values())
     for i, column in enumerate(groups.columns):
         others = [cell[:i] + cell[i + 1 :] for cell in cells]
         has_two_values = len({cell[i] for cell in cells}) > 1
         if has_two_values and len(set(others)) == len(cells):
             return (
-                f"no two groups differ in {column!r} alone, so nothing can be exchanged"
+                f"no two groups differ only in {column!r}, so nothing can be exchanged"
             )
     return ""
 
@@ -346,7 +348,7 @@ def _sentence(contrast: Record) -> str:
     return (
         f"{contrast['words']}, {contrast['column']} {contrast['first']} against"
         f" {contrast['second']}: two-sided {p_equals(p['two_sided'])} ({p['method']}),"
-        f" {p_text(contrast['p_holm'])} after Holm; {exchanged}."
+        f" {p_text(contrast['p_holm'])} after Holm's correction; {exchanged}."
     )
 
 

@@ -30,12 +30,12 @@ from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS, ratio_interval
 
 CUT = (
-    "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
-    "row may sum to .99; 'share' is exact."
+    "Shares in the column 'cut' are cut after two decimals, as in published tables: the two shares "
+    "of a row may sum to .99. The column 'share' is exact."
 )
 
 
-XLABEL = "share of the first gender, with 95 % over clusters"
+XLABEL = "share of the first gender, with 95 % interval over clusters"
 # A thing, with the keys of the JSON document.
 Record = dict[str, Any]
 
@@ -68,16 +68,16 @@ def audit_cooc(
         source,
         "caption",
         lambda cells: _things_of(spelling.cell(cells[things], things)),
-        hint="a table with the columns caption and THINGS",
+        hint="pass a table with the columns caption and THINGS",
         columns=(things,),
         cluster=column_names(cluster),
     )
     counted = compute(texts, genders)
     if not counted:
         raise FixInput(
-            "no text has a thing",
+            "no text has a value in the column of things",
             where=source_name(source),
-            hint="another column of THINGS",
+            hint="pass another column as THINGS",
         )
     return present(counted, source_name(source), [*genders], len(texts))
 
@@ -122,7 +122,7 @@ def _limits(counted: Sequence[Record]) -> Iterator[str]:
             " each."
         )
     if any(thing["paper"] for thing in counted):
-        yield f"Under 'paper': the smallest and the largest share of {SABIR}."
+        yield f"The column 'paper' has the smallest and the largest share of {SABIR}."
 
 
 def _row_of(thing: Record) -> tuple[object, ...]:

@@ -87,8 +87,8 @@ def audit_eat(
         manifest: The clips that the expressions `x` and `y` select from.
         vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
-        y: The second group, likewise.
-        attributes: Pairs of attributes of the texts; by default the only two.
+        y: The second group, in the same form.
+        attributes: Two attributes of the texts to compare, A and B; by default the only two.
         text: The npz file of text vectors that `extract text` wrote.
         tail: The p-value to report and correct.
         permutations: Number of random permutations, if there are too many to enumerate.
@@ -116,12 +116,12 @@ def audit_eat(
         for name, value in selections.items():
             if value:
                 raise FixUsage(
-                    f"--{name} is for a store; a file of vectors has its own groups"
+                    f"--{name} is for a store, not for --vectors, which has its own groups"
                 )
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
         return present(compute(read_vectors(vectors), **draws), source)
     if store is None or x is None or y is None or text is None:
-        raise FixUsage("with a store, expected --x, --y and --text")
+        raise FixUsage("a store requires --x, --y and --text")
     opened = open_store(store, workspace=workspace)
     clips = None
     if manifest is not None:
@@ -217,7 +217,7 @@ def _limits(found: Association, n_silent: int) -> Iterator[str]:
     """Yield what was excluded, the normal approximation of p, and the alpha of the texts."""
     if n_silent:
         verb = "is" if n_silent == 1 else "are"
-        yield f"{count(n_silent, 'clip')} in which nothing is said {verb} left out."
+        yield f"{count(n_silent, 'clip')} without speech {verb} excluded."
     first = found.tests[0]
     normal = first.verdict.normal
     if len(found.tests) == 1 and normal:
@@ -252,7 +252,11 @@ def _row_of(test: GroupTest) -> tuple[object, ...]:
 def _sentence(test: GroupTest) -> str:
     d = test.effect_size
     groups = f"{test.x} against {test.y}"
-    size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
+    size = (
+        "no effect size, because the values are constant"
+        if d is None
+        else f"d = {d:+.2f}"
+    )
     p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
     return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}"
 

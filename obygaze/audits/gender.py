@@ -79,7 +79,7 @@ def audit_gender_score(
     path = Path(captions)
     violations = Violations(path)
     read = read_table(path, required=COLUMNS, violations=violations)
-    hint = "obygaze extract captions --help"
+    hint = "make the table with obygaze extract captions"
     violations.raise_if_any("this is not a table of captions in both wordings", hint)
     estimates: list[GenderEstimate] = []
     for row in read.rows:
@@ -89,7 +89,7 @@ def audit_gender_score(
             estimates.append(gender_estimate(row["caption"], man, woman))
         except FixInput as error:
             row.add(None, error.message)
-    violations.raise_if_any("some rows cannot be scored")
+    violations.raise_if_any("rows of the table cannot be scored")
     if not estimates:
         raise FixInput("the table has no captions", where=str(path))
     return present(estimates, path.name)
@@ -216,13 +216,13 @@ def _answers(
     yield (
         f"'man' scores higher in {count(found.counts['man'], 'caption')} and 'woman' in "
         f"{found.counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
-        f"published, not rounded. Printed for {SABIR}: {of_paper}."
+        f"published, not rounded. Published for {SABIR}: {of_paper}."
     )
     if found.mean_ratio_to_man is not None:
         yield (
             f"On average the share of 'man' in the two scores is {found.mean_ratio_to_man:.1f} %."
             f" Mean score of 'man' {found.mean_man:.3f}, of 'woman' {found.mean_woman:.3f}, "
-            f"over all captions whatever wording wins: {found.ratio_of_means_to_man:.1f} % to man."
+            f"over all captions: {found.ratio_of_means_to_man:.1f} % to man."
         )
 
 
@@ -230,11 +230,11 @@ def _limits(found: GenderMeans) -> Iterator[str]:
     """Yield the number of captions with a tie, and of captions without a ratio."""
     if found.n_ties:
         yield (
-            f"{count(found.n_ties, 'caption')} with the same score for both are counted for 'man',"
+            f"{count(found.n_ties, 'caption')} with the same score for both count for 'man',"
             " as published."
         )
     if found.n_without_ratio:
         yield (
             f"{count(found.n_without_ratio, 'caption')} with two scores of 0 have no share and are"
-            " left out of its average."
+            " excluded from the average."
         )

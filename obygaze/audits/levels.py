@@ -254,7 +254,9 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
         f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
     ]
     if n_without_level:
-        limits.append(f"Left out, without a level: {count(n_without_level, unit)}.")
+        limits.append(
+            f"Excluded, because the level is missing: {count(n_without_level, unit)}."
+        )
     return Audit(
         title=title,
         headers=(*of_level, *OF_STEP),
@@ -271,7 +273,9 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
             "by": found.noun,
             "rises": all(person.rises for person in found.asked),
         },
-        figure=Plot(title, points, f"concepts a {unit}, with 95 % over films"),
+        figure=Plot(
+            title, points, f"concepts per {unit}, with 95 % interval over films"
+        ),
     )
 
 
@@ -283,10 +287,10 @@ def _answers(found: ConceptsByLevel) -> list[str]:
         of_all = count(len(found.named), found.noun)
         rising = f"rises from HN to NS to S for {n_rising} of {of_all}"
     else:
-        who = f"all clips together (no {found.noun} is named)"
+        who = f"all clips together (no {found.noun} is stated)"
         verb = "rises" if found.everyone.rises else "does not rise"
         rising = f"{verb} from HN to NS to S for {who}"
-    tested = "A step has too few films for a test, so this claim is not tested."
+    tested = "A step has too few films, so this claim is not tested."
     if found.p is not None:
         verdict = "it does" if found.p < ALPHA else "this is not shown"
         tested = (

@@ -34,8 +34,8 @@ SPLIT = "mediaeval2015"
 TEST = 0
 MAX_RUNS = 5
 EXTERNAL_DATA = (
-    "At least one run of each subtask must be without external data, which no run file"
-    " states."
+    "At least one run of each subtask must be made without external data; run files do not state"
+    " this."
 )
 TITLE = "MediaEval 2015, Affective Impact of Movies"
 # The true class, or the grade, of each clip by subtask.
@@ -96,7 +96,7 @@ def audit_mediaeval(
     """
     if (affect is not None) + (predictions is not None) != (write is not None):
         raise FixUsage(
-            "expected --write RUN with one table of scores: --affect TABLE or --predictions PATH"
+            "--write RUN requires one table of scores: --affect TABLE or --predictions PATH"
         )
     if qrels is not None and manifest is not None:
         raise FixUsage("expected --qrels or --manifest, got both")
@@ -138,7 +138,7 @@ def read_classes(manifest: Manifest) -> dict[str, dict[str, int]]:
             classes[subtask] = {name: int(cell) for name, cell in cells.items() if cell}
         except ValueError:
             raise FixInput(
-                f"column {column!r} must hold integers", where=manifest.name
+                f"expected whole numbers in the column {column!r}", where=manifest.name
             ) from None
     if not any(classes.values()):
         raise FixInput(
@@ -188,8 +188,8 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
     run_names = sorted(returned)
     if set(judged_names).isdisjoint(run_names):
         raise FixInput(
-            f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
-            f" name is {judged_names[0]!r}",
+            f"no clip of the run is judged: the first name in the run is {run_names[0]!r}, the"
+            f" first judged name is {judged_names[0]!r}",
             where=str(run),
         )
 
@@ -208,9 +208,7 @@ def present(scores: Sequence[RunScore], answers: Sequence[str]) -> Audit:
         ("affect", len(scores) - n_violence),
     ):
         if n_runs > MAX_RUNS:
-            broken.append(
-                f"{subtask}: {n_runs} runs, at most {MAX_RUNS} are allowed for a subtask"
-            )
+            broken.append(f"{subtask}: expected at most {MAX_RUNS} runs, got {n_runs}")
     limits: list[str] = []
     rows: list[tuple[object, ...]] = []
     points = []
@@ -225,11 +223,11 @@ def present(scores: Sequence[RunScore], answers: Sequence[str]) -> Audit:
             rows.append((name, subtask, measure, value))
             points.append(Point(f"{name}, {subtask}, {measure}", value))
             if score["n_missing"]:
-                missing = f"{score['n_missing']} judged clips were not returned"
+                missing = f"{score['n_missing']} judged clips are missing in the run"
                 limits.append(f"{name}, {subtask}: {missing}, and count as wrong.")
             if score["n_unjudged"]:
                 unjudged = f"{score['n_unjudged']} clips without judgement"
-                limits.append(f"{name}, {subtask}: {unjudged} count for nothing.")
+                limits.append(f"{name}, {subtask}: {unjudged} do not count.")
     against = [f"Against the rules of the task: {line}." for line in broken]
     return Audit(
         title=TITLE,

@@ -204,7 +204,7 @@ def _scores_of_table(
             else:
                 of_clip.append(score)
         if name in scores and lines[row["clip_id"]] == row.line:
-            row.add("clip_id", f"{name!r} under two ids, with .mp4 and without")
+            row.add("clip_id", f"{name!r} has two ids, with .mp4 and without")
         scores[name] = tuple(of_clip)
     violations.raise_if_any(f"these are no {content}")
     for name in scores:
@@ -215,7 +215,7 @@ def _scores_of_table(
 def _require_word(name: str, path: Path) -> None:
     if name.split() != [name]:
         raise FixInput(
-            f"{name!r} cannot be written to a run file: names must not have blanks",
+            f"expected a name without blanks for a run file, got {name!r}",
             where=str(path),
         )
 

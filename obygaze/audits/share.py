@@ -52,8 +52,8 @@ Row = dict[str, Any]
 MAY_HAVE_TRAINED = (COPY, IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
 LEAST_FILMS = 2
 LABELS_OF_MARKS = (
-    "obygaze manifest project MARKS --clips DRAWN -o NAME, then obygaze audit share NAME,"
-    " for labels of marks"
+    "for labels from marks: obygaze manifest project MARKS --clips SAMPLE -o NAME, then obygaze"
+    " audit share NAME"
 )
 HEADERS = {
     **{"group": "films", "n_films": "n films", "n_clips": "clips", "n_drawn": "drawn"},
@@ -159,10 +159,10 @@ def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
         sample = f"obygaze manifest sample {shell_word(drawn.name)}"
         n_drawn = min(5 * len(drawn.films), len(drawn))
         raise FixInput(
-            f"expected clips drawn by manifest sample, got {drawn.name}: counting predictions is"
-            " wrong, because the number of errors that a model makes in these films is unknown",
+            f"expected clips from obygaze manifest sample, got {drawn.name}: a count of predictions"
+            " is wrong, because the number of errors of a model in these films is unknown",
             where=drawn.name,
-            hint=f"{sample} -n {n_drawn} -o drawn, mark the drawn clips; {LABELS_OF_MARKS}",
+            hint=f"{sample} -n {n_drawn} -o drawn; label the sampled clips; {LABELS_OF_MARKS}",
         )
     expression = _expression(of, drawn)
     decided = drawn.undisputed((*expression.compared, *expression.concepts))
@@ -227,7 +227,7 @@ def _expression(of: str, drawn: Manifest) -> Expression:
     # Without levels, a clip without the concept cannot be told from a clip that nobody judged.
     if expression.concepts and not any(is_labelled("level", c.values) for c in drawn):
         raise FixInput(
-            "expected clips with levels, which tell whether a concept was judged, got clips"
+            "expected clips with levels, which show whether a concept was judged, got clips"
             " without levels",
             where=of,
         )
@@ -263,7 +263,7 @@ def read_scores(
         film = row["movie_id"]
         row.unique("clip_id", lines)
         if row["clip_id"] in drawn and not film:
-            row.add("movie_id", "the film of this drawn clip is missing")
+            row.add("movie_id", "the film of this sampled clip is missing")
         if film in scores and row.cells.get("basis") in MAY_HAVE_TRAINED:
             trained[film] = None
         score = number_of_cell(row[column])
@@ -273,11 +273,11 @@ def read_scores(
     problem = ""
     if trained:
         problem = (
-            f"the model was trained on {count(len(trained), 'film')} of the sample, or may have"
-            f" been, so that its scores are too good: {few([*trained], 3)}"
+            f"the model was (perhaps) trained on {count(len(trained), 'film')} of the sample, so"
+            f" that its scores are too good: {few([*trained], 3)}"
         )
     elif not any(clip.clip_id in scores[clip.movie_id] for clip in drawn):
-        problem = f"no drawn clip has a score; the first one is {drawn.clip_ids[0]!r}"
+        problem = f"no sampled clip has a score; the first is {drawn.clip_ids[0]!r}"
     for film, of_clip in scores.items():
         if len(of_clip) > labels[film].n_clips and not problem:
             problem = (
@@ -432,7 +432,7 @@ def present(found: Shares, of: str, source: str) -> Audit:
         " of the clips."
     )
     drawn = (
-        f"{count(counts['n_drawn'], 'clip')} drawn: {counts['n_judged']} judged,"
+        f"{count(counts['n_drawn'], 'clip')} sampled: {counts['n_judged']} judged,"
         f" {counts['n_not_judged']} not judged."
     )
     points = []
@@ -455,7 +455,9 @@ def present(found: Shares, of: str, source: str) -> Audit:
             **{name: value for name, value in vars(found).items() if name != "counts"},
         },
         figure=Plot(
-            f"{of} in {source}", points, "share of the clips, with 95 % over films"
+            f"{of} in {source}",
+            points,
+            "share of the clips, with 95 % interval over films",
         ),
     )
 
@@ -472,7 +474,7 @@ def _sentences(differences: Sequence[Row]) -> Iterator[str]:
         verdict = "differ" if pair["p_holm"] < ALPHA else "are not shown to differ"
         left_out = ""
         if pair["n_in_both"]:
-            left_out = f" {count(pair['n_in_both'], 'film')} in both left out."
+            left_out = f" {count(pair['n_in_both'], 'film')} in both groups excluded."
         yield (
             f"{' and '.join(pair['groups'])} {verdict}: {pair['difference']:+.3f},"
             f" {p_equals(pair['p_holm'])}{corrected}, exchanging whole films.{left_out}"
@@ -483,7 +485,7 @@ def _limits(found: Shares) -> Iterator[str]:
     """Yield what the interval means, and what is missing."""
     whole = found.shares[0]
     yield (
-        "The interval shows how much the share depends on the choice of films and of drawn clips;"
+        "The interval shows how much the share depends on the choice of films and sampled clips;"
         " other kinds of films can differ more. Long films count for more, because they have more"
         " clips."
     )
@@ -493,20 +495,20 @@ def _limits(found: Shares) -> Iterator[str]:
             " films."
         )
     if not whole["share"]:
-        yield "No judged clip has it: that does not show that no clip has it."
+        yield "The share is 0 in the judged clips; this does not show that it is 0 in all clips."
     if found.counts["n_not_judged"]:
         yield (
-            "Clips that were not judged do not count: the share is right if they were not left out"
-            " because of what they show."
+            "Clips that were not judged do not count: the share is right if their content is not"
+            " the reason why they were not judged."
         )
     if found.films_without_labels:
         yield (
             f"No label in {count(len(found.films_without_labels), 'film')}"
-            f" ({few(found.films_without_labels, 5)}): the share is that of the others."
+            f" ({few(found.films_without_labels, 5)}): the share holds for the other films."
         )
     n_disputed = count(found.counts["n_disputed"], "clip")
     if found.counts["n_disputed"]:
-        yield f"Left out, because annotators differ: {n_disputed}."
+        yield f"Excluded, because annotators differ: {n_disputed}."
     if found.films_without_group:
         yield (
             f"In no group: {count(len(found.films_without_group), 'film')}"
@@ -514,6 +516,6 @@ def _limits(found: Shares) -> Iterator[str]:
         )
     if found.n_without_score:
         yield (
-            f"{count(found.n_without_score, 'clip')} without a score: they count as the mean of"
-            " their film, which only makes the predictions less useful."
+            f"{count(found.n_without_score, 'clip')} without a score: each counts as the mean of"
+            " the film, which only makes the predictions less useful."
         )

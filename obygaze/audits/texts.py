@@ -47,7 +47,7 @@ class CaptionRow(NamedTuple):
                 raise FixInput(
                     f"the {column} of this row is missing, so its cluster is unknown",
                     where=self.cells.get("clip_id", self.where),
-                    hint="fill in the cell, or leave out such rows",
+                    hint="fill in the cell, or remove such rows",
                 )
         # Cells have no NUL, so different cells never give the same text.
         return "\0".join(names)
@@ -94,7 +94,7 @@ def read_captions(
     if not texts:
         raise FixInput(f"no texts in {text!r}", where=source_name(source), hint=hint)
     if n_blank:
-        message = f"{source_name(source)}: left out, without a text in {text!r}: "
+        message = f"{source_name(source)}: excluded, because {text!r} is empty: "
         message += count(n_blank, "row")
         warnings.warn(message, ObygazeWarning, stacklevel=3)
     return texts
@@ -113,7 +113,7 @@ def read_records(
             if column not in record.cells:
                 found = ", ".join(record.cells)
                 raise NotFound(
-                    f"no column {column!r}{near(column, record.cells)}; found {found}",
+                    f"no column {column!r}{near(column, record.cells)}; columns: {found}",
                     where=record.where,
                     hint=hint,
                 )
@@ -147,7 +147,7 @@ class GroupNames:
             raise FixInput(
                 f"two groups have the name {name!r}: {first_shown} and {second_shown}",
                 where=f"the columns {', '.join(self.columns)}",
-                hint="rename one of these values, so that no two groups are alike",
+                hint="rename one of these values",
             )
         return frozenset({name})
 
@@ -195,7 +195,7 @@ def _of_folder(folder: Path) -> Iterator[CaptionRow]:
             # A byte order mark would become a part of the first word.
             text = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
-            raise FixInput("not UTF-8", where=str(path)) from None
+            raise FixInput("expected a file in UTF-8", where=str(path)) from None
         # Only line breaks end a caption: splitlines() would also cut at a form feed or U+2028.
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():

@@ -144,9 +144,9 @@ def table_scores(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
         }
     n_of_basis = Counter(score["basis"] for score in scored.values())
     counts = ", ".join(f"{n} {basis}" for basis, n in n_of_basis.items())
-    text = f"Scores of a saved model, by basis: {counts or 'none'}."
+    text = f"Scores of a saved model, counted by basis: {counts or 'none'}."
     if OUT_OF_FOLD in n_of_basis:
-        text += f" Those that are {OUT_OF_FOLD} are of fits without the clip."
+        text += f" Scores that are {OUT_OF_FOLD} come from fits without the clip."
     n_missing = len(table.clips) - len(scored)
     if n_missing:
         text += f" Clips of the table without a score: {n_missing}."

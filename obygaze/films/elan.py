@@ -47,11 +47,11 @@ LANG_REF="und">{word}</CVE_VALUE></CV_ENTRY_ML>"""
 DRAWN = "drawn clips"
 # The words that an annotator can choose for a sampled clip, with their meaning.
 CHOICES = {
-    "EN": "looked: nothing (easy negative)",
-    "HN": "looked: nothing, though it seems so (hard negative)",
+    "EN": "absent (easy negative)",
+    "HN": "absent, but easily mistaken for present (hard negative)",
     "NS": "not sure",
     "S": "sure",
-    UNKNOWN: "cannot be told",
+    UNKNOWN: "not known",
 }
 
 
@@ -385,7 +385,7 @@ class _Outline:
             time = attributes.get(name, "0")
             if not _MILLISECONDS.fullmatch(time):
                 raise ValueError(
-                    f"expected a number as {name} of {tag}, got {time[:20]!r}"
+                    f"expected a number for {name} of {tag}, got {time[:20]!r}"
                 )
         units = attributes.get("TIME_UNITS", "milliseconds")
         if units != "milliseconds":

@@ -87,7 +87,7 @@ class ExportedFiles:
         """A sentence on what the files do not contain, if anything is excluded."""
         if not self.left_out:
             return []
-        return [f"left out of the files: {', '.join(self.left_out)}"]
+        return [f"not exported: {', '.join(self.left_out)}"]
 
 
 class _Export(NamedTuple):
@@ -130,7 +130,7 @@ def export_elan(
         manifest = read_manifest(source, workspace=workspace)
         export = _of_manifest(manifest, predictions, people)
     if not export.marks:
-        raise FixInput("nothing to export: there are no marks", where=str(source))
+        raise FixInput("nothing to export: the table has no marks", where=str(source))
     marks_of = marks_by_film(export.marks)
     films = LinkedFilms(workspace)
     left_out = [*export.left_out]
@@ -138,7 +138,7 @@ def export_elan(
         files = _files_of(marks_of, output, films, are_drawn=export.are_drawn)
     elif export.are_drawn:
         raise FixUsage(
-            "drawn clips are exported as new files, without --into", where=str(into)
+            "--into is not for sampled clips, which need new files", where=str(into)
         )
     else:
         files = _with_new_tiers(Path(into), marks_of, output, films, left_out)
@@ -166,7 +166,7 @@ def _with_new_tiers(
         paths = sorted(path for path in into.glob("[!.]*") if path.suffix == ELAN)
         if is_file:
             raise FixUsage(
-                f"expected a folder as output, because {into} is a folder, got the file"
+                f"expected a folder as OUTPUT, because --into {into} is a folder, got the file"
                 f" {output.name}"
             )
     files: dict[Path, bytes] = {}
@@ -184,7 +184,7 @@ def _with_new_tiers(
         files[to] = file.with_tiers(marks_of[film])
     if not files:
         raise FixInput(
-            f"expected ELAN files of the films {few([*marks_of])}, got"
+            f"expected ELAN files for the films {few([*marks_of])}, got"
             f" {few(unmarked) or 'no ELAN file'}",
             where=str(into),
             hint="link the manifest to the videos that the ELAN files name:"
@@ -204,13 +204,13 @@ def _refuse_scores(file: ElanFile, marks: Sequence[Mark]) -> None:
         n_to_judge = sum(not text for *_, text in tier.annotations)
         if scored and tier.is_drawn and n_to_judge:
             raise FixInput(
-                f"the tier {tier.name} has {count(n_to_judge, 'drawn clip')} without a level: a"
-                " person who sees scores would repeat the model",
+                f"the tier {tier.name} has {count(n_to_judge, 'sampled clip')} without a level:"
+                " annotators who see scores would repeat the model",
                 where=str(file.path),
             )
         if tier.column == SCORE and tier.annotator in scored:
             raise FixInput(
-                f"the file has scores of {tier.annotator} already, in the tier {tier.name}",
+                f"the file already has scores of {tier.annotator}, in the tier {tier.name}",
                 where=str(file.path),
             )
 
@@ -269,12 +269,12 @@ def _of_manifest(
 ) -> _Export:
     """Return the labels, the scores or the sampled clips of a manifest as marks."""
     films = [clip.movie_id for clip in manifest]
-    require_films(films, manifest.name, "clips are marks of no film")
+    require_films(films, manifest.name, "clips cannot become marks in a film")
     left_out: list[str] = []
     are_drawn = predictions is None and is_drawn(manifest)
     if people and not are_drawn:
         raise FixUsage(
-            "--person is only for drawn clips, without --predictions",
+            "--person is only for sampled clips, and not with --predictions",
             where=manifest.name,
         )
     said: list[Said] = []
@@ -287,7 +287,7 @@ def _of_manifest(
         if n_labelled:
             n_clips = count(n_labelled, "clip")
             left_out.append(
-                f"the labels of {n_clips}, so that people judge them blindly"
+                f"the labels of {n_clips}, so that annotators do not see them"
             )
     else:
         said = [*_labels_of(manifest)]
@@ -314,14 +314,14 @@ def _unexported_facts(manifest: Manifest, said: Sequence[Said]) -> list[str]:
     """Return what the manifest contains and its exported marks do not."""
     left_out = _header_left_out(manifest.header)
     if manifest.annotations:
-        left_out.append("the label that a rule made of all annotations")
+        left_out.append("the labels that a rule made from all annotations")
     of_people = {DIFFERS, *annotated_columns(manifest)}
     others = [name for name in own_columns(manifest.columns) if name not in of_people]
     if others:
-        left_out.append(f"columns that no person annotated: {few(others)}")
+        left_out.append(f"columns without annotations: {few(others)}")
     n_unlabelled = len({*manifest.clip_ids} - {clip_id for clip_id, *_ in said})
     if n_unlabelled:
-        left_out.append(f"{count(n_unlabelled, 'clip')} of films without a label")
+        left_out.append(f"{count(n_unlabelled, 'clip')} without a label")
     return left_out
 
 
@@ -417,7 +417,7 @@ def export_table(
         stale.unlink()
     left_out = _header_left_out(marked.header)
     if marked.header.unit != "clip":
-        left_out.append(f"that the rows are {marked.header.unit}s")
+        left_out.append(f"the unit of the rows ({marked.header.unit})")
     return ExportedFiles((path, *beside), tuple(left_out))
 
 
@@ -426,7 +426,7 @@ def _header_left_out(header: Header) -> list[str]:
     said = ("licence", "citation", "notes")
     left_out = [name for name in said if getattr(header, name)]
     if header.view != "raw":
-        left_out.append(f"that the levels are those of the {header.view} view")
+        left_out.append(f"the view of the levels ({header.view})")
     known = concepts()
     own = [n for n, kind in header.concepts.items() if known.get(n, "unknown") != kind]
     if own:

@@ -76,21 +76,21 @@ def import_manifest(
     describes tables: columns, mappings, times, annotators. docs/guide/films.md describes marks.
 
     Args:
-        sources: A file or a folder; several files of marks, or a table a person.
+        sources: A file or folder; or files of marks; or one table per annotator.
         name: Name of the manifest. [default: from SOURCE]
         format: marks, or a data set: liris-accede, mobygaze, moviegraphs, obygaze12.
         force: Replace the output if it exists.
-        columns: Read a column as TARGET.
-        form: Make clip ids of columns, as in '{film}-{n:03d}'.
-        films: The table states no films.
+        columns: The column to read as TARGET.
+        form: Form of clip ids made of columns: '{film}-{n:03d}'.
+        films: none: the table has no films.
         sheet: The sheet of a spreadsheet. [default: the likely one]
-        rule: Where people differ: agreed, majority, highest, mean or by:NAME.
+        rule: If annotators differ: agreed, majority, highest, mean or by:NAME.
         orders: Words from the lowest: mood=calm,tense.
-        mapping: Read columns and words as this TOML file says.
-        write_mapping: Write the mapping, or a draft of it, to this file.
-        tiers: Read a tier as this column, as in level@anna.
-        words: Read a word as another one; `?` for not known.
-        coded: Looked for in the whole film.
+        mapping: TOML file with the mapping of columns and words.
+        write_mapping: New file for the mapping, or for a draft of it.
+        tiers: The column of a tier: level, or level@anna.
+        words: Replace a word; ? stands for not known.
+        coded: Column that was coded in the whole film.
         splits: Folder of the split files of obygaze12.
         workspace: The workspace, if it is not the current one.
 
@@ -136,7 +136,7 @@ def _format_of(paths: Sequence[Path], name: str | None) -> ManifestFormat:
     """Return the format of this name, or without a name the common format of all paths."""
     if name is not None and name not in BY_NAME:
         raise FixUsage(
-            f"no format has the name {name!r}{near(name, BY_NAME)}",
+            f"--as: unknown format {name!r}{near(name, BY_NAME)}",
             hint=f"pass --as with one of {', '.join(BY_NAME)}",
         )
     if name is not None:
@@ -167,15 +167,17 @@ def _format_by_ending(path: Path) -> ManifestFormat:
         raise NotFound(
             "no such file or folder",
             where=str(path),
-            hint=f"FILE --as {shell_word(path)}" if is_format else "check the name",
+            hint=f"pass FILE --as {shell_word(path)}"
+            if is_format
+            else "check the name",
         )
     ending = path.suffix.lower()
     if ending not in BY_ENDING:
         raise FixUsage(
-            f"no manifest is made of {path.suffix or 'files without an ending'}",
+            f"cannot import {path.suffix or 'files without an ending'}",
             where=str(path),
             hint=import_of_features(path)
-            or f"{', '.join(BY_ENDING)}, or --as with one of {', '.join(BY_NAME)}",
+            or f"pass {', '.join(BY_ENDING)}; or --as with one of {', '.join(BY_NAME)}",
         )
     return BY_ENDING[ending]
 
@@ -209,8 +211,8 @@ def export_manifest(
     OUTPUT is a folder, and the format is --as elan: each film becomes a file.
 
     For ELAN, MANIFEST is a table of marks (a file, or a name in segments/) or a manifest. Each
-    label of a clip becomes a mark with its annotator; an unknown label becomes `?`. Clips that
-    `manifest sample` sampled become a tier to fill in for each --person, with the levels to choose
+    label of a clip becomes a mark with its annotator; an unknown label becomes `?`. Clips from
+    `manifest sample` become an empty tier for each --person, with the levels to choose
     from. --predictions takes a table of `models predict -o` or `search -o`, or the predictions.csv
     of a run: each model becomes a tier of scores. Baselines are excluded if the run has models.
     --into adds these tiers to an existing ELAN file, or to each file of a folder, and changes
@@ -220,12 +222,12 @@ def export_manifest(
 
     Args:
         manifest: The marks, or clips with labels.
-        output: The file; of several films the folder.
+        output: The file; or for several films the folder.
         format: The format of the files in a folder: elan.
         force: Replace the output if it exists.
-        predictions: For elan: CSV of clips with scores, instead of the labels.
-        into: For elan: the file or folder whose films get new tiers, written as OUTPUT.
-        people: Of drawn clips: who fills in a tier, once for each person.
+        predictions: For ELAN: CSV file with scores of clips, written instead of the labels.
+        into: For ELAN: the file or folder to copy to OUTPUT with new tiers.
+        people: For sampled clips: an annotator, who gets an empty tier to fill in.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -242,9 +244,9 @@ def export_manifest(
     is_written = chosen in WRITTEN.values() and by_ending in (None, chosen)
     if chosen is None or not is_written:
         raise FixUsage(
-            f"no manifest is written as {format or path.suffix or 'files without an ending'}",
+            f"cannot export to {format or path.suffix or 'files without an ending'}",
             where=str(path),
-            hint=f"{', '.join(WRITTEN)}; or for several films FOLDER --as elan",
+            hint=f"use one of {', '.join(WRITTEN)}; or for several films FOLDER --as elan",
         )
     given: dict[str, Any] = {"predictions": predictions, "into": into, "people": people}
     given = {option: value for option, value in given.items() if value}

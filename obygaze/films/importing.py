@@ -105,21 +105,21 @@ class ImportedMarks:
                 " for one of them, pass --coded COLUMN"
             )
         name = shell_word(self.path.stem)
-        clips = "--clips DRAWN" if self.is_of_draw else "--every SECONDS"
+        clips = "--clips SAMPLE" if self.is_of_draw else "--every SECONDS"
         notes.append(f"next: obygaze manifest project {name} {clips} -o CLIPS")
         return notes
 
     @property
     def warnings(self) -> list[str]:
         """Return sentences on excluded contents, assumed annotators and invalid `watched` marks."""
-        sentences = [f"left out: {reason}" for reason in self.left_out]
+        sentences = [f"ignored: {reason}" for reason in self.left_out]
         sentences += self.guessed
         columns = {WATCHED, *columns_in(self.marks)}
         unknown = sorted(self.words[WATCHED].keys() - columns)
         if unknown:
             shown = few([*map(repr, unknown)], 5)
             sentences.append(
-                f"expected a column of marks as a value of {WATCHED}, or {WATCHED} for all columns,"
+                f"{WATCHED}: expected the name of a column of marks, or {WATCHED} for all columns,"
                 f" got {shown}"
             )
         return sentences
@@ -195,7 +195,9 @@ def _parse_target(text: str) -> tuple[str, str]:
     column = printable_line(before)
     person = printable_line(after)
     if sign and not (column and person):
-        raise FixUsage(f"expected --tier TIER=COLUMN or TIER=COLUMN@NAME, got {text!r}")
+        raise FixUsage(
+            f"--tier: expected TIER=COLUMN or TIER=COLUMN@NAME, got {text!r}"
+        )
     return column, person
 
 
@@ -245,8 +247,8 @@ class _ElanReader(MarkReader):
             column, name = unnamed[-1]
             shown = few([tier_name for _, tier_name in unnamed], 5)
             self.guessed.append(
-                f"{file.path.name}: no annotator is named by {shown}; assumed {file.author}. To"
-                f" name another person, pass --tier {shell_word(f'{name}={column}@NAME')}"
+                f"{file.path.name}: {shown} without an annotator; assumed {file.author}. For"
+                f" another annotator, pass --tier {shell_word(f'{name}={column}@NAME')}"
             )
 
     def _add_tier(self, file: ElanFile, film: str, column: str, tier: Tier) -> None:
@@ -263,7 +265,7 @@ class _ElanReader(MarkReader):
             mark = Mark(film, start_s, end_s, column, text, tier.annotator)
             is_blank = not text and not self.words.get("")
             if is_blank and not tier.is_drawn and column not in (COMMENT, WATCHED):
-                self.n_left_out[f"{column} without a word, which is read as ?"] += 1
+                self.n_left_out[f"empty annotations of {column}, read as ?"] += 1
                 mark = mark._replace(value=UNKNOWN)
             self.add(mark, file.path)
             if tier.is_drawn and not is_blank:
@@ -273,10 +275,10 @@ class _ElanReader(MarkReader):
             end_s = file.end_s if boundaries is None else float(boundaries[-1])
             if not end_s:
                 raise FixInput(
-                    f"the length of the film {film} is not known, which {tier.annotator} has"
-                    f" watched for {column}",
+                    f"--coded {column} of {tier.annotator}: the length of the film {film} is"
+                    " unknown",
                     where=str(file.path),
-                    hint="obygaze manifest import FOLDER, the folder of the film, links it",
+                    hint="import the folder of the film: obygaze manifest import FOLDER",
                 )
             seen = Mark(film, 0.0, end_s, WATCHED, column, tier.annotator)
             self.add(seen, file.path)

@@ -114,7 +114,7 @@ class ProjectedLabels:
         differing = count_differences(self.manifest)
         if differing:
             notes.append(
-                f"annotators differ, so these clips have no label: {differing}"
+                f"clips without a label, because annotators differ: {differing}"
             )
         return [*notes, f"next: obygaze manifest show {shell_word(self.manifest.name)}"]
 
@@ -148,12 +148,12 @@ def project_marks(
     Args:
         marks: One or more tables of marks.
         name: Name of the manifest to write.
-        clips: A manifest or table of clips with times in their films.
-        every: Cut the films into clips of this length instead.
+        clips: Manifest or table of clips with times in their films.
+        every: Length of equal clips in seconds, instead of --clips.
         threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
         orders: The words of a column from the lowest: Gewalt=schwach,stark.
-        rule: How one label is made of those of several people: highest, agreed, majority, mean or
-            by:NAME. What each said is in a table beside.
+        rule: Rule for one label from several annotators: highest, agreed, majority, mean or
+            by:NAME. A second table has the labels of each annotator.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -231,9 +231,9 @@ def _spans_of(clips: Manifest, marks: Marks) -> list[ClipSpan]:
         rate = marks.rates.get(clip.movie_id)
         if frames and rate is not None and frames.rate not in (None, rate):
             raise FixInput(
-                f"the clips of the film {clip.movie_id} have"
-                f" {frame_rate_text(frames.rate)} frames per second, expected"
-                f" {frame_rate_text(rate)} as in the marks",
+                f"the clips of the film {clip.movie_id}: expected"
+                f" {frame_rate_text(rate)} frames per second as in the marks, got"
+                f" {frame_rate_text(frames.rate)}",
                 hint="correct the framerate of one of the two tables",
             )
         place = places[clip.clip_id]
@@ -250,9 +250,9 @@ def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Man
     refuse_if(
         sorted(columns & ({*TARGETS} - {LEVEL, CONCEPTS_COLUMN, COMMENT})),
         FixInput,
-        "columns of marks have the names of other columns of a manifest",
+        "columns of marks have names that a manifest reserves",
         where=", ".join(map(str, paths)),
-        hint="rename them where the marks are imported: --tier OLD=NEW",
+        hint="rename the columns in the import of the marks: --tier OLD=NEW",
     )
     stated = {**clips.header.concepts, **concepts_of_papers()}
     concepts = {mark.value for mark in marks if mark.column == CONCEPTS_COLUMN}
@@ -323,14 +323,14 @@ def equal_clips(
             rests.append(f"{film} from {reached_s:.3f} s")
     if ends:
         warnings.append(
-            f"films end with their last mark, no file is linked: {few(ends, 3)}"
+            f"films without a linked file, cut up to the last mark: {few(ends, 3)}"
         )
     if rests:
         warnings.append(
-            f"marks after the last whole clip of a film are in no clip: {few(rests, 3)}"
+            f"marks after the last whole clip of a film are ignored: {few(rests, 3)}"
         )
     if not clips:
-        raise FixInput("the marks span no whole clip")
+        raise FixInput("no whole clip of this length fits the marks")
     return Manifest("clips", Header("clips of equal length"), tuple(clips))
 
 
@@ -359,7 +359,10 @@ def _cuts(
 def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
     """Return the length of clips in seconds, or 0 for the clips of a table."""
     if (clips is None) == (every is None):
-        raise FixUsage("expected one of --clips and --every", hint="pass --every 30")
+        raise FixUsage(
+            "expected either --clips or --every",
+            hint="pass --every 30 for clips of 30 s",
+        )
     if clips is not None:
         return Fraction(0)
     if not _LENGTH.fullmatch(str(every)):
@@ -381,13 +384,13 @@ def _warnings(
     assumed = []
     for film, name, column in sorted(projection.assumed):
         assumed.append(f"{name} in {film} ({column})")
-    rest = "without a label" if is_drawn(clips) else "left out"
+    rest = "without a label" if is_drawn(clips) else "excluded"
     facts: dict[str, Sequence[str]] = {
         "unknown concepts, kept unchanged": [
             name for name, kind in modality.items() if kind == "unknown"
         ],
-        "no mark says what was watched, so the whole film counts as watched, and a clip without a"
-        f" mark is labelled {NOTHING} (EN in the column level)": assumed,
+        f"without a mark in {WATCHED}, the whole film counts as watched, and a clip without a mark"
+        f" gets {NOTHING} (EN in the column level)": assumed,
         f"clips in films without marks, {rest}": projection.unseen,
         f"clips without times in the film, {rest}": without,
         "films with marks and without clips": sorted(marked - {*clips.films}),
@@ -395,7 +398,7 @@ def _warnings(
     for column, words in orders.items():
         said = {mark.value.lower() for mark in marks if mark.column == column}
         others = [word for word in words if word.lower() not in {*said, NOTHING}]
-        facts[f"the order of {column} has words that no mark has"] = others
+        facts[f"--order {column} has words that no mark has"] = others
     warnings = []
     for sentence, names in facts.items():
         if names:
@@ -403,6 +406,6 @@ def _warnings(
     if projection.n_without_level:
         n_marks = count(projection.n_without_level, "mark")
         warnings.append(
-            f"left out: {n_marks} of a concept for which the annotator marked no level"
+            f"ignored: {n_marks} of a concept without a level of the same annotator"
         )
     return warnings

@@ -158,7 +158,8 @@ class MarkReader:
         self.found["column"].add(named)
         if named and person and stated not in ("", person):
             raise FixUsage(
-                f"the tier {tier} is {stated}'s, got {person}", where=str(path)
+                f"--tier {tier}: expected the annotator {stated}, got {person}",
+                where=str(path),
             )
         return named, person or stated
 
@@ -175,8 +176,8 @@ class MarkReader:
         earlier = self._file_of.setdefault((said.movie_id, person), path)
         if earlier != path:
             raise FixInput(
-                f"two files have marks of {said.annotator!r} in the film {said.movie_id}: they may"
-                " be of two people, or one is a copy of the other",
+                f"two files have marks of {said.annotator!r} in the film {said.movie_id}: of two"
+                " annotators with one name, or one file is a copy of the other",
                 where=f"{earlier}, {path}",
             )
         whole = self._meaning(said.value, said.column)
@@ -189,9 +190,11 @@ class MarkReader:
             if value:
                 self._marks[said._replace(value=value)] = None
             elif not word:
-                self.n_left_out[f"{said.column} without a word"] += 1
+                self.n_left_out[f"empty marks of {said.column}"] += 1
             elif row is not None:
-                row.add(said.column, f"{word!r} is not one of {', '.join(LEVELS)}")
+                row.add(
+                    said.column, f"expected one of {', '.join(LEVELS)}, got {word!r}"
+                )
             else:
                 self._no_levels[word] += 1
 
@@ -210,7 +213,7 @@ class MarkReader:
                 violations.add(1, name, "required column is missing")
         violations.raise_if_any(
             "the marks cannot be read",
-            f"a table of marks has the columns {', '.join(COLUMNS)}",
+            f"add the columns of a table of marks: {', '.join(COLUMNS)}",
         )
         listed = read_annotated_columns(path)
         own = own_columns(table.columns) if listed is None else listed
@@ -251,7 +254,7 @@ class MarkReader:
         if self._no_levels:
             shown = [f"{word!r} ({n})" for word, n in self._no_levels.most_common()]
             raise FixInput(
-                f"{LEVEL} has the words {', '.join(LEVELS)}, got {few(shown)}",
+                f"{LEVEL}: expected the words {', '.join(LEVELS)}, got {few(shown)}",
                 where=where,
                 hint="pass --word OLD=S to replace a word, or --tier OLD=COLUMN to read the tier as"
                 " another column",
@@ -394,7 +397,7 @@ def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
     if mark.end_s > end_s + MOST_BEHIND_S:
         raise FixInput(
             f"a mark of {mark.annotator!r} ends at {mark.end_s:.3f} s, after the end of the film"
-            f" {mark.movie_id} at {end_s:.3f} s: it was made on a different copy"
+            f" {mark.movie_id} at {end_s:.3f} s: the mark was made on a different copy"
         )
 
 

@@ -47,8 +47,8 @@ class LinkedFilms:
         files = [path for path in self.files.get(film, ()) if path.is_file()]
         if len(files) > 1:
             raise FixInput(
-                f"manifests are linked to {len(files)} files of the film {film}, whose pictures may"
-                f" have other times: {few([*map(str, files)], 3)}",
+                f"manifests link the film {film} to {len(files)} files, whose pictures may have"
+                f" different times: {few([*map(str, files)], 3)}",
                 hint="link all manifests of the film to the same folder:"
                 " obygaze manifest link NAME FOLDER",
             )

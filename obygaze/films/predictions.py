@@ -74,7 +74,7 @@ def read_predictions(
     if guesses and of_models:
         rows = of_models
         _warn(
-            "left out, because they are baselines of the run and not models:"
+            "not exported, because they are baselines of the run:"
             f" {', '.join(sorted(guesses))}"
         )
     makers: list[str] = [name for name in ("model", "store") if name in table.columns]
@@ -101,8 +101,8 @@ def read_predictions(
     )
     if n_by_ids:
         _warn(
-            f"{count(n_by_ids, 'row')} of {path.name} matched by id only: it and"
-            f" {manifest.name} do not both state films or times"
+            f"{count(n_by_ids, 'row')} of {path.name} matched by id only: the table"
+            f" and {manifest.name} share neither films nor times"
         )
     return PredictionTable(path, table.columns, predicted)
 
@@ -116,9 +116,9 @@ def score_column(columns: Sequence[str], path: Path) -> str:
     scored = [name for name in columns if SCORE.fullmatch(name)]
     if not 1 <= len(scored) <= 2:
         raise FixInput(
-            "expected the scores of one question: a column score:NAME, or p:NAME of two classes,"
+            "expected one column of scores: score:NAME, or p:NAME of two classes,"
             f" got {few(scored) or 'none'}",
             where=str(path),
-            hint="obygaze models predict MODEL STORE -o scores.csv",
+            hint="make the table with obygaze models predict MODEL STORE -o scores.csv",
         )
     return scored[-1]

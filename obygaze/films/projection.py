@@ -89,7 +89,7 @@ def as_threshold(value: str | float | Fraction) -> Fraction:
     text = str(value).strip()
     share = Fraction(text) if _SHARE.fullmatch(text) else None
     if share is None or share > 1:
-        raise FixUsage(f"the threshold must be from 0 to 1, got {text!r}")
+        raise FixUsage(f"--threshold: expected a share from 0 to 1, got {text!r}")
     return share
 
 

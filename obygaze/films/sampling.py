@@ -82,7 +82,7 @@ def sample_clips(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> DrawnClips:
-    """Draw random clips of each film, for people to judge.
+    """Sample random clips of each film, for annotators to label.
 
     The number of clips is divided among the films as equally as possible. The new manifest has only
     the sampled clips, and the probability with which each clip was sampled. `manifest export`
@@ -91,9 +91,9 @@ def sample_clips(
 
     Args:
         manifest: The clips or windows of films, which are not changed.
-        n_clips: Number of clips to draw.
-        name: Name of the manifest of the drawn clips.
-        seed: The seed of the draw.
+        n_clips: Number of clips to sample.
+        name: Name of the manifest of the sampled clips.
+        seed: Random seed.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -103,7 +103,9 @@ def sample_clips(
     path = Workspace.of(workspace).new_manifest(name)
     source = read_manifest(manifest, workspace=workspace)
     if is_drawn(source):
-        raise FixInput("these clips are already a sample", where=source.name)
+        raise FixInput(
+            "expected all clips of the films, got a sample", where=source.name
+        )
     are_windows = isinstance(source.clips, Windows)
     if not are_windows:
         require_films([clip.movie_id for clip in source], source.name)
@@ -112,7 +114,7 @@ def sample_clips(
     n_all = sum(sizes.values())
     if not len(sizes) <= n_clips <= n_all:
         raise FixUsage(
-            f"-n must be from {len(sizes)}, a clip of each film, to {n_all}, all clips,"
+            f"-n: expected {len(sizes)} (one clip of each film) to {n_all} (all clips),"
             f" got {n_clips}",
             where=source.name,
         )
@@ -139,7 +141,7 @@ def sample_clips(
     refuse_if(
         [clip.clip_id for clip in drawn if clip.clip_id not in known],
         FixInput,
-        "the times of these clips in their films are unknown",
+        "no times in the film for the clips",
         where=source.name,
         hint="add the columns film_start_s and film_end_s to the table of the clips; or cut whole"
         " films: obygaze manifest windows FOLDER",

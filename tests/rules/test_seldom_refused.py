@@ -257,21 +257,25 @@ def times_that_are_no_seconds(folder: Path) -> object:
 
 REFUSED: dict[str, Case] = {
     "annotators differ on rating in all clips": annotators_who_differ,
-    "without a group": lambda f: audit_captions(
+    "excluded, because 'group' is empty": lambda f: audit_captions(
         text(f / "t.csv", "caption,group\na dog,\n")
     ),
-    "no text has a thing": lambda f: audit_cooc(
+    "no text has a value in the column of things": lambda f: audit_cooc(
         text(f / "t.csv", "caption,thing\na man,|\n"), things="thing"
     ),
     "expected counts with a positive sum": lambda _: cut_shares(0, 0),
-    "must hold integers": lambda f: score_violence(f, classes("high")),
+    "expected whole numbers in the column": lambda f: score_violence(
+        f, classes("high")
+    ),
     "no clip has a value in the columns": lambda f: score_violence(f, classes("")),
     "expected judgements of violence": lambda f: score_violence(f, classes("1")),
     "expected at least one run, got none": lambda _: audit_mediaeval(
         [], manifest=classes("1")
     ),
-    "there are no films to show": no_films_to_show,
-    "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
+    "no clip of the manifest has a film to show": no_films_to_show,
+    "nothing to export: the table has no marks": lambda f: export_elan(
+        marks(f), f / "o.eaf"
+    ),
     "nothing to export: 1 clip without times": lambda f: export_manifest(
         classes("1"), f / "o.eaf"
     ),
@@ -289,7 +293,7 @@ REFUSED: dict[str, Case] = {
         "valence_class > 1"
     ),
     "TIME_ORDER is missing": lambda f: ElanFile(elan(f, times="")).with_tiers([]),
-    "length of the film lake is not known, which ada has watched": watched_of_unknown_length,
+    "of ada: the length of the film lake is unknown": watched_of_unknown_length,
     "expected a manifest in the raw view": clips_of_a_view,
     "as in other rows of the film lake, got": two_rates,
     "two videos for the film 'lake'": two_videos,
@@ -343,7 +347,7 @@ MAPS: dict[str, Case] = {
     "no clip with a box has maps": lambda f: shares_in_boxes(
         open_store(f / "stores" / "maps"), f / "boxes.csv"
     ),
-    "no pair of clips is left to compare": lambda f: compare_conditions(
+    "no pair of clips can be compared": lambda f: compare_conditions(
         f / "stores" / "maps", f / "pairs.csv"
     ),
     "the recipe of this store is unknown": lambda f: exact_pictures(
@@ -382,7 +386,7 @@ def test_a_file_of_the_hub_that_was_changed_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("width", "words"),
-    [(3, "as wide as a token, got clip"), (2, "no direction could be fitted")],
+    [(3, "with the width of a token, got clip"), (2, "no direction could be fitted")],
 )
 def test_no_map_is_made_of_other_features_or_of_none(width, words, tmp_path) -> None:
     manifest = films(2, 40)
@@ -407,7 +411,7 @@ def test_a_workbook_that_is_too_large_is_not_opened(tmp_path, monkeypatch) -> No
 
 def test_captions_of_another_encoding_are_not_counted(tmp_path: Path) -> None:
     text(tmp_path / "captions" / "dog_man_a_1.txt", b"a man \xff\n")
-    with pytest.raises(FixInput, match="not UTF-8"):
+    with pytest.raises(FixInput, match="expected a file in UTF-8"):
         audit_captions(tmp_path / "captions")
 
 

@@ -78,7 +78,7 @@ def test_nothing_leaves_without_a_licence(ws: Workspace) -> None:
     make_store(ws)
     line = "store push stored ./lab/stored"
     refused = ws(line, code=2)
-    assert "no licence" in refused.text
+    assert "licence of this store is missing" in refused.text
     assert "--licence" in refused.text
     assert not ws.path("lab/stored").exists()
     # What the sentence says to type.

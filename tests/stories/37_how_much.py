@@ -100,7 +100,7 @@ def test_counting_predictions_is_refused_with_the_reason(ws: Workspace) -> None:
     ws("manifest sample films -n 120 -o drawn")
     text = ws("audit share drawn", code=1).text
     assert "got labels in 0 films" in text
-    assert "manifest project MARKS --clips DRAWN" in text
+    assert "manifest project MARKS --clips SAMPLE" in text
 
 
 # ---- a tier to fill in, in ELAN ------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_two_coders_become_one_label(ws: Workspace) -> None:
     assert not ws.path("manifests/films.csv").exists()
 
     said = ws(f"manifest import rows.csv {ROWS} --rule agreed -o films").text
-    assert f"annotators differ in {n_differing} of {len(coded)} clips" in said
+    assert f"no label for {n_differing} of {len(coded)} clips" in said
     assert labels_of(ws, "films") == agreed
     ws(f"manifest import wide.csv {COLUMNS} --rule agreed -o wide")
     for ending in (".csv", ".annotators.csv"):
@@ -117,7 +117,7 @@ def test_two_coders_become_one_label(ws: Workspace) -> None:
         assert labels_of(ws, name) == labels_by_hand(coded, rule)
 
     said = ws("agree films --column tense=yes").text
-    assert "Krippendorff's alpha of 2 people: " in said
+    assert "Krippendorff's alpha of 2 annotators: " in said
     ws("store import own.npz --array clip=X --manifest films -o own")
     ws(f"run honest --manifest films --store own --task tense -o tense {QUICK}")
     with_label = [clip for clip, (_, tense) in agreed.items() if tense]

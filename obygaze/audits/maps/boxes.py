@@ -77,7 +77,7 @@ def notes_on(left_out: Mapping[str, str]) -> list[str]:
     for clip, reason in left_out.items():
         clips_of_reason.setdefault(reason, []).append(clip)
     return [
-        f"{count(len(clips), 'clip')} left out, {reason}: {few(clips, 3)}"
+        f"{count(len(clips), 'clip')} excluded, {reason}: {few(clips, 3)}"
         for reason, clips in clips_of_reason.items()
     ]
 

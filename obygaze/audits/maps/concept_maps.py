@@ -73,12 +73,12 @@ def write_concept_maps(
     array = features.origin["array"]
     X = features.X
     if opened.array(TOKENS).shape[-1:] != X.shape[1:]:
-        raise FixInput(f"expected an array as wide as a token, got {array}")
+        raise FixInput(f"expected an array with the width of a token, got {array}")
     directions_of_film = directions_by_film(inputs)
     names = common_names(directions_of_film)
     if not names:
         raise FixInput(
-            "no direction could be fitted for every film", where=opened.location
+            "no direction could be fitted for all films", where=opened.location
         )
     named = {
         film: {name: of_film[name] for name in names}
@@ -114,7 +114,9 @@ def _results_of_clips(
         values = with_padding(part.values, store.real_frames(TOKENS, part.rows))
         for clip, tokens in zip(part.clip_ids.tolist(), values, strict=True):
             if clip not in directions_of:
-                yield Reason(FAILED, "no direction could be found without its film")
+                yield Reason(
+                    FAILED, "no direction could be fitted without the film of the clip"
+                )
                 continue
             is_padding = np.isnan(tokens).all(axis=(1, 2))
             maps = maps_of_tokens(tokens, directions_of[clip], origin, grid)

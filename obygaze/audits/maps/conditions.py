@@ -152,7 +152,7 @@ def compute(
                 left_out.setdefault(clip, WITHOUT_PARTNER)
     if not kept:
         raise FixInput(
-            "no pair of clips is left to compare",
+            "no pair of clips can be compared",
             where=str(path),
             details=notes_on(left_out),
         )

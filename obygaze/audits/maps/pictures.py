@@ -41,7 +41,7 @@ def load_model_of(
         raise Mismatch(
             "these weights, or the files next to them, differ from those of the store",
             where=store.location,
-            hint="pass --weights PATH",
+            hint="pass the weights of the store: --weights PATH",
         )
     return of_pictures(backbone, "a map is")
 

@@ -146,7 +146,7 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
         problem = f"expected CLIP or X-CLIP, got {backbone.card.label}"
         raise FixUsage(
             problem,
-            hint="obygaze explain concepts --help",
+            hint="for other models, use obygaze explain concepts",
         )
     module: Any = backbone.module if family == "clip" else backbone.module["vision"]  # type: ignore[index]
     named = (

@@ -62,7 +62,7 @@ def map_names(store: Store) -> list[str]:
     """Return the directions of a store of maps, the random directions last."""
     facts = store.recipe.to_json().get(MAPS)
     if facts is None:
-        hint = "obygaze explain --help"
+        hint = "make a store of maps with obygaze explain concepts or model"
         raise FixInput("this is not a store of maps", where=store.location, hint=hint)
     return list(facts["directions"])
 

@@ -304,7 +304,7 @@ class Site:
             people = {name.lower() for name in people_of(of_film)}
             if people & {name.lower() for name in people_of(found)}:
                 notes.append(
-                    f"{path.name} is not shown: another table has marks of the same people"
+                    f"{path.name} is not shown: another table has marks of the same annotators"
                 )
             else:
                 found += of_film

@@ -82,7 +82,7 @@ def view(
 
     here = Workspace.of(workspace)
     if run is not None and scores is not None:
-        raise FixUsage("expected one source of scores, got both --run and --scores")
+        raise FixUsage("expected either --run or --scores, got both")
     clips = read_manifest(manifest, workspace=workspace)
     scored = None if run is None else _run_of(run, clips, here)
     predicted = None if scores is None else _scores_of_table(Path(scores), clips)
@@ -90,7 +90,7 @@ def view(
     if film is not None and film not in site.films:
         raise unknown_name("film", film, [*site.films], where=clips.name)
     if not site.films:
-        raise FixInput("there are no films to show", where=clips.name)
+        raise FixInput("no clip of the manifest has a film to show", where=clips.name)
     folder = here.root / "pages" / file_name(clips.name)
     if output is not None:
         folder = Path(output)
@@ -119,7 +119,7 @@ def _run_of(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
     if manifest.name != made_from:
         raise FixUsage(
             f"expected the manifest of the run, {made_from}, got {manifest.name}",
-            hint="to show the scores of a model for other clips, pass --scores TABLE",
+            hint="for scores of other clips, pass --scores TABLE",
         )
     film_of = scored.film_of_clip
     require_same_shared(

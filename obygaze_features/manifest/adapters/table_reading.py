@@ -106,7 +106,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
         columns.update(dict.fromkeys(table.columns))
         if not table.rows:
             hint = (
-                f"add rows, or check the columns: {few([*filter(None, table.columns)])}"
+                f"use the columns of the table: {few([*filter(None, table.columns)])}"
             )
             raise_together(SUMMARY, *violations, hint=hint)
     of_files = {}

@@ -342,7 +342,9 @@ def test_several_words_have_no_order_and_who_could_not_tell_has_not_answered() -
 
 def test_an_order_lacks_no_word_that_somebody_said(tmp_path: Path) -> None:
     name = written(tmp_path, said_of_clips("low unclear high", "mid unclear high"))
-    with pytest.raises(FixInput, match="the order of mood does not have"):
+    with pytest.raises(
+        FixInput, match="--order mood: words of the annotations are missing"
+    ):
         agree(name, column="mood", orders={"mood": "low,mid,high"}, workspace=tmp_path)
 
 
@@ -382,7 +384,7 @@ def test_what_is_said_of_clips_says_nothing_of_annotators() -> None:
     manifest = said_of_clips("joy joy joy", "joy joy joy")
     manifest = manifest.with_column("genre", dict.fromkeys(manifest.clip_ids, "drama"))
     for column in ("genre", "movie_id", "genre=drama"):
-        with pytest.raises(FixInput, match="no annotator has an answer in the column"):
+        with pytest.raises(FixInput, match="no annotator has a value in the column"):
             answers_of_manifest(manifest, column)
 
 
@@ -398,9 +400,9 @@ def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
     write_table(path, [[1, 2, 1], [2, 1, 3], [3, 3, 2]])
     for sources, options, problem in (
         (path, {"raters": "a,a"}, "at least two raters, got 1: a"),
-        (path, {"raters": "a,d"}, "no column 'd'; found a, b, c"),
+        (path, {"raters": "a,d"}, "no column 'd'; columns: a, b, c"),
         (path, {"raters": "a,b", "column": "level=S"}, "--raters is for a table"),
-        ([path, path], {"raters": "a,b"}, "or several tables of marks"),
+        ([path, path], {"raters": "a,b"}, "several tables require --clips or --every"),
         (path, {"cluster": "film"}, "--cluster is for a table of ratings"),
     ):
         with pytest.raises((FixInput, FixUsage, NotFound), match=problem):
@@ -409,7 +411,7 @@ def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
         ([[1, "much"], [2, 1]], {}, r"words, got 'much' \(b, .*ratings.csv:2\)"),
         ([['"1,5"', '"1,5"'], ['"2,5"', '"2,0"']], {}, "or only words, got '1,5'"),
         # Each film has one rater of several.
-        ([[1, ""], ["", 2]], {}, "two people have answered, got none"),
+        ([[1, ""], ["", 2]], {}, "answers of two annotators, got none"),
         # It may be of any of the other films, and of none.
         (
             [[1, 2, "lake"], [2, 2, ""]],

@@ -53,7 +53,9 @@ def test_rates_need_at_least_one_caption() -> None:
     with pytest.raises(FixInput, match="no texts"):
         audit_captions([])
     rows = [{"caption": "sad", "group": "a"}, {"caption": "sad", "group": ""}]
-    with pytest.warns(ObygazeWarning, match="without a group in 'group': 1 row"):
+    with pytest.warns(
+        ObygazeWarning, match="excluded, because 'group' is empty: 1 row"
+    ):
         audit_captions(rows)
     del rows[1]
     rows.append({"caption": "glad", "group": "b"})

@@ -99,8 +99,8 @@ def test_bad_judgements_and_affect_lines(tmp_path: Path) -> None:
 def test_the_rules_of_the_task(tmp_path: Path) -> None:
     qrels = write(tmp_path, "q", "v 0 a 1\n")
     runs = [write(tmp_path, f"r{i}", "v Q0 a 1 1 t\n") for i in range(6)]
-    external = "without external data, which no run file states"
-    for n_runs, broken in ((5, []), (6, ["violence: 6 runs, at most 5 are allowed"])):
+    external = "made without external data; run files do not state this"
+    for n_runs, broken in ((5, []), (6, ["violence: expected at most 5 runs, got 6"])):
         audit = audit_mediaeval(runs[:n_runs], qrels=qrels)
         assert [
             line.partition(" for a subtask")[0] for line in audit["broken"]
@@ -152,13 +152,17 @@ ACCEDE00002.mp4,-0.15,0.151
         ("affect", "clip_id,valence\na,0\n", "arousal"),
         ("affect", "clip_id,valence,arousal\n", "the table has no scores of affect"),
         ("affect", "clip_id,valence,arousal\na,0,4899\n", "from -1 to 1, got '4899'"),
-        ("affect", "clip_id,valence,arousal\na b,0,0\n", "must not have blanks"),
-        ("affect", f"{SCORES}ACCEDE00001.mp4,0.5,0.5\n", "mp4' under two ids"),
+        (
+            "affect",
+            "clip_id,valence,arousal\na b,0,0\n",
+            "expected a name without blanks",
+        ),
+        ("affect", f"{SCORES}ACCEDE00001.mp4,0.5,0.5\n", "mp4' has two ids"),
         ("predictions", "clip_id,score:1\n", "the table has no predictions"),
         ("predictions", "clip_id,score:1\na,nan\n", "expected a number, got 'nan'"),
         ("predictions", "clip_id,score:1\na,0.5\na,0.5\n", "'a' is already on line 2"),
         # Of three classes, none is what was asked for.
-        ("predictions", "clip_id,p:A,p:B,p:C\na,0,0,1\n", "the scores of one question"),
+        ("predictions", "clip_id,p:A,p:B,p:C\na,0,0,1\n", "one column of scores"),
     ],
 )
 def test_tables_of_which_no_run_is_written(tmp_path, kind, text, message) -> None:
@@ -205,5 +209,5 @@ def test_one_table_is_written(tmp_path: Path) -> None:
         {"affect": table},
         {"write": tmp_path / "r.txt", "affect": table, "predictions": table},
     ):
-        with pytest.raises(FixUsage, match="with one table of scores"):
+        with pytest.raises(FixUsage, match="requires one table of scores"):
             audit_mediaeval(**options)

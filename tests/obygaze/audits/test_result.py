@@ -38,7 +38,7 @@ def test_arrays_are_compared_and_invalid_arguments_are_named() -> None:
         ({"vectors": VECTORS, "tail": "upper"}, "unknown tail 'upper'"),
         ({"vectors": VECTORS, "x": "level == S"}, "--x is for a store"),
         ({}, "got neither"),
-        ({"store": "films"}, "expected --x, --y and --text"),
+        ({"store": "films"}, "requires --x, --y and --text"),
     ):
         with pytest.raises(FixUsage, match=problem):
             audit_eat(**options)  # type: ignore[arg-type]

@@ -114,7 +114,9 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
         (2.5, "watched", "vgl. Szene 3", "Ben"),
     ]
     assert any("got 'vgl. Szene 3'" in warning for warning in made.warnings)
-    with pytest.raises(FixInput, match=r"level has the words .* got 'stark' \(1\)"):
+    with pytest.raises(
+        FixInput, match=r"level: expected the words .* got 'stark' \(1\)"
+    ):
         imported(foreign, tiers={"Gewalt@Anna": "level"})
     for options, name in (
         ({"tiers": {"gewalt": "level"}}, r"no tier 'gewalt' \(did you mean 'Gewalt'"),
@@ -131,26 +133,28 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> N
     tiers = {"Gewalt_A": "Gewalt", "Notiz": "Gewalt", "Mittel": "", "Teil": ""}
     made = imported(foreign, tiers=tiers)
     assert {mark.annotator for mark in made.marks} == {"tag 2"}
-    assert "Gewalt_A, Notiz; assumed tag 2" in made.warnings[-1]
+    assert "Gewalt_A, Notiz without an annotator; assumed tag 2" in made.warnings[-1]
     people = {"Gewalt_A": "Gewalt@Anna", "Notiz": "Gewalt@Ben"}
     made = imported(foreign, tiers=tiers | people)
     assert [mark.annotator for mark in made.marks] == ["Anna", "Anna", "Ben"]
     assert not made.guessed
     # One person is typed, and the other is not: also of a tier in which nothing was found.
     made = imported(foreign, tiers={**tiers, "Gewalt_A": "Gewalt@Anna"})
-    assert "named by Notiz; assumed tag 2" in made.warnings[-1]
+    assert "Notiz without an annotator; assumed tag 2" in made.warnings[-1]
     empty = {**tiers, "Gewalt_A": "Gewalt@Anna", "Musik": "Gewalt", "Notiz": ""}
     made = imported(foreign, tiers=empty, coded=["Gewalt"])
-    assert "named by Musik; assumed tag 2" in made.warnings[-1]
+    assert "Musik without an annotator; assumed tag 2" in made.warnings[-1]
     # Tiers of overlapping marks are of one person.
     foreign.write_text(text.replace('"Notiz"', '"Gewalt_A #2"'), "utf-8")
     assert not imported(foreign, tiers={"Gewalt_A": "Gewalt"}).guessed
     # What a file says of its people stays, and half a name is none.
     foreign.write_text(FOREIGN, "utf-8")
-    with pytest.raises(FixUsage, match="the tier Notiz is Ben's, got Carl"):
+    with pytest.raises(
+        FixUsage, match="--tier Notiz: expected the annotator Ben, got Carl"
+    ):
         imported(foreign, tiers={"Notiz": "comment@Carl"})
     for half in ("@Anna", "level@ "):
-        with pytest.raises(FixUsage, match="expected --tier TIER=COLUMN or"):
+        with pytest.raises(FixUsage, match="--tier: expected TIER=COLUMN or"):
             imported(foreign, tiers={"Notiz": half})
 
 
@@ -178,7 +182,7 @@ def test_who_annotated(foreign: Path) -> None:
         ('<!DOCTYPE a [<!ENTITY x "y">]><a/>', "utf-16", "a document type"),
         ("<a/>", "utf-8", "expected an ANNOTATION_DOCUMENT, got a"),
         ("<ANNOTATION_DOCUMENT/>", "utf-8", "noNamespaceSchemaLocation is missing"),
-        (FOREIGN.replace('"2000"', f'"{"9" * 400}"'), "utf-8", "expected a number as"),
+        (FOREIGN.replace('"2000"', f'"{"9" * 400}"'), "utf-8", "expected a number for"),
         (
             FOREIGN.replace("milliseconds", "PAL-frames"),
             "utf-8",
@@ -284,7 +288,7 @@ def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
     assert out.count(b"<TIME_SLOT ") == 2
     (tmp_path / "m.csv").write_bytes(written([Mark("other", 0.0, 1.0, "a", "b", "c")]))
     with pytest.raises(
-        FixInput, match=r"of the films other, got new.eaf of the film new"
+        FixInput, match=r"for the films other, got new.eaf of the film new"
     ):
         export_manifest(tmp_path / "m.csv", tmp_path / "o2.eaf", into=path)
     with pytest.raises(FixUsage, match="--into is for elan, not for table"):

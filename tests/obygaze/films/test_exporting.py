@@ -112,7 +112,7 @@ def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
     header = Header("x", said=("mood",))
     manifest = Manifest("films", header, (clip,), tuple(facts))
     done = export_manifest(manifest, tmp_path / "a.eaf")
-    assert done.left_out == ("columns that no person annotated: genre",)
+    assert done.left_out == ("columns without annotations: genre",)
     back = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
     found = [(mark.column, mark.value, mark.annotator) for mark in back.marks]
     assert found == [("level", "S", "ada"), ("mood", "joy", "ada")]
@@ -143,7 +143,10 @@ def test_baselines_are_no_tiers_beside_models(tmp_path: Path, has_model: bool) -
         export_manifest(clips(), tmp_path / "a.eaf", predictions=tmp_path / "p.csv")
     tiers = [*ElanFile(tmp_path / "a.eaf").tiers()]
     assert {tier.annotator for tier in tiers} == {"ridge" if has_model else "oracle"}
-    assert any("not models: oracle" in str(one.message) for one in warned) == has_model
+    assert (
+        any("baselines of the run: oracle" in str(one.message) for one in warned)
+        == has_model
+    )
 
 
 def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
@@ -159,7 +162,7 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     path = tmp_path / "a.eaf"
     done = export_manifest(manifest, path, people=["ada", "ben"])
     assert done.left_out == (
-        "the labels of 2 clips, so that people judge them blindly",
+        "the labels of 2 clips, so that annotators do not see them",
     )
     text = path.read_text("utf-8")
     assert problems_of(text.encode()) == []
@@ -177,12 +180,12 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
         # Nothing else of the film was looked at.
         Mark("a", 0.0, 2.0, "watched", "level", "ada"),
     )
-    assert imported.left_out == ("level without a word: 3",)
+    assert imported.left_out == ("empty marks of level: 3",)
     (*_, then) = imported.notes
-    assert then == "next: obygaze manifest project back --clips DRAWN -o CLIPS"
-    with pytest.raises(FixUsage, match="exported as new files, without --into"):
+    assert then == "next: obygaze manifest project back --clips SAMPLE -o CLIPS"
+    with pytest.raises(FixUsage, match="--into is not for sampled clips"):
         export_manifest(manifest, tmp_path / "b.eaf", into=path)
-    with pytest.raises(FixUsage, match="--person is only for drawn clips"):
+    with pytest.raises(FixUsage, match="--person is only for sampled clips"):
         export_manifest(clips(), tmp_path / "b.eaf", people=["ada"])
 
 
@@ -246,7 +249,7 @@ def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:
     )
     for path in done.files:
         assert path.read_bytes().count(b"<TIER ") == 2
-    with pytest.raises(FixUsage, match="expected a folder as output"):
+    with pytest.raises(FixUsage, match="expected a folder as OUTPUT"):
         export_manifest(
             tmp_path / "marks.csv", tmp_path / "one.eaf", into=tmp_path / "elan"
         )

@@ -58,4 +58,4 @@ def test_two_files_of_one_film_are_refused(tmp_path: Path) -> None:
     words = ("manifest", "project", "m.csv", "--every", "0.1", "-o", "labels")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
-    assert "manifests are linked to 2 files of the film lake" in refused.stderr
+    assert "manifests link the film lake to 2 files" in refused.stderr

@@ -130,7 +130,7 @@ def test_in_a_column_with_an_order_the_highest_value_counts() -> None:
 
 @pytest.mark.parametrize("text", ["", "20%", "1.1", "-0.1", "1/0", "nan"])
 def test_what_is_not_a_threshold(text: str) -> None:
-    with pytest.raises(FixUsage, match="the threshold must be from 0 to 1"):
+    with pytest.raises(FixUsage, match="--threshold: expected a share from 0 to 1"):
         as_threshold(text)
 
 

@@ -38,11 +38,9 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
     words = ("manifest", "project", "said.csv", "--every", "1", "--rule", "agreed")
     words = (*words, "-o", "labels")
     told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
-    assert "the order of Gewalt has words that no mark has: mittel" in told
-    assert (
-        "marks after the last whole clip of a film are in no clip: m from 2.0" in told
-    )
-    assert "annotators differ, so these clips have no label: Gewalt 2" in told
+    assert "--order Gewalt has words that no mark has: mittel" in told
+    assert "marks after the last whole clip of a film are ignored: m from 2.0" in told
+    assert "clips without a label, because annotators differ: Gewalt 2" in told
 
 
 def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> None:
@@ -72,7 +70,10 @@ def test_clips_of_other_films_alone_are_an_error(tmp_path: Path) -> None:
     cut = write_spans(tmp_path / "c.csv", clips("0-9", film="unseen"))
     for command, what in (
         (("agree", table, "--clips", cut), "expected clips with times in a film"),
-        (("agree", table, "--every", "3"), "the marks span no whole clip"),
+        (
+            ("agree", table, "--every", "3"),
+            "no whole clip of this length fits the marks",
+        ),
     ):
         result = call_obygaze(*command)
         assert (result.code, result.stdout) == (1, "")
@@ -84,7 +85,7 @@ def test_columns_that_mean_something_else_in_a_manifest_are_refused(tmp_path) ->
     words = ("manifest", "project", table, "--every", "0.2", "-o", "labels")
     done = call_obygaze(*words, cwd=tmp_path)
     assert done.code == 1
-    told = "columns of marks have the names of other columns of a manifest"
+    told = "columns of marks have names that a manifest reserves"
     assert f"{told}: start_s, video" in done.stderr
 
 
@@ -134,4 +135,4 @@ def test_lengths_that_cannot_be_used(every: str, tmp_path: Path) -> None:
     words = ("manifest", "project", table, "-o", "labels")
     assert call_obygaze(*words, "--every", every).code == 2
     neither = call_obygaze(*words)
-    assert "expected one of --clips and --every" in neither.stderr
+    assert "expected either --clips or --every" in neither.stderr

@@ -84,11 +84,11 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "n_clips", "problem"),
     [
-        ("none", 1, "-n must be from 2"),
+        ("none", 1, "-n: expected 2 (one clip of each film)"),
         ("none", 7, "got 7"),
-        ("times", 4, "the times of these clips in their films are unknown"),
+        ("times", 4, "no times in the film for the clips"),
         ("film", 4, "is missing"),
-        ("drawn", 4, "these clips are already a sample"),
+        ("drawn", 4, "expected all clips of the films, got a sample"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(tmp_path, change, n_clips, problem) -> None:

@@ -211,7 +211,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
     refused(NotFound, "clips", store, tmp_path / "out.npz", arrays=["clips"])
     as_table = {"format": "parquet"}
     for ending in (".npz", ".h5"):
-        folder = "of a folder and --as parquet"
+        folder = "or a folder and --as parquet"
         refused(FixUsage, folder, store, out.with_suffix(ending), **as_table)
     of_tokens = stored(tmp_path / "t", some_rows(), ARRAYS[1:2])
     no_vector = "no array has one vector a clip"
@@ -222,7 +222,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
     levels = stored(tmp_path / "l", some_rows(), (Array.of("level", "float32", (2,)),))
     both = "'level' and the level of clips need the same column"
     refused(FixUsage, both, levels, out, labels=a_manifest(), **as_table)
-    refused(AlreadyThere, "inside another store", store, tmp_path / "store" / "x.npz")
+    refused(AlreadyThere, "outside this store", store, tmp_path / "store" / "x.npz")
     failed = [row._replace(status=FAILED, reason="x") for row in some_rows()]
     none = stored(tmp_path / "f", failed)
     refused(FixInput, "no clip has features; nothing to export", none, out, **as_table)

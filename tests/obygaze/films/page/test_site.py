@@ -65,7 +65,7 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
         "later.csv",
     ]
     assert "made on a different copy" in found["notes"][1]
-    assert "another table has marks of the same people" in found["notes"][2]
+    assert "another table has marks of the same annotators" in found["notes"][2]
     # Own columns and comments stand beside the scores of the clips that they touch.
     marked = shown["page"]["clips"]
     assert [len(one["marked_own"]) for one in marked] == [0, 1, 1]
@@ -227,8 +227,8 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(tmp_path, kind) -> N
     (facts,) = shown_by(page)["scores"]
     assert facts["name"] == "scores: tense"
     assert facts["text"] == (
-        "Scores of a saved model, by basis: 1 out-of-fold, 1 unseen, 1 in-sample."
-        " Those that are out-of-fold are of fits without the clip."
+        "Scores of a saved model, counted by basis: 1 out-of-fold, 1 unseen, 1 in-sample."
+        " Scores that are out-of-fold come from fits without the clip."
         " Clips of the table without a score: 1."
     )
     assert facts["leaked"] == 1
@@ -252,7 +252,7 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(tmp_path, kind) -> N
             "is of the film 'brug', not 'lake'",
         ),
         ("model,score,decision", "ridge,1,1", "column 'basis': required"),
-        ("basis,decision,p:a,p:b,p:c", "unseen,a,1,0,0", "scores of one question"),
+        ("basis,decision,p:a,p:b,p:c", "unseen,a,1,0,0", "one column of scores"),
     ],
 )
 def test_a_table_of_other_scores_or_clips_is_refused(tmp_path, header, cells, problem):
@@ -266,7 +266,7 @@ def test_a_table_of_other_scores_or_clips_is_refused(tmp_path, header, cells, pr
     table.write_text(f"{several}lake-000,mlp,unseen,S,2\n", "utf-8")
     with pytest.raises(FixInput, match="scores of one model, got ridge, mlp"):
         view("films", scores=table, workspace=tmp_path)
-    with pytest.raises(FixUsage, match="both --run and --scores"):
+    with pytest.raises(FixUsage, match="expected either --run or --scores"):
         view("films", run="r", scores=table, workspace=tmp_path)
 
 
