@@ -248,7 +248,8 @@ def save_lsmdc(folder: Path, name: str = "pytorch_model.bin", **sizes: Any) -> P
 
 def write_card(folder: Path, name: str, **facts: Any) -> Path:
     """Write the file NAME.toml of a card; facts that are mappings are its sections."""
-    facts = {"schema": "obygaze-backbone/1", "name": name, "title": "tiny", **facts}
+    title = "A tiny checkpoint with random weights"
+    facts = {"schema": "obygaze-backbone/1", "name": name, "title": title, **facts}
     lines = []
     sections = []
     for key, value in facts.items():
