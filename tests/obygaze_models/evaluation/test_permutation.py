@@ -22,7 +22,7 @@ def enumerated(values: NDArray[np.float64], n_first: int) -> tuple[float, float]
 
 
 def test_a_film_whose_clips_are_all_in_one_group_costs_nothing() -> None:
-    # 2 ** 60 subsets of the second film were written down before, to take all of them.
+    # The second film alone has 2 ** 60 subsets.
     values = np.random.default_rng(0).normal(size=72)
     film = np.repeat([0, 1], [12, 60])
     first = np.arange(72) < 5
