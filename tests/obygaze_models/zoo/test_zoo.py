@@ -94,6 +94,16 @@ def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     return save_model(probe, an_info(store), tmp_path / "models" / "toy", data[0])
 
 
+def test_a_clip_without_features_has_a_reason_and_no_score(saved, tmp_path, data):
+    rows = [Row(f"c-{i:02d}", "c") for i in range(N)]
+    rows[7] = rows[7]._replace(status="failed", reason="unreadable: x")
+    made_store(tmp_path / "gap", rows, {"clip": data[0]}, recipe=a_recipe())
+    asked = ["c-09", "c-07", "c-02"]
+    found = predict(load_model(saved), open_store(tmp_path / "gap"), asked)
+    assert found.clip_ids == ["c-09", "c-02"]
+    assert found.absent == {"c-07": "failed: unreadable: x"}
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "README.md"])
 def test_a_model_that_does_not_list_a_file_is_refused(saved, tmp_path, name) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
