@@ -12,7 +12,7 @@ from support.tables import models, rows_of
 
 import obygaze as og
 from obygaze_features.core import user_code
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_models.runner import run as runner
 from obygaze_models.runner.files import Run
 
@@ -140,6 +140,14 @@ def test_a_model_that_cannot_work_is_refused_before_the_first_fit(
     monkeypatch.setattr(runner, "tests_of_models", fits)
     with pytest.raises(FixInput, match=problem):
         own_run(name)
+
+
+def test_a_warning_of_a_library_is_given_once_with_its_count(here: Path) -> None:
+    kind = "models.mine.kind=sklearn.linear_model.LogisticRegression"
+    changes = [*ONE_TASK, kind, "models.mine.max_iter=1", 'grid.models=["mine"]']
+    # A fit on a handful, and one for each of the four films, in two processes.
+    with pytest.warns(ObygazeWarning, match=r"^ConvergenceWarning: .*\(5 times\)$"):
+        og.run("honest", "sig", "films", changes=changes, output="w", n_jobs=2)
 
 
 def test_a_model_that_needs_many_rows_is_no_broken_one(here: Path) -> None:

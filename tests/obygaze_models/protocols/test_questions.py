@@ -1,5 +1,7 @@
 """The differences that a protocol asks for before the run, and all others."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,6 +12,7 @@ from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
     RunSettings,
     add_p,
+    cells_asked_about,
     comparable,
     difference,
     film_differences,
@@ -106,3 +109,23 @@ def test_a_question_or_a_printed_value_of_what_is_not_there_is_an_error(change, 
         load_protocol("honest", [change])
     (violation,) = refused.value.details
     assert said in str(violation)
+
+
+@pytest.mark.parametrize(
+    ("names", "listed", "expected"),
+    [
+        ({"first": "mlp"}, [], ["mlp"]),
+        # Models that a person lists are in this order, whatever a question names.
+        ({"first": "ridge"}, ["trees", "mlp", "ridge"], ["trees", "mlp", "ridge"]),
+        # A question of a task that the run does not have.
+        ({"first": "ridge", "test": "HN_S"}, [], [*MODELS]),
+    ],
+)
+def test_models_are_asked_about_in_the_order_typed(names, listed, expected) -> None:
+    settings = RunSettings(
+        questions=[question(**names, second="random")], models=listed
+    )
+    asked = cells_asked_about(cells_of_three_models(), settings)
+    pairs = [(cell.model, cell.store) for cell in asked]
+    assert [*dict.fromkeys(model for model, _ in pairs)] == expected
+    assert sorted(pairs) == sorted(product(expected, "ab"))

@@ -236,6 +236,18 @@ def test_a_concept_that_was_not_tested_is_not_called_not_shown(tmp_path: Path) -
     )
 
 
+def test_concepts_have_their_quality(tmp_path: Path) -> None:
+    rows = [
+        concept_row("Look", films_with_value=3),
+        concept_row("Body", films_with_value=8),
+    ]
+    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
+    (table,) = sections_by_key(run)["concepts"].tables
+    assert table.note.endswith("Of AP, 3 to 8 of 8 films have a value.")
+    look = ["Look", "20", ".20", ".60 [.40, .80]", ".70", ".010", ".50"]
+    assert rows_of(table)[1] == look
+
+
 def factor(film: str, name: str, odds: float, **values: Any) -> dict[str, Any]:
     row = {
         "task": "EN_S",
@@ -294,6 +306,7 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(tmp_path) ->
     class Printed(MadeCell):
         def results(self) -> list[dict[str, Any]]:
             rows = super().results()
+            rows[2] |= {"paper": 0.53, "paper_sd": 0.18, "sd": 0.25}
             of_films = [row for row in rows if row.get("film")]
             for row in of_films:
                 if row["metric"] == "ap":
@@ -305,7 +318,10 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(tmp_path) ->
     names = {"train": "HN_S", "test": "ENHN_S", "leaked": 5}
     cell = Printed("mlp", clips, scores_for(clips, 1.0, 1), **names)
     run = made_run(tmp_path / "run", [cell], protocol="paper-table4", changes=())
-    (table,) = sections_by_key(run)["paper"].tables
+    of_cells, table = sections_by_key(run)["paper"].tables
+    assert of_cells.title == "F1 weighted of this run and of the paper"
+    row = ["HN_S", "ENHN_S", ".50 (.25)", ".53 (.18)", "5"]
+    assert rows_of(of_cells) == [["mlp (x)"], row]
     first, second = (cell.ap_of(film) for film in films)
     assert rows_of(table) == [
         [

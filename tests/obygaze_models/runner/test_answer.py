@@ -299,6 +299,16 @@ def test_results_that_a_run_does_not_ask_about_are_named(tmp_path: Path) -> None
     )
 
 
+def test_at_most_six_models_have_a_sentence(tmp_path: Path) -> None:
+    run = run_of(
+        tmp_path, on_stores(*"abcdefgh"), stores=dict.fromkeys("abcdefgh", STORE)
+    )
+    found = answers(run)
+    assert sum("ranks clips" in text for text in found) == 6
+    others = "ridge (g) in EN_S, ridge (h) in EN_S"
+    assert found[6:] == [f"Also in the tables of the report: {others}."]
+
+
 def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     row = difference(0.1, 0.2, 0.01, against_model="mlp", against_store="s")
