@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from obygaze.audits import audit_annotations
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
 
 # Film, level and emotions of each clip: 3 of S and 4 of EN, one without emotions.
@@ -84,6 +85,21 @@ def test_distribution_is_that_of_counted_permutations(rows) -> None:
     p, counted = occurrence_p(occurs, first, block), permutation_p(occurs, first, block)
     for tail in ("greater", "less", "two_sided"):
         assert getattr(p, tail) == pytest.approx(getattr(counted, tail), abs=1e-12)
+
+
+def test_a_share_has_its_interval_over_films() -> None:
+    random = np.random.default_rng(2)
+    rows = []
+    for film in random.integers(11, size=150):
+        level = "S" if random.random() < 0.6 else "EN"
+        rows.append((f"f{film}", level, "joy" if random.random() < 0.4 else ""))
+    audit = audit_annotations(
+        manifest(rows), column="emotions", x="level == S", y="level == EN"
+    )
+    has = np.array(["joy" in cell for _, level, cell in rows if level == "S"])
+    films = [film for film, level, _ in rows if level == "S"]
+    drawn = ratio_interval(has, np.ones(len(films)), films, most=1)
+    assert audit["values"][0]["interval_x"] == drawn
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
