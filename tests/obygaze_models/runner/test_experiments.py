@@ -14,11 +14,7 @@ from obygaze_features.store import open_store
 from obygaze_models.evaluation.tables import RUN_TABLES
 from obygaze_models.protocols.reading import require_each_once
 from obygaze_models.report.page import chapter_of
-from obygaze_models.runner.experiments import (
-    named_store,
-    open_stores,
-    run,
-)
+from obygaze_models.runner.experiments import named_store, open_stores, run
 from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.text import read_run
 
@@ -97,7 +93,6 @@ def test_a_store_without_a_name_is_refused(here: Path) -> None:
     ],
 )
 def test_a_key_has_one_value(first: str, second: str) -> None:
-    """The first one was lost without a word: its films were tested, its clips were taken."""
     for both in ([first, second], [second, first]):
         with pytest.raises(FixUsage, match="one key has two values") as refused:
             require_each_once(both)
