@@ -116,12 +116,9 @@ def test_a_value_that_is_not_from_the_file_is_reported_under_its_source() -> Non
 
 
 def test_the_schema_key_tells_other_files_from_other_versions() -> None:
+    later = "obygaze-film/2"
     refused = [
-        (
-            b'schema = "obygaze-film/2"',
-            Mismatch,
-            "has schema 'obygaze-film/2', but ",
-        )
+        (f'schema = "{later}"'.encode(), Mismatch, f"has schema '{later}', but ")
     ]
     not_a_film = "not a film: schema must be 'obygaze-film/1', got"
     for other in (b'schema = "x"', b"", b"schema = 1"):

@@ -46,14 +46,14 @@ def test_blank_rows_are_skipped_but_not_in_a_table_of_obygaze(tmp_path: Path) ->
     assert details_of(path, is_strict=True) == (f"{path}:3: {expected}",)
 
 
+TWICE = "the header lists this column more than once"
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [
         (b"", "1: the file is empty"),
-        (
-            b"a,b,a\n1,2,3\n",
-            "1: column 'a': the header lists this column more than once",
-        ),
+        (b"a,b,a\n1,2,3\n", f"1: column 'a': {TWICE}"),
         (b"a,B\n1,2\n", "1: column 'b': required column is missing"),
         (b"a,b\n1\n", "2: expected 2 cells as in the header, got 1"),
         (b"a,b\n1,2,3\n", "2: expected 2 cells as in the header, got 3"),
@@ -67,21 +67,16 @@ def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
     assert line.startswith(f"{path}:{told}")
 
 
+NO_UTF8 = "expected text in UTF-8, got the invalid byte 0x8E"
+
+
 @pytest.mark.parametrize(
     ("data", "line", "problem"),
     [
         ("a,b\n1,2\n".encode("utf-16-le"), 1, "line 1 has a NUL character"),
         (b"a,b\n1,2\n1,\0\n", 3, "line 3 has a NUL character"),
-        (
-            b"caf\x8e,b\n1,2\n",
-            1,
-            "expected text in UTF-8, got the invalid byte 0x8E",
-        ),
-        (
-            b"a,b\n1,2\ncaf\x8e,2\n",
-            3,
-            "expected text in UTF-8, got the invalid byte 0x8E",
-        ),
+        (b"caf\x8e,b\n1,2\n", 1, NO_UTF8),
+        (b"a,b\n1,2\ncaf\x8e,2\n", 3, NO_UTF8),
     ],
 )
 def test_what_is_no_text_is_refused_with_its_line(tmp_path, data, line, problem):
@@ -95,9 +90,7 @@ def test_names_of_columns_that_stand_twice_are_no_title(tmp_path: Path) -> None:
     path = write(tmp_path, "a,b,b,b,b\nx,y,z,u,v\nc,d,e,f,g\n")
     with pytest.raises(FixInput) as caught:
         read_table(path, required=())
-    assert caught.value.details == (
-        f"{path}:1: column 'b': the header lists this column more than once",
-    )
+    assert caught.value.details == (f"{path}:1: column 'b': {TWICE}",)
 
 
 def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:

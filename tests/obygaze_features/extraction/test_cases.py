@@ -109,15 +109,14 @@ def test_another_array_is_another_store() -> None:
     assert being_filled.found[cases.ANOTHER_PLAN] == [line]
 
 
+ON_THE_CPU = "on the CPU, but this command would use a GPU"
+
+
 @pytest.mark.parametrize(
     ("kind", "sealed", "filling"),
     [
         (ComputeSetup("cpu", "float32", 2), "", "by a different version of obygaze"),
-        (
-            ComputeSetup("cuda", "float32"),
-            "on the CPU, but this command would use a GPU",
-            "(use --device cpu)",
-        ),
+        (ComputeSetup("cuda", "float32"), ON_THE_CPU, "(use --device cpu)"),
         (ComputeSetup("cpu", "bfloat16"), "in float32, not in", "not in bfloat16"),
     ],
 )

@@ -48,10 +48,7 @@ SPELLED = "with the same name as another group, or as a concept without a group"
         ({"voice": ["Look"]}, f"{SPELLED}: voice"),
         ({"A B": ["Look"], "A\tb": ["Body"]}, f"{SPELLED}: 'A B', 'A\\tb'"),
         ({"none": []}, "group 'none' has no concepts"),
-        (
-            {"a|b": ["Look"]},
-            "group 'a|b' must be a name without '|', and without blank",
-        ),
+        ({"a|b": ["Look"]}, "'a|b' must be a name without '|', and without blank"),
         ({"A": ["Look"], " A": ["Body"]}, "group ' A' must be a name without"),
     ],
 )

@@ -75,8 +75,8 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         ("license: ~\ncitation: null", Terms()),
         ("tags:\n  - license: mit\nlicense: odbl", Terms("ODbL-1.0")),
         (
-            "citation: |\n  Doe, J.\n  Gazes #3.\nlicense: mit",
-            Terms("MIT", "Doe, J. Gazes #3."),
+            "citation: |\n  Doe.\n  Gaze #3.\nlicense: mit",
+            Terms("MIT", "Doe. Gaze #3."),
         ),
     ],
 )

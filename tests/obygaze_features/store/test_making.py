@@ -98,10 +98,7 @@ def test_a_clip_whose_features_are_not_numbers_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (
-            {"clip": VALUES["clip"][:, :8]},
-            r"float32 \(\d+, 8\), expected float32 \(\d+, 16\)",
-        ),
+        ({"clip": VALUES["clip"][:, :8]}, r"\(\d+, 8\), expected float32 \(\d+, 16\)"),
         ({"clip": VALUES["clip"].astype("f8")}, r"are float64 .* expected float32"),
     ],
 )

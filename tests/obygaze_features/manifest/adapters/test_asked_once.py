@@ -173,21 +173,16 @@ def test_two_people_with_a_file_each(tmp_path: Path) -> None:
 
 IDS = "clip_id,movie_id"
 TIMES = "start_s,end_s"
-ADA = f"{IDS},level,{TIMES}\na,lake,S,1,2\n"
+HEAD = f"{IDS},level,{TIMES}\n"
+ADA = f"{HEAD}a,lake,S,1,2\n"
 
 
 @pytest.mark.parametrize(
     ("second", "problem"),
     [
-        (
-            f"{IDS},level,{TIMES}\na,lake,S,1.5,2\n",
-            "'a' is 1 s to 2 s, not 1.5 s to 2 s",
-        ),
-        (
-            f"{IDS},level,{TIMES}\na,pier,S,1,2\n",
-            "'a' is of the film 'lake', not 'pier'",
-        ),
-        (f"{IDS},level,{TIMES}\na,lake,S,1.0004,2\n", ""),
+        (f"{HEAD}a,lake,S,1.5,2\n", "'a' is 1 s to 2 s, not 1.5 s to 2 s"),
+        (f"{HEAD}a,pier,S,1,2\n", "'a' is of the film 'lake', not 'pier'"),
+        (f"{HEAD}a,lake,S,1.0004,2\n", ""),
         (f"{IDS},level\na,lake,S\n", ""),
     ],
 )
