@@ -26,7 +26,7 @@ from obygaze_features.core.console import Console, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.cells import Cell, cells_from_tests
 from obygaze_models.evaluation.results import (
     BLIND,
     RunSettings,
@@ -113,7 +113,7 @@ def draw(case: Case, n_groups: int, rng: np.random.Generator) -> Inputs:
 def claims_of(run: Run, metric: str) -> dict[str, bool]:
     """Return what a run claims of one store alone, of each of its stores, and of both."""
     settings = replace(run.settings, primary=metric)
-    cells = cells_of(run.predictions)
+    cells = cells_from_tests(run.predictions)
     one_store = [cell for cell in cells if cell.store in ("", "a")]
     claims = {}
     for row in differences_of(one_store, settings):

@@ -27,7 +27,7 @@ from obygaze_features.store import open_store
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.files import read_folder
-from obygaze_models.runner.heldout import folds_of
+from obygaze_models.runner.heldout import make_folds
 from obygaze_models.runner.inputs import gather
 
 NAME = "bench"
@@ -125,7 +125,7 @@ def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[PerceptronJob]]:
     inputs = gather(load_protocol(PROTOCOL), manifest, "", stores)
     (features,) = inputs.stores
     usable = features.present
-    folds = folds_of(inputs.protocol, inputs.table, inputs.labels, usable)
+    folds = make_folds(inputs.protocol, inputs.table, inputs.labels, usable)
     jobs = []
     for train in inputs.protocol.train_tasks:
         pair = next(pair for pair in inputs.protocol.pairs if pair[0] == train)

@@ -136,7 +136,7 @@ def read_store_vectors(
         )
         films = store.movie_ids_of(found.rows).tolist()
         if manifest is not None:
-            films = _films_of(group.clips, films, manifest)
+            films = _find_films(group.clips, films, manifest)
         if "" in films:
             raise FixInput(
                 f"the films of the group {group.name!r} are unknown, so clips of one film cannot be"
@@ -158,7 +158,7 @@ def read_store_vectors(
     return (groups[0], groups[1], pairs), n_silent
 
 
-def _films_of(
+def _find_films(
     clips: Sequence[str], stored: Sequence[str], manifest: Manifest
 ) -> list[str]:
     """Return the film of each clip: that of the manifest, or of the store where it says none."""

@@ -39,7 +39,11 @@ from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
 from obygaze_models.evaluation.predictions import rounded_difference
-from obygaze_models.evaluation.shares import MarkedFilms, explained_by_scores, share_of
+from obygaze_models.evaluation.shares import (
+    MarkedFilms,
+    estimate_share,
+    variance_explained,
+)
 from obygaze_models.zoo.training_overlap import COPY, IN_SAMPLE
 
 Floats = NDArray[np.float64]
@@ -327,7 +331,7 @@ def estimate_shares(
     of_films = np.array([*known.values()], dtype=np.object_)
     shares = []
     for group, places in {"all films": np.arange(len(known)), **groups}.items():
-        share = share_of(films.some(places), slopes[places])
+        share = estimate_share(films.some(places), slopes[places])
         row: Row = {"group": group, "n_films": len(places), **_counts(of_films[places])}
         row |= {"share": float(share.value), "low": _known(share.low)}
         shares.append({**row, "high": _known(share.high)})
@@ -337,7 +341,7 @@ def estimate_shares(
         counts=_counts(labels.values()),
         shares=shares,
         differences=_differences(groups, films, slopes),
-        explained=None if scores is None else float(explained_by_scores(films)),
+        explained=None if scores is None else float(variance_explained(films)),
         films_without_labels=[film for film in labels if film not in known],
         films_without_group=without_group,
         n_without_score=sum(without_score),

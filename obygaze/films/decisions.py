@@ -10,7 +10,7 @@ from obygaze_features.manifest.expression import compared_names
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.protocols.schema import Task
-from obygaze_models.runner.answer import model_name, sentence_of
+from obygaze_models.runner.answer import describe_cell, model_name
 from obygaze_models.runner.files import Run
 from obygaze_models.zoo.training_overlap import IN_SAMPLE, OUT_OF_FOLD
 
@@ -89,7 +89,7 @@ def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
         name += f", {cell.tasks}"
     return {
         "name": name,
-        "text": sentence_of(run, cell),
+        "text": describe_cell(run, cell),
         "leaked": cell.leaked,
         "classes": ["negative", "positive"],
         **_on_axis(scores_of(cell), "the positive class", cell.gives_probabilities),

@@ -47,7 +47,7 @@ COLORS = {
     "muted": "#68655c",
     "line": "#dedbd2",
     "model": "#2f5d8a",
-    "guess": "#97948b",
+    "baseline": "#97948b",
     "wrong": "#c9711f",
 }
 DARK_COLORS = {
@@ -56,7 +56,7 @@ DARK_COLORS = {
     "muted": "#a19e94",
     "line": "#3b3a35",
     "model": "#7fb2e3",
-    "guess": "#8d8a81",
+    "baseline": "#8d8a81",
     "wrong": "#eb9a4d",
 }
 FONT = "DejaVu Sans"  # comes with matplotlib, which measures texts in it

@@ -284,7 +284,7 @@ def resample(
         behind = (counts or {}).get(name, all_groups)
         if shares is not None and behind.number >= MANY_GROUPS:
             values = _with_labels(values, shares, factor)
-        intervals[name] = interval_of(
+        intervals[name] = interval_from_draws(
             values,
             float(point[name][0]),
             behind,
@@ -325,7 +325,7 @@ def draw(
     }
 
 
-def interval_of(
+def interval_from_draws(
     values: FloatArray,
     point: float,
     groups: GroupCount,

@@ -451,7 +451,7 @@ class Cell:
         return bool((by_film.nunique() == 1).all())
 
 
-def cells_of(tests: pd.DataFrame) -> list[Cell]:
+def cells_from_tests(tests: pd.DataFrame) -> list[Cell]:
     """Return the cells of a table of tests, in the order of the table.
 
     If a cell of two tasks tests a clip in several folds, the values of all cells of these tasks are
@@ -500,8 +500,8 @@ def on_shared_clips(cells: Sequence[Cell]) -> Shared:
     """Return cells on the clips that all of them tested with the same class.
 
     Values are comparable on these clips only, and all comparisons use this function. The cells must
-    be from one call of `cells_of`. Classes of two runs can differ if annotations were changed in
-    between. Clips of one class only are too few, because they cannot be ranked.
+    be from one call of `cells_from_tests`. Classes of two runs can differ if annotations were
+    changed in between. Clips of one class only are too few, because they cannot be ranked.
     """
     tested = cells[0].clips
     for cell in cells[1:]:
@@ -528,7 +528,7 @@ def have_same_clips(cells: Iterable[Cell]) -> bool:
     return len({cell.clips.tobytes() for cell in cells}) == 1
 
 
-def grouped_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Return the items under each key, keys in the order in which they first appear."""
     groups: dict[K, list[T]] = {}
     for item in items:

@@ -88,7 +88,7 @@ def p_alone(
             does not show.
         greater: Whether p is one-sided, for a mean above 0.
     """
-    t = _t_of(differences, factors)
+    t = _student_t(differences, factors)
     n_films = np.isfinite(differences).sum(axis=0)
     sides = 1 if greater else 2
     p = sides * special.stdtr(n_films - 1, -t if greater else -np.abs(t))
@@ -107,7 +107,7 @@ def p_among_all(
     if not tested.size:
         return alone
     D = differences[:, tested]
-    t = _t_of(D, factors[tested])
+    t = _student_t(D, factors[tested])
     size = t if greater else np.abs(t)
     order = np.argsort(size, kind="stable")
     n_larger = np.zeros(tested.size)
@@ -127,7 +127,7 @@ def p_among_all(
     return p
 
 
-def _t_of(differences: FloatArray, factors: FloatArray) -> FloatArray:
+def _student_t(differences: FloatArray, factors: FloatArray) -> FloatArray:
     """Return Student's t of each column, divided by the root of its factor."""
     is_known = np.isfinite(differences)
     n_films = is_known.sum(axis=0)

@@ -64,7 +64,7 @@ class Leak:
         return line
 
 
-def leak_of(
+def find_leak(
     train: IntArray,
     validation: IntArray,
     test: IntArray,
@@ -110,7 +110,7 @@ def is_in_groups_of(groups: IntArray, clips: IntArray) -> BoolArray:
     return counts[groups]
 
 
-def numbers_of(names: Sequence[str | bytes]) -> IntArray:
+def number_names(names: Sequence[str | bytes]) -> IntArray:
     """Return a number for each name; equal names have equal numbers."""
     number_of: dict[str | bytes, int] = {}
     for name in names:

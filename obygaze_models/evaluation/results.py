@@ -22,14 +22,14 @@ from obygaze_models.evaluation.bootstrap import (
     NO_INTERVAL,
     GroupCount,
     Interval,
-    interval_of,
+    interval_from_draws,
     resample,
     share_variance,
 )
 from obygaze_models.evaluation.cells import (
     Cell,
-    cells_of,
-    grouped_by,
+    cells_from_tests,
+    group_by,
     on_shared_clips,
 )
 from obygaze_models.evaluation.film_tests import (
@@ -57,7 +57,7 @@ from obygaze_models.evaluation.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# Baselines without video; the best of them is the value of guessing.
+# Baselines without video.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 LEAST_CLIPS = 5  # smallest number of clips of each class, for an interval
 
@@ -119,15 +119,15 @@ def results(
         settings: Settings of the protocol and facts of the clips.
         each: Runs jobs, and returns their results in the same order.
     """
-    cells = cells_of(tests)
+    cells = cells_from_tests(tests)
     of_tasks = []
     if settings.compares:
-        of_tasks = [*grouped_by(cells, lambda cell: cell.pair).values()]
+        of_tasks = [*group_by(cells, lambda cell: cell.pair).values()]
     jobs: list[Callable[[], Any]] = [
         *(partial(_rows_of_cell, cell, settings) for cell in cells),
-        *(partial(_differences_of, of_task, settings) for of_task in of_tasks),
+        *(partial(_compute_differences, of_task, settings) for of_task in of_tasks),
         *(
-            partial(_contrasts_of, *both, settings)
+            partial(_compute_contrasts, *both, settings)
             for both in _contrasts(cells, settings)
         ),
     ]
@@ -158,7 +158,7 @@ def facts_of_cell(cell: Cell) -> RunRow:
 
 def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
     """Return the rows of a cell: each metric over all films, then each metric within each film."""
-    intervals = intervals_of(cell, settings)
+    intervals = compute_intervals(cell, settings)
     of_cell = facts_of_cell(cell)
     rows: list[RunRow] = []
     for metric, value in cell.values.items():
@@ -207,7 +207,7 @@ def is_backbone(backbone: str, pattern: str) -> bool:
     return fnmatch(backbone.casefold().removesuffix(imported), pattern.casefold())
 
 
-def intervals_of(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
+def compute_intervals(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
     """Return the intervals over films: of AP, AUC and prevalence, or of all if nothing is trained.
 
     Other metrics of a trained model have no interval, because a model with different training films
@@ -291,7 +291,9 @@ def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]
     return dict(sorted(by_film.items()))
 
 
-def _differences_of(cells: Sequence[Cell], settings: RunSettings) -> list[Difference]:
+def _compute_differences(
+    cells: Sequence[Cell], settings: RunSettings
+) -> list[Difference]:
     """Return the differences of the cells of one pair of tasks."""
     return [difference(*both, settings) for both in comparable(cells)]
 
@@ -377,7 +379,7 @@ def _interval_of_draws(
     theirs = second.drawn(*of_draws)
     n_films = min(cell.groups_behind(metric).number for cell in (first, second))
     value = first.values[metric] - second.values[metric]
-    interval = interval_of(
+    interval = interval_from_draws(
         ours - theirs, value, GroupCount(n_films, n_films), inflation=inflation
     )
     # Equal scores have an AUC of one half in every draw, which limits the difference.
@@ -415,31 +417,31 @@ def _possible_values(draws: FloatArray) -> tuple[float, float]:
 # ---- questions of a run ----
 
 
-def is_about_guessing(question: AskedQuestion) -> bool:
+def is_about_baselines(question: AskedQuestion) -> bool:
     """Return whether a question compares a model with a baseline without video."""
     return question["first"] in BLIND or question["second"] in BLIND
 
 
-def cells_asked_about(cells: Iterable[Cell], settings: RunSettings) -> list[Cell]:
+def select_requested_cells(cells: Iterable[Cell], settings: RunSettings) -> list[Cell]:
     """Return the cells of the models that a run asks about, independent of the results.
 
-    Questions about guessing compare a model with a baseline without video. These questions decide,
-    or all questions if none is about guessing. A cell is asked about if it has the tasks of such a
+    Questions about baselines compare a model with a baseline without video. These questions decide,
+    or all questions if none is about a baseline. A cell is requested if it has the tasks of such a
     question and is one of its sides. If `grid.models` lists models, the tasks are enough, and the
-    cells are in this order. If no cell is asked about, all models are returned.
+    cells are in this order. If no cell is requested, all models are returned.
     """
     models = [cell for cell in cells if cell.is_model and cell.store != CHOSEN]
     listed = [*settings.models]
     if {cell.model for cell in models} <= {*listed}:
         models.sort(key=lambda cell: listed.index(cell.model))
-    guessing = [*filter(is_about_guessing, settings.questions)]
+    about_baselines = [*filter(is_about_baselines, settings.questions)]
     asked = []
     for cell in models:
-        for question in guessing or settings.questions:
-            is_on_tasks = _is_meant(_tasks_of(question), cell.pair)
+        for question in about_baselines or settings.questions:
+            is_on_tasks = _is_meant(_named_tasks(question), cell.pair)
             is_side = False
-            for model, store in _sides_of(question):
-                side = (model, store if guessing else "")
+            for model, store in _named_sides(question):
+                side = (model, store if about_baselines else "")
                 is_side |= _is_meant(side, (cell.model, cell.store))
             if is_on_tasks and (listed or is_side):
                 asked.append(cell)
@@ -456,11 +458,11 @@ def _is_meant(asked: Names, found: Names) -> bool:
     return asked[0] in ("", found[0]) and asked[1] in ("", found[1])
 
 
-def _tasks_of(row: Mapping[str, Any]) -> Names:
+def _named_tasks(row: Mapping[str, Any]) -> Names:
     return row["train"], row["test"]
 
 
-def _sides_of(question: AskedQuestion) -> tuple[Names, Names]:
+def _named_sides(question: AskedQuestion) -> tuple[Names, Names]:
     """Return the model and the store of both sides of a question."""
     first = (question["first"], question["first_store"])
     return first, (question["second"], question["second_store"])
@@ -486,8 +488,8 @@ def add_p(
     comparison has the same p in all tables. Other differences have no p. Differences with the store
     that is chosen on training films have no p either.
     """
-    asked = {cell.name for cell in cells_asked_about(cells, settings)}
-    guesses = []
+    asked = {cell.name for cell in select_requested_cells(cells, settings)}
+    baselines = []
     models = []
     for item in differences:
         row = item.row
@@ -498,10 +500,10 @@ def add_p(
         is_of_question = any(asks_for(of, row) for of in settings.questions)
         if row["against_model"] in BLIND:
             if first in asked:
-                guesses.append(item)
+                baselines.append(item)
         elif is_contrast or is_of_question or {first, second} <= asked:
             models.append(item)
-    add_p_of_family(guesses, greater=True)
+    add_p_of_family(baselines, greater=True)
     add_p_of_family(models)
     return [item.row for item in differences]
 
@@ -535,7 +537,7 @@ def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> N
 
 def asks_for(question: AskedQuestion, row: RunRow) -> bool:
     """Return whether a question requests a difference, in either order; an empty name is any."""
-    is_on_tasks = _is_meant(_tasks_of(question), _tasks_of(row))
+    is_on_tasks = _is_meant(_named_tasks(question), _named_tasks(row))
     return is_on_tasks and any(_is_in_order(question, row))
 
 
@@ -561,7 +563,7 @@ def exchanged(row: RunRow) -> RunRow:
 
 def _is_in_order(question: AskedQuestion, row: RunRow) -> tuple[bool, bool]:
     """Return whether a difference matches a question, and whether it does with exchanged sides."""
-    first, second = _sides_of(question)
+    first, second = _named_sides(question)
     ours = (row["model"], row["store"])
     theirs = (row["against_model"], row["against_store"])
     is_same = _is_meant(first, ours) and _is_meant(second, theirs)
@@ -585,7 +587,9 @@ def _contrasts(
             yield from _on_one_set(first, second)
 
 
-def _contrasts_of(first: Cell, second: Cell, settings: RunSettings) -> list[Difference]:
+def _compute_contrasts(
+    first: Cell, second: Cell, settings: RunSettings
+) -> list[Difference]:
     """Return the differences of a model that was trained on two tasks.
 
     If all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over

@@ -127,7 +127,7 @@ class Share:
         return np.asarray(self.high - self.low)
 
 
-def explained_by_scores(films: MarkedFilms) -> Floats:
+def variance_explained(films: MarkedFilms) -> Floats:
     """Return the share of the variance within films that scores explain; may be negative."""
     return 1 - _left_within(films, films.slopes)
 
@@ -140,7 +140,7 @@ def _left_within(films: MarkedFilms, slopes: Floats | float) -> Floats:
     return left
 
 
-def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
+def estimate_share(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
     """Return the share of all clips of films.
 
     Args:

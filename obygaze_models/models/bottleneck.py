@@ -182,9 +182,9 @@ class Bottleneck(Classifier):
             self.residual_ = residual.fit(X, y, offset)
             return
         scaling = Scaling.of(X)
-        self.residual_ = residual.fit(scaling.scaled(X), y, offset)
+        self.residual_ = residual.fit(scaling.scale(X), y, offset)
         of_scaled = residual.coef_, residual.intercept_
-        residual.coef_, residual.intercept_ = scaling.unscaled_plane(*of_scaled)
+        residual.coef_, residual.intercept_ = scaling.unscale_plane(*of_scaled)
 
     def margins(self, X: Any) -> Floats:
         """Return the margin of each row to each concept."""

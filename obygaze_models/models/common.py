@@ -92,12 +92,12 @@ class Scaling:
         rows = np.asarray(X, dtype=np.float64)
         return cls(rows.mean(axis=0), column_scales(rows))
 
-    def scaled(self, X: Any) -> Floats:
+    def scale(self, X: Any) -> Floats:
         """Return standardized rows: mean 0 and standard deviation 1 over the fitted clips."""
         rows = np.asarray(X, dtype=np.float64)
         return np.asarray((rows - self.means) / self.deviations)
 
-    def unscaled_plane(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
+    def unscale_plane(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
         """Return planes for unscaled rows, with the margins of the given planes for scaled rows."""
         unscaled: Floats = coef / self.deviations
         return unscaled, intercept - unscaled @ self.means
@@ -109,7 +109,7 @@ def as_float32(X: Any) -> NDArray[np.float32]:
         return np.asarray(X, dtype=np.float32)
 
 
-def blocks_of(X: Any) -> Iterator[NDArray[Any]]:
+def iterate_blocks(X: Any) -> Iterator[NDArray[Any]]:
     """Yield the rows in blocks, so that only one block is in memory: X may be `StoreRows`."""
     for start in range(0, max(len(X), 1), CLIPS_A_BLOCK):
         yield np.asarray(X[start : start + CLIPS_A_BLOCK])
@@ -118,7 +118,7 @@ def blocks_of(X: Any) -> Iterator[NDArray[Any]]:
 def row_hashes(X: Any) -> list[str]:
     """Return a hash of each row of features; equal rows have equal hashes."""
     hashes = []
-    for block in blocks_of(X):
+    for block in iterate_blocks(X):
         # Adding 0 makes -0 and 0 equal.
         for row in np.ascontiguousarray(block + block.dtype.type(0)):
             hashes.append(hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest())
@@ -141,7 +141,7 @@ def with_padding(X: NDArray[Any], real: Bools | None) -> NDArray[Any]:
     return padded
 
 
-def padding_of(X: NDArray[Any]) -> Bools | None:
+def find_padding(X: NDArray[Any]) -> Bools | None:
     """Return which frames [clip, frame] are padding (all NaN), or None without padding."""
     first_numbers = X.reshape(*X.shape[:2], -1)[:, :, 0]
     if not np.isnan(first_numbers).any():
@@ -160,7 +160,7 @@ def groups_without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]
 
     Without padding, yield all clips as one group, in the same array.
     """
-    padding = padding_of(X)
+    padding = find_padding(X)
     if padding is None:
         yield np.arange(len(X)), X
         return

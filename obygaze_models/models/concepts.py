@@ -138,12 +138,10 @@ class ConceptBank(Savable):
             return bank.fit_rows(machines, targets, rows, groups)
         X = machines.X[rows]
         scaling = Scaling.of(X)
-        on_scaled = type(machines)(scaling.scaled(X))
+        on_scaled = type(machines)(scaling.scale(X))
         groups = None if groups is None else groups[rows]
         bank.fit_rows(on_scaled, targets[rows], np.arange(len(rows)), groups)
-        bank.coef_, bank.intercept_ = scaling.unscaled_plane(
-            bank.coef_, bank.intercept_
-        )
+        bank.coef_, bank.intercept_ = scaling.unscale_plane(bank.coef_, bank.intercept_)
         return bank
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -303,7 +301,7 @@ def subsample(positive: Bools, seed: list[int]) -> Ints:
     return np.sort(np.concatenate([rng.permutation(side)[:n_kept] for side in sides]))
 
 
-def tolerances_of(bank: ConceptBank) -> dict[str, float]:
+def list_tolerances(bank: ConceptBank) -> dict[str, float]:
     """Return the tolerance of each concept of a fitted bank."""
     return dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
 
@@ -355,7 +353,7 @@ def cross_fitted_margins(
     margins = bank.margins(X)
     found = replace(data, concepts=data.concepts.only(bank.concepts_.tolist()))
     targets = found.concepts.targets[bank.against]
-    settled = replace(bank, C=tolerances_of(bank))
+    settled = replace(bank, C=list_tolerances(bank))
     for part in parts:
         others = np.setdiff1d(data.concept_rows, part)
         has_examples = [{0, 1} <= set(column.tolist()) for column in targets[others].T]

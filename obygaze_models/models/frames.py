@@ -15,10 +15,10 @@ from obygaze_features.store import Store
 from obygaze_models.models.common import (
     FixTraining,
     Floats,
-    blocks_of,
     encode_classes,
+    find_padding,
     groups_without_padding,
-    padding_of,
+    iterate_blocks,
     with_padding,
 )
 from obygaze_models.models.estimator import Classifier
@@ -98,14 +98,14 @@ class FrameProbe(Classifier):
 
     def _blocks(self, X: Any) -> Iterator[Floats]:
         """Yield checked blocks [clips, frames, tokens, width], so that one block is in memory."""
-        for block in blocks_of(X):
+        for block in iterate_blocks(X):
             if block.ndim not in (3, 4):
                 form = "[clips, frames, width] or [clips, frames, tokens, width]"
                 raise FixTraining(f"expected {form}, got shape {block.shape}")
             frames = np.asarray(block, dtype=np.float64)
             if frames.ndim == 3:
                 frames = frames[:, :, None]
-            padding = padding_of(frames)
+            padding = find_padding(frames)
             real = frames if padding is None else frames[~padding]
             self._check(real.reshape(-1, frames.shape[-1]))
             yield frames
@@ -116,7 +116,7 @@ def pool(block: Floats, pooling: Pooling) -> Floats:
 
     Frames of NaN are padding and are ignored.
     """
-    if padding_of(block) is None:
+    if find_padding(block) is None:
         return _pool_frames(block, pooling)
     all_rows = []
     parts = []

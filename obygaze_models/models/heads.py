@@ -159,10 +159,10 @@ def liblinear_logistic(C: float, penalty: Penalty) -> Any:
 
 def _expit(logits: Floats) -> Floats:
     """Return 1 / (1 + exp(-logit)), equal to SciPy's to the bit, without its import."""
-    return np.array([_expit_of(logit) for logit in logits.tolist()])
+    return np.array([_expit_scalar(logit) for logit in logits.tolist()])
 
 
-def _expit_of(logit: float) -> float:
+def _expit_scalar(logit: float) -> float:
     try:
         return 1 / (1 + math.exp(-logit))
     except OverflowError:

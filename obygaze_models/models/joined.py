@@ -47,7 +47,7 @@ class PartScaling:
         factors = np.sqrt(np.mean(variances) / (len(parts) * np.array(variances)))
         return cls(factors, np.repeat(factors, [part.width for part in parts]))
 
-    def scaled(self, X: Any) -> Floats:
+    def scale(self, X: Any) -> Floats:
         """Return rows with each part multiplied by its factor."""
         rows = np.asarray(X, dtype=np.float64)
         return np.asarray(rows * self.of_features)

@@ -155,13 +155,13 @@ class Gram:
         """
         most_steps = self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
-        means = self._means_of(rows, positive, weights) if exact else None
+        means = self._compute_means(rows, positive, weights) if exact else None
         if means is not None and C * (means[1] - means[2]) <= 2:
             return C * means[0], -C * (means[1] + means[2]) / 2
         if self._scales.far_mean is not None:
             return PrimalRows(self.X).svm(rows, positive, C, weight)
         most = C * weights
-        products = self._products_of(rows)
+        products = self._compute_products(rows)
         tolerance = TOLERANCE
         svm = _fit_svm(products, positive, C, weight, tolerance, most_steps)
         if svm.fit_status_:
@@ -199,7 +199,7 @@ class Gram:
             )
         return normal, float(svm.intercept_[0])
 
-    def _means_of(
+    def _compute_means(
         self, rows: Ints, positive: Bools, weights: Floats
     ) -> tuple[Floats, float, float] | None:
         """Return a vector, and its highest product with a positive and lowest with a negative row.
@@ -226,7 +226,7 @@ class Gram:
             self._last_means = key, means
         return self._last_means[1]
 
-    def _products_of(self, rows: Ints) -> Floats:
+    def _compute_products(self, rows: Ints) -> Floats:
         """Return the products of some rows; the last result is cached."""
         key = rows.tobytes()
         if self._last[0] != key:

@@ -36,7 +36,7 @@ class _Scaled:
 
 
 def _transform(scaling: PartScaling | Scaling, X: Any) -> Any:
-    scaled = scaling.scaled(X)
+    scaled = scaling.scale(X)
     return scaled if isinstance(scaling, PartScaling) else as_float32(scaled)
 
 

@@ -42,7 +42,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
-from obygaze_models.evaluation.leakage import numbers_of
+from obygaze_models.evaluation.leakage import number_names
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ClipTable:
     @cached_property
     def group_numbers(self) -> IntArray:
         """The number of the group of each clip."""
-        return numbers_of(self.groups.tolist())
+        return number_names(self.groups.tolist())
 
     @cached_property
     def films(self) -> Words:

@@ -29,7 +29,7 @@ OTHER_TASKS = "other"
 OF_SENTENCES = (TEXTS, "positive", "negative")  # settings that cannot be a grid
 
 
-def problem_of(kind: str, name: str, value: Any) -> str | None:
+def find_problem(kind: str, name: str, value: Any) -> str | None:
     """Return what is wrong with a setting in a protocol, or None if it is valid."""
     grid = offered_values(value)
     if isinstance(value, list | tuple) and not isinstance(

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.protocols.splits import Split, n_folds_of
+from obygaze_models.protocols.splits import Split, count_folds
 
 SHARE_THAT_THE_CODE_COUNTS = 0.1
 
@@ -31,7 +31,7 @@ class _File:
 
     @property
     def last_fold(self) -> int:
-        return n_folds_of(self.folds) - 1
+        return count_folds(self.folds) - 1
 
     def rows_without(self, *folds: int) -> BoolArray:
         """Return which clips can be used and are not in these folds."""
@@ -127,7 +127,7 @@ def text_splits(
 
 
 def _file(folds: IntArray, labels: ArrayLike, has_video: ArrayLike) -> _File:
-    n_folds = n_folds_of(folds)
+    n_folds = count_folds(folds)
     if n_folds < 4:
         raise FixInput(f"published splits need at least four folds, got {n_folds}")
     classes = np.asarray(labels, dtype=np.intp)

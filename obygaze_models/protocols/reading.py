@@ -30,7 +30,7 @@ from obygaze_models.models.registry import (
     find_kind,
     is_kind,
 )
-from obygaze_models.protocols.kinds import GRID, candidates, for_task, problem_of
+from obygaze_models.protocols.kinds import GRID, candidates, find_problem, for_task
 from obygaze_models.protocols.schedule import (
     KEYS_OF_ALL,
     LEAVES_OUT_GROUPS,
@@ -227,7 +227,7 @@ def _read_models(document: Document, tables: Any) -> dict[str, Model]:
             if key not in known:
                 document.unknown(f"{key_path}.{key}", key, ["kind", *known])
                 continue
-            problem = problem_of(kind, key, value)
+            problem = find_problem(kind, key, value)
             if problem:
                 document.add(f"{key_path}.{key}", f"{problem}, got {value!r}")
             settings[key] = tuple(value) if isinstance(value, list) else value
@@ -235,7 +235,7 @@ def _read_models(document: Document, tables: Any) -> dict[str, Model]:
     return models
 
 
-def checked_task(values: Mapping[str, Any]) -> Task:
+def parse_task(values: Mapping[str, Any]) -> Task:
     """Return the task with these keys of `[tasks.NAME]`, or raise an error with all violations."""
     document = Document(values, "task")
     task = document.check(Task)

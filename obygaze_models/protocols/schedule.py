@@ -27,7 +27,7 @@ from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import Protocol, Splits
-from obygaze_models.protocols.splits import Split, film_pairs, rotated
+from obygaze_models.protocols.splits import Split, film_pairs, rotate_folds
 
 Labels = Mapping[str, LabelArray]
 # One in five films (or clips) validates if only the test clips are given.
@@ -77,7 +77,7 @@ def _published(clips: _Clips, train: str) -> Sequence[Split]:
         scheme = SHIPPED_SCHEMES[splits.scheme]
         balanced = protocol.balancing == "rotated"
         return scheme(folds, labels, usable, balanced=balanced, validates=validates)
-    return rotated(folds, labels, usable & (labels >= 0), validates=validates)
+    return rotate_folds(folds, labels, usable & (labels >= 0), validates=validates)
 
 
 def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
@@ -91,7 +91,7 @@ def _drawn_folds(clips: _Clips, train: str) -> IntArray:
     groups = clips.table.groups
     tested = ~_never_tested(clips)
     by_clip = SPLIT_KINDS[splits.kind].by_clip
-    unit = unit_of(splits.kind, splits.column)
+    unit = unit_name(splits.kind, splits.column)
     if not splits.folds:
         return folds_by_group(groups, unit)
     levels = clips.table.levels
@@ -117,7 +117,7 @@ def _in_turn(clips: _Clips, train: str, folds: IntArray) -> Sequence[Split]:
     if validation == "each":
         return film_pairs(folds, clips.usable, never, trains)
     validates = validation == "next"
-    return rotated(folds, labels, trains, never, validates=validates)
+    return rotate_folds(folds, labels, trains, never, validates=validates)
 
 
 def without_validation(
@@ -260,7 +260,7 @@ def group_column(kind: str, column: str) -> str:
     return column if column and SPLIT_KINDS[kind].by_film else FILM_COLUMN
 
 
-def unit_of(kind: str, column: str) -> str:
+def unit_name(kind: str, column: str) -> str:
     """Return the name of what splits hold out: `film`, or a group of a column."""
     found = group_column(kind, column)
     return "film" if found == FILM_COLUMN else f"group of `{found}`"

@@ -65,14 +65,14 @@ class Split:
         return self.train, self.validation, self.test
 
 
-def n_folds_of(folds: IntArray) -> int:
+def count_folds(folds: IntArray) -> int:
     """Return the number of folds, which is the highest fold number plus one."""
     if not np.any(folds != OUTSIDE):
         raise FixInput("no clip has a fold")
     return int(folds.max()) + 1
 
 
-def rotated(
+def rotate_folds(
     folds: IntArray,
     labels: ArrayLike,
     trains: BoolArray,
@@ -91,7 +91,7 @@ def rotated(
         never: The folds that never test.
         validates: Whether a fold validates.
     """
-    k = n_folds_of(folds)
+    k = count_folds(folds)
     # The folds whose training rows have both classes.
     inside = trains & (folds != OUTSIDE)
     classes = np.column_stack([folds, np.asarray(labels)])[inside]
@@ -137,7 +137,7 @@ def film_pairs(
             be used.
     """
     usable = np.asarray(has_video, dtype=np.bool_) & (folds != OUTSIDE)
-    films = [fold for fold in range(n_folds_of(folds)) if fold not in never]
+    films = [fold for fold in range(count_folds(folds)) if fold not in never]
     validating = set(folds[usable if trains is None else usable & trains].tolist())
     pairs = [pair for pair in permutations(films, 2) if pair[1] in validating]
     if len({chosen_on for _, chosen_on in pairs}) < 2:

@@ -45,7 +45,7 @@ from obygaze_features.manifest.own_labels import (
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, protocol_names
-from obygaze_models.protocols.schedule import SPLIT_KINDS, unit_of
+from obygaze_models.protocols.schedule import SPLIT_KINDS, unit_name
 from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 
 # A column, an operator and one value; `parse` reads longer expressions.
@@ -77,7 +77,7 @@ def with_tasks(
     # The question of each task.
     asks: dict[str, str] = {}
     for text in asked:
-        of_text = asked_tasks(text, protocol, manifest)
+        of_text = requested_tasks(text, protocol, manifest)
         for name, task in of_text.items():
             asks[name] = f"for which clips {task.in_words(name) or name}"
             if len(of_text) > 1:
@@ -118,7 +118,7 @@ def _questions(
     names the task. `kept` are the tasks with the same definition as in the protocol.
     """
     asked = []
-    unit = unit_of(protocol.splits.kind, protocol.splits.column)
+    unit = unit_name(protocol.splits.kind, protocol.splits.column)
     for question in protocol.report.questions:
         if not {question.first, question.second} & {*BASELINES}:
             asked.append(replace(question, train="", test=""))
@@ -137,7 +137,7 @@ def one_task(
     text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> tuple[str, Task]:
     """Return the name and the definition of the requested task; refuse several tasks."""
-    return _only_one(text, asked_tasks(text, protocol, manifest, option))
+    return _only_one(text, requested_tasks(text, protocol, manifest, option))
 
 
 def _only_one(text: str, tasks: Mapping[str, Task]) -> tuple[str, Task]:
@@ -151,7 +151,7 @@ def _only_one(text: str, tasks: Mapping[str, Task]) -> tuple[str, Task]:
     return of_name
 
 
-def asked_tasks(
+def requested_tasks(
     text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> dict[str, Task]:
     """Return the requested tasks, by name.
@@ -180,7 +180,7 @@ def asked_tasks(
             )
         return {name: tasks[name]}
     labels = _Labels(protocol.data, manifest, option)
-    of_column = labels.tasks_of(text)
+    of_column = labels.find_tasks(text)
     if of_column:
         return of_column
     unknown = text
@@ -190,7 +190,7 @@ def asked_tasks(
         is_known = asked in labels.columns or not _is_of_words(asked)
         if is_known and unknown != DIFFERS:
             _check_name(unknown, protocol, labels)
-            tasks = labels.tasks_of(asked) or labels.task_of_expression(asked)
+            tasks = labels.find_tasks(asked) or labels.task_of_expression(asked)
             return {unknown: _only_one(asked, tasks)[1]}
     if not _is_of_words(unknown):
         return labels.task_of_expression(text)
@@ -276,10 +276,10 @@ class _Labels:
             hint=f"use one of its values: {few(values)}",
         )
 
-    def tasks_of(self, text: str) -> dict[str, Task]:
+    def find_tasks(self, text: str) -> dict[str, Task]:
         """Return the tasks of a column, or of a column and a value; empty for other texts."""
         if text in self.columns:
-            return self.tasks_of_column(text)
+            return self.find_tasks_of_column(text)
         for column in self.columns:
             # A word may contain any characters, also operators.
             if text.startswith(f"{column}="):
@@ -314,7 +314,7 @@ class _Labels:
                     raise self.unknown_word(column, word)
         return {text: Task(positive=positive.text)}
 
-    def tasks_of_column(self, column: str) -> dict[str, Task]:
+    def find_tasks_of_column(self, column: str) -> dict[str, Task]:
         """Return the task of a yes/no column, or one task per word."""
         values = self.words(column)
         if not values or (len(values) == 1 and column not in CONCEPTS):

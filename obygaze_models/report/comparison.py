@@ -43,7 +43,7 @@ from obygaze_models.evaluation.results import (
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.schema import Task
-from obygaze_models.report.lookup import explain_invalid_runs, pair_name, task_of
+from obygaze_models.report.lookup import explain_invalid_runs, find_task, pair_name
 from obygaze_models.report.tables import (
     NumberCell,
     PValueCell,
@@ -54,7 +54,7 @@ from obygaze_models.report.tables import (
 from obygaze_models.runner.answer import films_with_value, verdict
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import current_labels
-from obygaze_models.runner.limits import ON_BOTH_SIDES, limits_of
+from obygaze_models.runner.limits import ON_BOTH_SIDES, find_limits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,7 +216,7 @@ def compare_runs(
 
 
 def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> ComparedRuns:
-    names = names_of(runs)
+    names = run_names(runs)
     _require_one_unit(names, runs)
     warnings = [*_not_the_same_for_sure(names, runs)]
     unit = runs[0].unit if runs[0].holds_out_groups else "film"
@@ -234,7 +234,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
         compared = dict(zip(cells, shared.cells or cells.values(), strict=True))
         first = compared.get(0)
         for number, cell in compared.items():
-            row = _row_of(key, cells, cell, metric)
+            row = _make_row(key, cells, cell, metric)
             row |= {"run": names[number], "n_clips": shared.n_clips}
             rows.append(row)
             if problem:
@@ -268,12 +268,12 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     counts = [(len(item.by_film), item.row["films"]) for item in tested]
     known = films_with_value(counts, unit)
     if known:
-        warnings.append(f"In {metric_name(metric)}, {known}.")
+        warnings.append(f"For {metric_name(metric)}, {known}.")
     warnings += _other_tests(names, by_key, metric)
     if all(len(cells) == 1 for cells in by_key.values()):
         warnings.append(NO_CELL)
     for name, run in zip(names, runs, strict=True):
-        for limit in limits_of(run):
+        for limit in find_limits(run):
             if limit.name in ON_BOTH_SIDES:
                 warnings.append(f"{name}: {limit.text}")
     return ComparedRuns(names, metric, rows, warnings, unit)
@@ -295,7 +295,7 @@ def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
     return shared, shared.problem
 
 
-def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
+def _make_row(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
     """Return the row of a cell, without a difference.
 
     The column `name` contains all names that the model has in the runs.
@@ -327,7 +327,7 @@ def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
 # ---- which cells of runs stand side by side ----
 
 
-def names_of(runs: Sequence[Run]) -> list[str]:
+def run_names(runs: Sequence[Run]) -> list[str]:
     """Return the names of the folders, or the paths of all folders if two names are equal."""
     names = [run.folder.name for run in runs]
     if len(set(names)) == len(names):
@@ -348,7 +348,7 @@ def cells_side_by_side(
         runs: The runs.
         models: As in `compare_runs`.
     """
-    tests = _tests_of(runs)
+    tests = _join_tests(runs)
     ids, tests["clip"] = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     of_runs = []
     for number, run in enumerate(runs):
@@ -384,7 +384,7 @@ def _named_models(run: Run, name: str) -> list[Cell]:
     return found
 
 
-def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
+def _join_tests(runs: Sequence[Run]) -> pd.DataFrame:
     """Return the tests of runs in one table.
 
     Raise an error if runs hold out groups and a clip has different groups in two runs.
@@ -430,13 +430,13 @@ def _other_tasks(
             if {0, number} <= cells.keys():
                 tasks |= dict.fromkeys(key[:2])
         for task in tasks:
-            if _classes_of(runs[0], task) != _classes_of(run, task):
+            if _defined_classes(runs[0], task) != _defined_classes(run, task):
                 yield f"{name}: its task {task} has different classes than in {names[0]}."
 
 
-def _classes_of(run: Run, name: str) -> Task:
+def _defined_classes(run: Run, name: str) -> Task:
     """Return the task without its title and other fields that do not define its classes."""
-    return replace(task_of(run, name), title="", folds="", row="", series="")
+    return replace(find_task(run, name), title="", folds="", row="", series="")
 
 
 def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterator[str]:
@@ -485,10 +485,10 @@ def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
     by = [*FOLDS]
     if weakest([first.basis, second.basis]) == UNSEEN:
         by.append("group")
-    return _folds_of(first, by) == _folds_of(second, by)
+    return _clips_of_folds(first, by) == _clips_of_folds(second, by)
 
 
-def _folds_of(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
+def _clips_of_folds(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
     """Return the sets of clips that have equal values in the columns `by`."""
     return frozenset(cell.rows.groupby([*by])["clip"].agg(frozenset))
 
@@ -504,7 +504,7 @@ def _other_tests(
                 continue
             pair = (cells[0], cells[number])
             shared = on_shared_clips(pair)
-            folds = {_folds_of(cell, FOLDS) for cell in shared.cells}
+            folds = {_clips_of_folds(cell, FOLDS) for cell in shared.cells}
             n_cells += 1
             n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
             n_other_folds += len(folds) > 1

@@ -29,7 +29,7 @@ from obygaze_models.evaluation.bootstrap import (
 )
 from obygaze_models.evaluation.cells import (
     Cell,
-    grouped_by,
+    group_by,
     have_same_clips,
 )
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
@@ -38,16 +38,16 @@ from obygaze_models.evaluation.results import film_differences
 from obygaze_models.evaluation.tables import Pair, RunRow
 from obygaze_models.report.lookup import (
     chance,
+    find_task,
     label,
     n_leaked,
     pair_name,
-    task_of,
 )
 from obygaze_models.report.tables import slug
 from obygaze_models.runner.answer import (
-    asked_cells,
-    best_guess,
+    best_baseline,
     compared_metric,
+    requested_cells,
     short,
 )
 from obygaze_models.runner.files import Run
@@ -111,7 +111,7 @@ class FigureRow(NamedTuple):
     ends: tuple[float, float]
     dots: Sequence[Dot]
     color: str = "model"
-    color_of_dots: str = "guess"
+    color_of_dots: str = "baseline"
     chance: float = math.nan
 
 
@@ -180,12 +180,12 @@ def _draw_row(axes: Any, row: FigureRow, y: float) -> None:
 
 
 def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
-    """Return a figure of the models of a pair of tasks and the best guess, with dots for films."""
+    """Return a figure of the models and the best baseline of a pair of tasks, by film."""
     cells = [cell for cell in run.models if cell.pair == pair]
     title = f"{_of_each_film(run)}, {pair_name(*pair)}"
     key = f"films-{slug(*dict.fromkeys(pair))}"
     metric = compared_metric(run)
-    return _figure_of_cells(run, key, title, _rows_of(run, cells), metric, titles)
+    return _figure_of_cells(run, key, title, _figure_rows(run, cells), metric, titles)
 
 
 def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
@@ -195,21 +195,21 @@ def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
     """
     metric = compared_metric(run)
     models = run.models
-    together = [cell for cell in models if task_of(run, cell.test).row]
-    for name, cells in grouped_by(together, lambda cell: label(run, cell)).items():
+    together = [cell for cell in models if find_task(run, cell.test).row]
+    for name, cells in group_by(together, lambda cell: label(run, cell)).items():
         rows = _rows_side_by_side(run, cells)
         for shown in dict.fromkeys((run.settings.primary, metric)):
             title = f"{metric_name(shown)} side by side, {name}"
             key = f"side-by-side-{slug(shown, name)}"
             yield _figure_of_cells(run, key, title, rows, shown, titles)
-    asked = {cell.pair for cell in asked_cells(run)[:1]}
-    for test, cells in grouped_by(models, lambda cell: cell.test).items():
+    asked = {cell.pair for cell in requested_cells(run)[:1]}
+    for test, cells in group_by(models, lambda cell: cell.test).items():
         pairs = {cell.pair for cell in cells}
         is_on_first_screen = pairs == asked
-        if not task_of(run, test).row and not is_on_first_screen:
+        if not find_task(run, test).row and not is_on_first_screen:
             title = f"{_of_each_film(run)}, tested on {test}"
             key = f"tested-on-{slug(test)}"
-            rows = _rows_of(run, cells)
+            rows = _figure_rows(run, cells)
             yield _figure_of_cells(run, key, title, rows, metric, titles)
 
 
@@ -222,26 +222,28 @@ def _rows_side_by_side(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
     """Return the rows of cells, with a heading above tasks that have the same `row`."""
     rows: list[CellRow] = []
     trained_on = _trained_on(cells, ", trained on {}")
-    by_row = grouped_by(cells, lambda cell: task_of(run, cell.test).row)
+    by_row = group_by(cells, lambda cell: find_task(run, cell.test).row)
     for row, of_row in by_row.items():
         rows.append(row)
         for cell in of_row:
-            series = task_of(run, cell.test).series or cell.test
+            series = find_task(run, cell.test).series or cell.test
             rows.append((series + trained_on.format(cell.train), cell))
     return rows
 
 
-def _rows_of(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
-    """Return the rows of a test task: models below their training task, then the best guess."""
-    guess = best_guess(run, cells[0], compared_metric(run))
+def _figure_rows(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
+    """Return the rows of a test task: models below their training task, then the best baseline."""
+    baseline = best_baseline(run, cells[0], compared_metric(run))
     trained_on = _trained_on(cells, "trained on {}")
     rows: list[CellRow] = []
-    for train, of_train in grouped_by(cells, lambda cell: cell.train).items():
+    for train, of_train in group_by(cells, lambda cell: cell.train).items():
         rows.append(trained_on.format(train))
         rows += [(label(run, cell), cell) for cell in of_train]
-    if guess is not None:
-        rows.append(trained_on and f"without video, {trained_on.format(guess.train)}")
-        rows.append((f"best baseline ({label(run, guess)})", guess))
+    if baseline is not None:
+        rows.append(
+            trained_on and f"without video, {trained_on.format(baseline.train)}"
+        )
+        rows.append((f"best baseline ({label(run, baseline)})", baseline))
     return [row for row in rows if row]
 
 
@@ -268,7 +270,7 @@ def _figure_of_cells(
         name, cell = row
         if not have_same_clips(other for other in cells if other.test == cell.test):
             name = f"{name}, {count_text(cell.n_clips, 'clip')}"
-        of_cell = _row_of(run, name, cell, metric, titles)
+        of_cell = _figure_row(run, name, cell, metric, titles)
         values += (of_cell.value, *of_cell.ends, *(dot.value for dot in of_cell.dots))
         shown.append(of_cell)
     known = [value for value in values if math.isfinite(value)]
@@ -297,34 +299,36 @@ def _legend(run: Run, cells: Sequence[Cell]) -> dict[str, Look]:
         not_better = "not better, or leaked" if has_leaked else "not better"
         legend[not_better] = ("model", FILM_DOT, OPEN)
     if any(not cell.is_model for cell in cells):
-        legend["baseline"] = ("guess", DOT, {})
+        legend["baseline"] = ("baseline", DOT, {})
     if any(n_leaked(cell) for cell in cells):
         legend["with leaked clips"] = ("wrong", DOT, {})
     return legend
 
 
-def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> FigureRow:
+def _figure_row(
+    run: Run, name: str, cell: Cell, metric: str, titles: Titles
+) -> FigureRow:
     """Return the figure row of a cell, with a dot for each film.
 
-    The dot of a film is open if the best guess is at least as good in this film. If test clips
+    The dot of a film is open if the best baseline is at least as good in this film. If test clips
     leaked, all dots are open.
     """
-    guess = best_guess(run, cell, metric) if cell.is_model else None
-    guessed = {} if guess is None else guess.value_of_films(metric)
+    baseline = best_baseline(run, cell, metric) if cell.is_model else None
+    of_baseline = {} if baseline is None else baseline.value_of_films(metric)
     apart = {}
-    if guess is not None and metric in RANKING_METRICS:
+    if baseline is not None and metric in RANKING_METRICS:
         # The difference in a film is the difference that p tests.
-        apart = film_differences(cell, guess, metric)
+        apart = film_differences(cell, baseline, metric)
     dots = []
     for film, value in cell.value_of_films(metric).items():
         about = f"{titles.get(film, film)}: {short(value)}"
         is_better = cell.basis != LEAKED
-        if film in guessed:
-            about += f", baseline {short(guessed[film])}"
-            lead = goodness(metric, value) - goodness(metric, guessed[film])
+        if film in of_baseline:
+            about += f", baseline {short(of_baseline[film])}"
+            lead = goodness(metric, value) - goodness(metric, of_baseline[film])
             is_better = is_better and apart.get(film, lead) > 0
         dots.append(Dot(value, about, is_better))
-    color = "model" if cell.is_model else "guess"
+    color = "model" if cell.is_model else "baseline"
     color_of_value = "wrong" if n_leaked(cell) else color
     at_random = chance(cell, metric) if metric in RANKING_METRICS else math.nan
     value = cell.value(metric)
@@ -406,7 +410,7 @@ def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | N
         shown.append(FigureRow(row["factor"], row["log_odds"], ends, dots))
     legend: dict[str, Look] = {f"all {run.units}": ("model", DOT, {})}
     if run.has_groups:
-        legend[f"a {run.unit}"] = ("guess", FILM_DOT, FILM)
+        legend[f"a {run.unit}"] = ("baseline", FILM_DOT, FILM)
     axis = "difference in the log odds of a correct decision"
     drawing = _draw_rows(shown, (-half, half), axis, legend)
     line = {"color": COLORS["muted"], "lw": 0.9, "linestyle": (0, (4, 3))}

@@ -11,7 +11,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.schema import Task
-from obygaze_models.runner.answer import asked_cells, model_name
+from obygaze_models.runner.answer import model_name, requested_cells
 from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run
 from obygaze_models.runner.text import read_run
 
@@ -52,7 +52,7 @@ def explain_invalid_runs(*runs: Run) -> Iterator[None]:
 
 def knows_films(run: Run) -> bool:
     """Return whether requested models may have been trained on clips of the tested films."""
-    return any(cell.knows_films for cell in asked_cells(run))
+    return any(cell.knows_films for cell in requested_cells(run))
 
 
 def n_leaked(cell: Cell) -> int:
@@ -80,11 +80,11 @@ def pair_name(train: str, test: str) -> str:
 def task_name(run: Run, pair: Pair) -> str:
     """Return the name of a pair of tasks, with the title or expressions of the test task."""
     name = pair_name(*pair)
-    words = task_of(run, pair[1]).in_words(pair[1])
+    words = find_task(run, pair[1]).in_words(pair[1])
     return f"{name}: {words}" if words else name
 
 
-def task_of(run: Run, name: str) -> Task:
+def find_task(run: Run, name: str) -> Task:
     """Return a task of the protocol of a run."""
     return Task(**run.protocol["tasks"].get(name, {}))
 

@@ -36,21 +36,21 @@ from obygaze_models.report.lookup import (
     task_name,
     unit_titles,
 )
-from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
+from obygaze_models.report.sections import Section, make_sections, sentence_of_concepts
 from obygaze_models.report.tables import render_template
 from obygaze_models.runner.answer import (
+    answered_question,
     answers,
-    asked_cells,
     clips_text,
     compared_metric,
     has_levels,
     intervals_hold_for,
-    question_of,
+    requested_cells,
     short,
 )
 from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
 from obygaze_models.runner.labels import current_labels
-from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
+from obygaze_models.runner.limits import ON_FIRST_SCREEN, find_limits
 
 USUAL_FORMATS = ("html", "csv", "latex", "svg")
 FORMATS = (*USUAL_FORMATS, "png", "pdf")
@@ -153,7 +153,7 @@ def write_report(
     for folder in folders:
         run = read_folder(folder)
         with explain_invalid_runs(run):
-            chapter = chapter_of(run)
+            chapter = make_chapter(run)
             for sentence in chapter.changed:
                 warnings.warn(sentence, ObygazeWarning, stacklevel=2)
             chapters.append(chapter)
@@ -172,24 +172,24 @@ def write_report(
     return [page, *written]
 
 
-def chapter_of(run: Run) -> Chapter:
+def make_chapter(run: Run) -> Chapter:
     """Return the content of a page about a run."""
     labels = current_labels(run)
     titles = unit_titles(run, labels.manifest)
-    cell = next(iter(asked_cells(run)), None)
+    cell = next(iter(requested_cells(run)), None)
     changed = [*_changed_stores(run)]
     if labels.changed:
         hidden = "The page has no levels and concepts of clips."
         changed.insert(
             0, f"{labels.changed} {hidden if has_levels(run) else ''}".strip()
         )
-    limits = [one.text for one in limits_of(run) if one.name in ON_FIRST_SCREEN]
+    limits = [one.text for one in find_limits(run) if one.name in ON_FIRST_SCREEN]
     title = str(run.protocol["name"])
     asked = title
     # Titles and questions of shipped protocols are about unseen films, and would be false here for
     # other runs.
     if not knows_films(run) and run.has_groups:
-        question = question_of(run)
+        question = answered_question(run)
         asked = (question and question["text"]) or title
         if run.unit == "film":
             title = run.protocol["report"]["title"] or title
@@ -202,7 +202,7 @@ def chapter_of(run: Run) -> Chapter:
         figure=None if cell is None else figure_of_pair(run, cell.pair, titles),
         changed=changed,
         limits=[*changed, *_scale(run, cell), *limits],
-        sections=sections_of(run, labels),
+        sections=make_sections(run, labels),
         words=[*_words(run)],
     )
 

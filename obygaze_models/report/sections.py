@@ -22,7 +22,7 @@ from obygaze_models.evaluation.basis import (
     tested_on,
     weakest,
 )
-from obygaze_models.evaluation.cells import Cell, grouped_by, on_shared_clips
+from obygaze_models.evaluation.cells import Cell, group_by, on_shared_clips
 from obygaze_models.evaluation.error_analysis import ALL_FILMS, LEVEL_FACTORS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import metric_name
@@ -38,12 +38,12 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.lookup import (
     CEILINGS,
     chance,
+    find_task,
     knows_films,
     label,
     n_leaked,
     pair_name,
     task_name,
-    task_of,
     unit_titles,
 )
 from obygaze_models.report.tables import (
@@ -60,14 +60,14 @@ from obygaze_models.runner.answer import (
     MOST_ANSWERS,
     about_difference,
     about_p,
-    asked_cells,
-    asked_differences,
-    best_guess,
+    best_baseline,
     compared_metric,
-    difference_to_guess,
+    difference_from_baseline,
     films_above,
     films_with_value,
     intervals_hold_for,
+    requested_cells,
+    requested_differences,
     short,
     shown_metrics,
     verdict,
@@ -75,7 +75,7 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels
-from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
+from obygaze_models.runner.limits import ON_FIRST_SCREEN, find_limits
 
 MOST_ERRORS = 10
 ERROR_COLUMNS = ("film", "start", "end", "error", "score")
@@ -99,7 +99,7 @@ class Section:
     tables: list[ResultTable] = field(default_factory=list)
 
 
-def sections_of(run: Run, labels: RunLabels) -> list[Section]:
+def make_sections(run: Run, labels: RunLabels) -> list[Section]:
     """Return the sections that are not empty, in the order of the page."""
     titles = unit_titles(run, labels.manifest)
     sections = [
@@ -119,16 +119,16 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
 
 
 def section_of_results(run: Run, titles: Titles) -> Section:
-    """Return the section with a row for each model and its best guess, and figures of the tasks."""
+    """Return the section with a row for each model, and with figures of the tasks."""
     section = Section("results", "Results", figures=[*figures_of_tasks(run, titles)])
     shown = []
     for cell in run.cells:
         # Baselines have rows only in a run without models, or if they read true labels. The best
-        # guess is in the row of its model.
+        # baseline is in the row of its model.
         if cell.is_model or not run.models or cell.model in CEILINGS:
             shown.append(cell)
     rows: list[RunRow | str] = []
-    by_test = grouped_by(shown, lambda cell: (cell.pair, cell.clips.tobytes()))
+    by_test = group_by(shown, lambda cell: (cell.pair, cell.clips.tobytes()))
     for cells in by_test.values():
         rows.append(_heading_of_test(run, cells[0]))
         # A baseline may have a cell for each store. On the same clips, these cells have the same
@@ -139,7 +139,7 @@ def section_of_results(run: Run, titles: Titles) -> Section:
     if run.has_groups:
         note = (
             f"Difference: the mean over {run.units}, with its interval."
-            f" {about_p(run) or about_difference(run)} {_correction(run, is_of_guesses=True)}"
+            f" {about_p(run) or about_difference(run)} {_correction(run, is_of_baselines=True)}"
             " Better: yes, if p is at most .05; the store that is chosen on training films has no"
             f" p, and is better if its interval is above 0. The column {run.units}: the number of"
             f" {run.units} with a difference above 0."
@@ -153,11 +153,14 @@ def section_of_results(run: Run, titles: Titles) -> Section:
     return section
 
 
-def _correction(run: Run, *, is_of_guesses: bool) -> str:
+def _correction(run: Run, *, is_of_baselines: bool) -> str:
     """Return the sentence on the number of comparisons that the p of a table are corrected for."""
     counts = []
     for row in run.differences:
-        if math.isfinite(row["p"]) and (row["against_model"] in BLIND) == is_of_guesses:
+        if (
+            math.isfinite(row["p"])
+            and (row["against_model"] in BLIND) == is_of_baselines
+        ):
             counts.append(int(row["comparisons"]))
     if not counts:
         return "No row has a p."
@@ -166,7 +169,7 @@ def _correction(run: Run, *, is_of_guesses: bool) -> str:
             "In this table, p is not corrected, because the run requests one comparison; other rows"
             " have no p."
         )
-    kind = "of a model with a baseline" if is_of_guesses else "of two models"
+    kind = "of a model with a baseline" if is_of_baselines else "of two models"
     return (
         f"In this table, p is corrected for the {count(max(counts), 'comparison')} {kind} that the"
         " run requests; other rows have no p."
@@ -187,27 +190,31 @@ def _heading_of_test(run: Run, cell: Cell) -> str:
 
 
 def _result(run: Run, cell: Cell) -> RunRow:
-    """Return the table row of a model and its best guess."""
+    """Return the table row of a model and its best baseline."""
     metric = compared_metric(run)
-    guess = best_guess(run, cell, metric) if cell.is_model else None
-    row = None if guess is None else difference_to_guess(run, cell, guess)
+    baseline = best_baseline(run, cell, metric) if cell.is_model else None
+    row = None if baseline is None else difference_from_baseline(run, cell, baseline)
     shown: RunRow = {"model": label(run, cell)}
     for of in shown_metrics(run):
         shown[metric_name(of)] = NumberCell(cell.value(of), *cell.ends(of))
-    guessed = (DASH, NO_NUMBER, DASH)
+    of_baseline = (DASH, NO_NUMBER, DASH)
     n_films = 0
-    if guess is not None:
-        films = films_above(cell, guess, metric)
+    if baseline is not None:
+        films = films_above(cell, baseline, metric)
         n_films = films.n_films
-        guessed = (label(run, guess), NumberCell(guess.value(metric)), films.text())
+        of_baseline = (
+            label(run, baseline),
+            NumberCell(baseline.value(metric)),
+            films.text(),
+        )
     return {
         **shown,
-        "best baseline": guessed[0],
-        f"{metric_name(metric)} of the baseline": guessed[1],
+        "best baseline": of_baseline[0],
+        f"{metric_name(metric)} of the baseline": of_baseline[1],
         "difference": DifferenceCell.of(row),
         "p": PValueCell.of(row),
         "better?": verdict(row, n_films),
-        _compared_units(run): guessed[2],
+        _compared_units(run): of_baseline[2],
         "leaked": n_leaked(cell),
     }
 
@@ -226,7 +233,9 @@ def section_of_differences(run: Run) -> Section:
     shown: list[RunRow | str] = []
     # The questions of protocols are about unseen films, so other runs do not show their text.
     is_unseen = run.has_groups and not knows_films(run)
-    for text, rows in grouped_by(asked_differences(run), lambda both: both[0]).items():
+    for text, rows in group_by(
+        requested_differences(run), lambda both: both[0]
+    ).items():
         shown.append(text if is_unseen else "comparisons of the protocol")
         shown += [_difference(run, row) for _, row in rows]
     contrasts = [r for r in run.differences if r["against_train"] != r["train"]]
@@ -240,7 +249,7 @@ def section_of_differences(run: Run) -> Section:
         note = (
             f"In brackets: intervals over {run.units}. The column {run.units}: the number of"
             f" {run.units} in which the first has the higher value."
-            f" {_correction(run, is_of_guesses=False)} Further differences are in results.csv."
+            f" {_correction(run, is_of_baselines=False)} Further differences are in results.csv."
             " Leaked: test clips that were used in training or selection of one of the two. A row"
             " with leaked clips has no interval and no p, because leaks alone can make a"
             " difference."
@@ -300,21 +309,21 @@ def _sentences_of_contrasts(
 
 
 def section_of_films(run: Run, titles: Titles) -> Section:
-    """Return the section with the compared metric of each model and the best guess by film.
+    """Return the section with the compared metric of each model and the best baseline by film.
 
     The section is empty without films, or with too many films for a table.
     """
     section = Section("films", run.units.capitalize())
-    asked = asked_cells(run)
+    asked = requested_cells(run)
     if not asked or not 0 < asked[0].n_films <= MOST_FILMS:
         return section
     metric = compared_metric(run)
     first = asked[0]
     shown = [cell for cell in run.models if cell.pair == first.pair]
-    guess = best_guess(run, first, metric)
-    if guess is not None:
-        shown.append(guess)
-    note = "A dash: no clips of one of the classes, or no positive clips."
+    baseline = best_baseline(run, first, metric)
+    if baseline is not None:
+        shown.append(baseline)
+    note = "A dash: no positive clips, or clips of one class only."
     # If the models have no common clips, only the first model is shown.
     common = [*on_shared_clips(shown).cells] or shown[:1]
     if any(cell.n_clips != common[0].n_clips for cell in shown):
@@ -352,15 +361,15 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
         row["cell"] = by_name[row["train"], row["test"], row["store"], row["model"]]
     of_cells = [row for row in rows if not row["film"]]
     of_films = [row for row in rows if row["film"] and row["cell"].is_model]
-    for metric, of_metric in grouped_by(of_cells, lambda row: row["metric"]).items():
+    for metric, of_metric in group_by(of_cells, lambda row: row["metric"]).items():
         shown: list[RunRow | str] = []
-        for name, of_model in grouped_by(of_metric, _name_with_store).items():
+        for name, of_model in group_by(of_metric, _name_with_store).items():
             shown += [name, *map(_cell_of_paper, of_model)]
         title = f"{metric_name(metric)} of this run and of the paper"
         section.tables.append(result_table(f"paper-{metric}", title, shown))
-    for metric, of_metric in grouped_by(of_films, lambda row: row["metric"]).items():
+    for metric, of_metric in group_by(of_films, lambda row: row["metric"]).items():
         shown = []
-        for cell, of_cell in grouped_by(of_metric, lambda row: row["cell"]).items():
+        for cell, of_cell in group_by(of_metric, lambda row: row["cell"]).items():
             shown.append(_heading_of_films(run, cell))
             shown += _films_of_paper(run, of_cell, titles)
         title = f"{metric_name(metric)} of each film, of this run and of the paper"
@@ -470,7 +479,7 @@ def section_of_concepts(run: Run) -> Section:
     counted = concepts[["films_with_value", "films"]].dropna().astype(int)
     known = films_with_value([*counted.itertuples(index=False, name=None)], run.unit)
     if known:
-        note += f" Of AP, {known}."
+        note += f" For AP, {known}."
     section.tables.append(
         result_table("concepts", "Concept vectors", rows, note, folded=True)
     )
@@ -508,7 +517,7 @@ def sentence_of_concepts(run: Run) -> str:
 def section_of_success(run: Run) -> Section:
     """Return the section on the regression of correct decisions on properties of clips."""
     section = Section("success", "What makes a clip easy")
-    for name, factors in grouped_by(
+    for name, factors in group_by(
         rows_as_dicts(run.table("success.csv")),
         lambda row: (
             f"{row['model']} ({row['store']}), {pair_name(row['train'], row['test'])}"
@@ -558,12 +567,12 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     if labels.manifest is not None and not labels.changed:
         clips = {clip.clip_id: clip for clip in labels.manifest}
         columns = _columns_asked_for(run, labels.manifest.columns)
-        annotations = grouped_by(labels.manifest.annotations, lambda one: one.clip_id)
+        annotations = group_by(labels.manifest.annotations, lambda one: one.clip_id)
         if view_text(run):
             view = f"Levels and concepts are those of the {view_text(run)}. "
     manifest = run.about["manifest"]["name"]
     watch = shlex.join(["obygaze", "view", manifest, "--run", run.folder.name])
-    for cell in asked_cells(run)[:MOST_ANSWERS]:
+    for cell in requested_cells(run)[:MOST_ANSWERS]:
         found = errors(cell, clips, columns, annotations)
         if not found:
             continue
@@ -620,7 +629,9 @@ def errors(
             "end": clock_or_none(clip.end_s),
             "level": clip.level,
             "concepts": ", ".join(clip.concepts),
-            "annotators": "; ".join(_words_of(one, columns) for one in annotated),
+            "annotators": "; ".join(
+                _annotation_text(one, columns) for one in annotated
+            ),
             **own,
             "error": "missed" if cell.y[number] else "false alarm",
             "score": NumberCell(float(cell.mean_scores[number])),
@@ -629,7 +640,7 @@ def errors(
     return found
 
 
-def _words_of(said: Annotation, columns: Sequence[str]) -> str:
+def _annotation_text(said: Annotation, columns: Sequence[str]) -> str:
     """Return the text of the annotation of one annotator, such as `ada: S, Look`."""
     words = [said.level, *said.concepts, *(said.own.get(name, "") for name in columns)]
     comment = said.own.get("comment", "")
@@ -643,7 +654,7 @@ def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
     expressions = [run.protocol["data"]["where"]]
     named = []
     for name in dict.fromkeys(chain.from_iterable(cell.pair for cell in run.cells)):
-        task = task_of(run, name)
+        task = find_task(run, name)
         named.append(task.column)
         expressions += (task.positive, task.negative)
     for expression in filter(None, expressions):
@@ -669,7 +680,7 @@ def section_of_made(run: Run) -> Section:
     if intervals:
         section.sentences.append(f"Intervals over {run.units} hold for {intervals}.")
     section.sentences += protocol["report"]["notes"]
-    for limit in limits_of(run):
+    for limit in find_limits(run):
         if limit.name not in ON_FIRST_SCREEN:
             section.sentences.append(limit.text)
     manifest = about["manifest"]

@@ -185,7 +185,7 @@ class ResultTable:
             names.append("group")
             columns.append(headings)
         for number, header in enumerate(self.headers):
-            parts = [_parts_of(row[number]) for row in self.cells]
+            parts = [_cell_parts(row[number]) for row in self.cells]
             for place, part in enumerate(PARTS_OF_NUMBER):
                 column = [of_row[place] for of_row in parts]
                 if not part or any(content != "" for content in column):
@@ -214,7 +214,7 @@ def result_table(
     return ResultTable(key, title, headers, cells, note, folded)
 
 
-def _parts_of(cell: Any) -> list[Any]:
+def _cell_parts(cell: Any) -> list[Any]:
     """Return the values of a cell in CSV, one for each of `PARTS_OF_NUMBER`.
 
     Missing values are "".

@@ -42,7 +42,7 @@ from obygaze_models.evaluation.results import (
     asks_for,
     exchanged,
     film_differences,
-    is_about_guessing,
+    is_about_baselines,
     names_of_difference,
 )
 from obygaze_models.evaluation.tables import CHOSEN, RunRow
@@ -53,14 +53,14 @@ MOST_NAMES = 4  # names of results without a sentence
 MOST_ANSWERS = 6  # sentences; the tables have all results
 # So many sentences on questions about two models are shown, even if many models are requested.
 MOST_QUESTIONS = 2
-NOT_ASKED = "models and stores of this run"
+NOT_ASKED = "all models and stores of this run"
 # The words of tables for whether the first of two models is better.
 BETTER = "yes"
 NOT_SHOWN = "not shown"
 WORSE = "no, worse"
 UNKNOWN = "–"
 # The explanation of a baseline, shown where the answers name it first.
-MEANING_OF_GUESS = {
+MEANING_OF_BASELINE = {
     "film_prior": "the share of positive training clips in the same film",
     "neighbour": "the classes of the nearest training clips in the same film",
 }
@@ -163,7 +163,7 @@ def number_range(numbers: Sequence[int]) -> int | str:
 
 
 def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
-    """Return a text such as `3 of 12 films have a value`, or "" if all tested films have a value.
+    """Return a text such as `there is a value for 3 of 12 films`, or "" if all films have a value.
 
     Args:
         counts: For each result, the number of films with a value and the number of tested films.
@@ -172,8 +172,7 @@ def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
     if all(behind == tested for behind, tested in counts):
         return ""
     behind, tested = map(number_range, zip(*counts, strict=True))
-    verb = "has" if behind == 1 else "have"
-    return f"{behind} of {tested} {plural(unit)} {verb} a value"
+    return f"there is a value for {behind} of {tested} {plural(unit)}"
 
 
 def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
@@ -191,27 +190,27 @@ def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
 # ---- what is requested ----
 
 
-def question_of(run: Run) -> AskedQuestion | None:
+def answered_question(run: Run) -> AskedQuestion | None:
     """Return the first question of the protocol that this run answers, or None.
 
-    Every run answers a question about guessing. Only a run with the difference of two models
+    Every run answers a question about a baseline. Only a run with the difference of two models
     answers a question about them.
     """
     for question in run.settings.questions:
-        if is_about_guessing(question) or any(
+        if is_about_baselines(question) or any(
             asks_for(question, row) for row in run.differences
         ):
             return question
     return None
 
 
-def asked_cells(run: Run) -> list[Cell]:
+def requested_cells(run: Run) -> list[Cell]:
     """Return the cells of the requested models, one for each store and requested pair of tasks.
 
     Models are in the order of `grid.models`, and stores in the order of the command. The store
     chosen on training films is not included.
     """
-    return results.cells_asked_about(run.cells, run.settings)
+    return results.select_requested_cells(run.cells, run.settings)
 
 
 def chosen_cells(run: Run) -> list[Cell]:
@@ -219,12 +218,12 @@ def chosen_cells(run: Run) -> list[Cell]:
 
     Return [] if the run does not choose a store.
     """
-    asked = {(cell.pair, cell.model) for cell in asked_cells(run)}
+    asked = {(cell.pair, cell.model) for cell in requested_cells(run)}
     chosen = [cell for cell in run.models if cell.store == CHOSEN]
     return [cell for cell in chosen if (cell.pair, cell.model) in asked]
 
 
-def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
+def requested_differences(run: Run) -> list[tuple[str, RunRow]]:
     """Return the requested differences of two models, each with the text of its question.
 
     Differences that a question requests come first, with their sides in the order of the question.
@@ -234,50 +233,50 @@ def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
     """
     found: dict[frozenset[results.CellName], tuple[str, RunRow]] = {}
     for question in run.settings.questions:
-        if is_about_guessing(question):
+        if is_about_baselines(question):
             continue
         text = question["text"] or f"{question['first']} against {question['second']}"
         for row in run.differences:
             if row["against_train"] == row["train"] and asks_for(question, row):
                 names = frozenset(names_of_difference(row))
                 found.setdefault(names, (text, as_asked(question, row)))
-    asked = {cell.name for cell in asked_cells(run)}
+    asked = {cell.name for cell in requested_cells(run)}
     for row in run.differences:
         first, second = names_of_difference(row)
         is_asked = {first, second} <= asked and first[0] == second[0]
         is_of_chosen = second[2] == CHOSEN and second[3] == first[3]
-        if is_asked or (is_of_chosen and first in asked and parts_of(run, first[2])):
+        if is_asked or (is_of_chosen and first in asked and list_parts(run, first[2])):
             found.setdefault(frozenset((first, second)), (NOT_ASKED, row))
     return [*found.values()]
 
 
-def parts_of(run: Run, store: str) -> list[str]:
+def list_parts(run: Run, store: str) -> list[str]:
     """Return the parts of joined features that are also stores of the run, in the run's order."""
     stores = run.about["stores"]
     parts = stores.get(store, {}).get("parts", ())
     return [name for name in stores if name in parts]
 
 
-def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
+def best_baseline(run: Run, cell: Cell, metric: str) -> Cell | None:
     """Return the best baseline without video on the tasks and clips of a cell, or None.
 
     Baselines that were not tested on all clips of the cell are excluded.
     """
-    guesses = []
-    for guess in _on_clips_of(cell, run):
-        is_of_store = guess.store in ("", cell.store)
-        is_blind = guess.model in BLIND and not guess.is_model
-        if is_blind and is_of_store and math.isfinite(guess.value(metric)):
-            guesses.append(guess)
+    baselines = []
+    for baseline in _cells_on_clips(cell, run):
+        is_of_store = baseline.store in ("", cell.store)
+        is_blind = baseline.model in BLIND and not baseline.is_model
+        if is_blind and is_of_store and math.isfinite(baseline.value(metric)):
+            baselines.append(baseline)
 
-    def rounded_goodness(guess: Cell) -> float:
+    def rounded_goodness(baseline: Cell) -> float:
         # Baselines that differ only by rounding are equal; the first is taken.
-        return round(goodness(metric, guess.value(metric)), DIGITS)
+        return round(goodness(metric, baseline.value(metric)), DIGITS)
 
-    return max(guesses, key=rounded_goodness, default=None)
+    return max(baselines, key=rounded_goodness, default=None)
 
 
-def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
+def _cells_on_clips(cell: Cell, run: Run) -> Iterator[Cell]:
     """Yield each cell with the tasks of `cell` that tested all clips of `cell`, on these clips."""
     for other in run.cells:
         if other.pair == cell.pair:
@@ -289,8 +288,8 @@ def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
 # ---- verdicts ----
 
 
-def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
-    """Return the difference of a model and the best guess, or None if the run does not have it.
+def difference_from_baseline(run: Run, model: Cell, baseline: Cell) -> RunRow | None:
+    """Return the difference of a model and the best baseline, or None if the run does not have it.
 
     Its p is the largest p of all differences between the model and a baseline without video.
     """
@@ -300,7 +299,7 @@ def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
         first, second = names_of_difference(row)
         if first == model.name and second[3] in BLIND:
             p_values.append(row["p"])
-            if second == guess.name:
+            if second == baseline.name:
                 found = row
     if found is None:
         return None
@@ -381,22 +380,22 @@ def answers(run: Run) -> list[str]:
     question of the protocol is about two models, sentences on questions about two models come
     first.
     """
-    cells = [*asked_cells(run), *chosen_cells(run)]
-    differences = [*asked_differences(run)]
+    cells = [*requested_cells(run), *chosen_cells(run)]
+    differences = [*requested_differences(run)]
     of_questions = [row for text, row in differences if text != NOT_ASKED]
     n_of_one = min(len(cells), MOST_ANSWERS - len(of_questions[:MOST_QUESTIONS]))
-    of_one = _explained_once([sentence_of(run, cell) for cell in cells[:n_of_one]])
+    of_one = _explained_once([describe_cell(run, cell) for cell in cells[:n_of_one]])
     n_of_two = MOST_ANSWERS - n_of_one
     of_two = [_sentence_on_two(run, row) for _, row in differences[:n_of_two]]
     n_first = 0
-    question = question_of(run)
-    if question is not None and not is_about_guessing(question):
+    question = answered_question(run)
+    if question is not None and not is_about_baselines(question):
         n_first = len(of_questions[:MOST_QUESTIONS])
     sentences = [*of_two[:n_first], *of_one, *of_two[n_first:]]
     others = [_name_with_tasks(run, cell) for cell in cells[n_of_one:]]
     shown = []
     for _, row in differences[n_of_two:]:
-        first, second = _sides_of(run, row)
+        first, second = _find_sides(run, row)
         name = f"{model_name(run, first)} minus {_name_with_tasks(run, second)}"
         n_films = films_above(first, second, row["metric"]).n_films
         if verdict(row, n_films) in (BETTER, WORSE):
@@ -448,18 +447,18 @@ def _explained_once(sentences: Sequence[str]) -> list[str]:
     explained: set[str] = set()
     shown = []
     for sentence in sentences:
-        for guess, meaning in MEANING_OF_GUESS.items():
-            words = f"({guess}: {meaning})"
-            if words in sentence and guess in explained:
-                sentence = sentence.replace(words, f"({guess})")
+        for baseline, meaning in MEANING_OF_BASELINE.items():
+            words = f"({baseline}: {meaning})"
+            if words in sentence and baseline in explained:
+                sentence = sentence.replace(words, f"({baseline})")
             elif words in sentence:
-                explained.add(guess)
+                explained.add(baseline)
         shown.append(sentence)
     return shown
 
 
-def sentence_of(run: Run, cell: Cell) -> str:
-    """Return the sentence on how well a model ranks clips, and on the best guess without video."""
+def describe_cell(run: Run, cell: Cell) -> str:
+    """Return the sentence on how well a model and the best baseline without video rank clips."""
     metric = compared_metric(run)
     model = model_name(run, cell)
     if not cell.is_ranked(metric):
@@ -469,11 +468,11 @@ def sentence_of(run: Run, cell: Cell) -> str:
         clips = count(cell.n_clips, "clip")
         where = f"On {clips}, {cell.same_film} of them from training {run.units}"
     value = f"{metric_name(metric)} {value_text(cell, metric)}"
-    guess = best_guess(run, cell, metric)
-    if guess is None:
+    baseline = best_baseline(run, cell, metric)
+    if baseline is None:
         return f"{where}, {model} ranks clips ({cell.tasks}) with {value}."
-    row = difference_to_guess(run, cell, guess)
-    found = verdict(row, films_above(cell, guess, metric).n_films)
+    row = difference_from_baseline(run, cell, baseline)
+    found = verdict(row, films_above(cell, baseline, metric).n_films)
     p = "" if row is None else _p_text(row)
     ranks = {
         BETTER: f"ranks clips ({cell.tasks}) better than the best baseline{p}: {value}",
@@ -482,18 +481,18 @@ def sentence_of(run: Run, cell: Cell) -> str:
         ),
     }
     text = ranks.get(found, f"ranks clips ({cell.tasks}) with {value}")
-    meaning = MEANING_OF_GUESS.get(guess.model, "")
-    guess_name = f"{guess.model}: {meaning}" if meaning else guess.model
-    text += f"; the best baseline without video has {short(guess.value(metric))} ({guess_name})"
-    if row is not None and LEAKED not in (cell.basis, guess.basis):
+    meaning = MEANING_OF_BASELINE.get(baseline.model, "")
+    named = f"{baseline.model}: {meaning}" if meaning else baseline.model
+    text += f"; the best baseline without video has {short(baseline.value(metric))} ({named})"
+    if row is not None and LEAKED not in (cell.basis, baseline.basis):
         if math.isnan(row["p"]) and math.isfinite(row["low"]):
             apart = with_ends(row["over_films"], row["low"], row["high"])
             text += f"; the difference is {apart}"
-        text += _films_text(run, cell, guess, row, model)
+        text += _films_text(run, cell, baseline, row, model)
     return f"{where}, {model} {text}."
 
 
-def _sides_of(run: Run, row: RunRow) -> tuple[Cell, Cell]:
+def _find_sides(run: Run, row: RunRow) -> tuple[Cell, Cell]:
     """Return the two cells of a difference."""
     by_name = {cell.name: cell for cell in run.cells}
     first, second = names_of_difference(row)
@@ -502,9 +501,9 @@ def _sides_of(run: Run, row: RunRow) -> tuple[Cell, Cell]:
 
 def _sentence_on_two(run: Run, row: RunRow) -> str:
     """Return the sentence on the difference of two models, and on whether one is better."""
-    first, second = _sides_of(run, row)
+    first, second = _find_sides(run, row)
     found = verdict(row, films_above(first, second, row["metric"]).n_films)
-    parts = [] if second.store != CHOSEN else parts_of(run, first.store)
+    parts = [] if second.store != CHOSEN else list_parts(run, first.store)
     if found == WORSE and not parts:
         first, second = second, first
         row = exchanged(row)

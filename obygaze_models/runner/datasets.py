@@ -20,7 +20,7 @@ from obygaze_features.store import Store
 from obygaze_features.store.joining import open_store
 from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.protocols.clips import with_view
-from obygaze_models.protocols.reading import checked_task, load_protocol
+from obygaze_models.protocols.reading import load_protocol, parse_task
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.protocols.tasks import one_task
 from obygaze_models.runner.inputs import gather
@@ -92,7 +92,7 @@ def dataset(
         name, chosen = one_task(task, honest, clips)
     else:
         name = "classes"
-        chosen = _task_of(task)
+        chosen = _parse_task(task)
     grid = replace(honest.grid, train=(name,), test=(name,))
     protocol = replace(honest, tasks={name: chosen}, grid=grid)
     inputs = gather(protocol, clips, clips.name, stores)
@@ -111,7 +111,7 @@ def dataset(
     )
 
 
-def _task_of(described: Mapping[str, Any]) -> Task:
+def _parse_task(described: Mapping[str, Any]) -> Task:
     """Return the task that a mapping describes: the class of each level, or the keys of a task."""
     if not isinstance(described, Mapping):
         raise FixUsage(
@@ -121,7 +121,7 @@ def _task_of(described: Mapping[str, Any]) -> Task:
     given = {str(key): _plain(value) for key, value in described.items()}
     if all(isinstance(value, int) for value in given.values()):
         given = {"classes": given}
-    return checked_task(given)
+    return parse_task(given)
 
 
 def _plain(value: Any) -> Any:

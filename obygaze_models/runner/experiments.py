@@ -129,7 +129,7 @@ def run(
     named = manifest
     if named is None:
         named = chosen.data.segments or chosen.data.manifest or None
-    clips, path = named_manifest(named, workspace)
+    clips, path = resolve_manifest(named, workspace)
     segments = chosen.data.segments
     if segments and clips.name != segments:
         raise FixUsage(
@@ -219,7 +219,7 @@ def train(
             hint=shell_line(words),
         )
     trust_code(changes)
-    clips, path = named_manifest(manifest, workspace)
+    clips, path = resolve_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)
     # Imported late, so that a wrong name is reported before scikit-learn is imported.
     from obygaze_models.runner.files import check_run_folder, is_same_run
@@ -264,7 +264,7 @@ def train(
     return Trained(finished, load_folder(model_folder))
 
 
-def named_manifest(
+def resolve_manifest(
     manifest: PathLike | Manifest | None, workspace: PathLike | None
 ) -> tuple[Manifest, str]:
     """Return a manifest and its path. By default, this is the only manifest of the workspace.
@@ -310,7 +310,7 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
         if isinstance(stores, str | os.PathLike | Store):
             stores = [stores]
         for store in stores:
-            name, place = named_store(store, workspace)
+            name, place = split_store_name(store, workspace)
             if name in named:
                 raise FixUsage(
                     f"two stores have the name {name!r}",
@@ -326,7 +326,7 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
     return {name: opened[name] for name in named}
 
 
-def named_store(
+def split_store_name(
     store: OneStore, workspace: PathLike | None = None
 ) -> tuple[str, OneStore]:
     """Return the name of a store, and the store: NAME of NAME=STORE, or the last part of its path.
@@ -394,7 +394,7 @@ def test_model(
         obygaze models test received --store films.xclip --manifest films
         obygaze models test received --store films.xclip --manifest films --task violent -o theirs
     """
-    clips = named_manifest(manifest, workspace)
+    clips = resolve_manifest(manifest, workspace)
     stores = open_stores(store, workspace)
     # Imported late, so that a wrong name is reported before NumPy is imported.
     from obygaze_models.runner.testing import inputs_of_test, run_test

@@ -15,12 +15,12 @@ from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import JoinedStore
 from obygaze_features.store.recipe import ORIGIN
-from obygaze_models.evaluation.leakage import numbers_of
+from obygaze_models.evaluation.leakage import number_names
 from obygaze_models.evaluation.predictions import BoolArray, FloatArray
 from obygaze_models.models.common import (
     NOT_FINITE,
     as_float32,
-    blocks_of,
+    iterate_blocks,
     row_hashes,
     with_padding,
 )
@@ -114,7 +114,7 @@ def read_stores(
         )
     features = []
     for name, store in stores.items():
-        data = replace(protocol.data, array=wanted_arrays(name, protocol))
+        data = replace(protocol.data, array=preferred_arrays(name, protocol))
         if isinstance(store, JoinedStore):
             named = {one: of.array for one, of in protocol.features.items()}
             store = store.with_arrays(named)
@@ -179,7 +179,7 @@ def read_store(
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
     equal = np.full(len(table), -1, dtype=np.intp)
-    equal[clips] = numbers_of(hashes.tolist())
+    equal[clips] = number_names(hashes.tolist())
     has_words = np.ones(len(clips), dtype=np.bool_)
     if isinstance(matrix, Matrix):
         has_words = store.has_words(array, matrix.rows[is_usable])
@@ -235,7 +235,7 @@ def _origin(store: Store, array: str, width: int) -> dict[str, Any]:
     }
 
 
-def wanted_arrays(name: str, protocol: Protocol) -> tuple[str, ...]:
+def preferred_arrays(name: str, protocol: Protocol) -> tuple[str, ...]:
     """Return the names of arrays that a run may read from a store, in order of preference."""
     if name in protocol.features:
         return (protocol.features[name].array,)
@@ -337,7 +337,7 @@ def _unusable_rows(
     """Yield each reason why rows cannot be used, and whether each row is affected."""
     is_finite: BoolArray = np.ones(len(X), dtype=np.bool_)
     first = 0
-    for block in blocks_of(X):
+    for block in iterate_blocks(X):
         rows = slice(first, first + len(block))
         known = np.isfinite(as_float32(block))
         if is_real is not None:
@@ -360,7 +360,7 @@ def _lengths(X: Any) -> FloatArray:
 def _sha256(X: Any, ids: Sequence[str]) -> str:
     """Return the hash of all rows with their ids."""
     digest = hashlib.sha256()
-    for block in blocks_of(X):
+    for block in iterate_blocks(X):
         digest.update(np.ascontiguousarray(block).data)
     digest.update("\n".join(ids).encode())
     return digest.hexdigest()

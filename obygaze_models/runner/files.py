@@ -46,7 +46,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.bootstrap import Interval
-from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.cells import Cell, cells_from_tests
 from obygaze_models.evaluation.results import CellName, RunSettings
 from obygaze_models.evaluation.tables import (
     CELL,
@@ -57,7 +57,7 @@ from obygaze_models.evaluation.tables import (
     rows_as_dicts,
 )
 from obygaze_models.models.registry import has_epochs
-from obygaze_models.protocols.schedule import unit_of
+from obygaze_models.protocols.schedule import unit_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +137,7 @@ class Run:
         Args:
             stated: Its location in run.json (see `stored_location`).
         """
-        return stated if is_url(stated) else str(_workspace_of(self.folder) / stated)
+        return stated if is_url(stated) else str(_find_workspace(self.folder) / stated)
 
     @property
     def protocol(self) -> Mapping[str, Any]:
@@ -152,7 +152,7 @@ class Run:
         It is `clip` for a manifest without films or groups, and then nothing is resampled.
         """
         splits = self.protocol["splits"]
-        unit = unit_of(splits["kind"], splits["column"])
+        unit = unit_name(splits["kind"], splits["column"])
         return unit if self.has_groups else "clip"
 
     @property
@@ -208,7 +208,7 @@ class Run:
                 interval = Interval(row["low"], row["high"])
                 intervals.setdefault(name, {})[row["metric"]] = interval
         cells = []
-        for cell in cells_of(self.predictions):
+        for cell in cells_from_tests(self.predictions):
             cells.append(replace(cell, intervals=intervals.get(cell.name, {})))
         return cells
 
@@ -262,7 +262,7 @@ class Run:
             raise Corrupt(f"not a table of a run: {error}", **again) from error
 
 
-def _workspace_of(folder: Path) -> Path:
+def _find_workspace(folder: Path) -> Path:
     """Return the workspace that contains a run folder. Paths in run.json are relative to it."""
     return Path(os.path.abspath(folder)).parent.parent  # noqa: PTH100 - links stay
 
@@ -276,7 +276,7 @@ def stored_location(place: str, folder: Path) -> str:
     if is_url(place):
         return place
     absolute = Path(os.path.abspath(place))  # noqa: PTH100 - links stay
-    workspace = _workspace_of(folder)
+    workspace = _find_workspace(folder)
     if absolute.is_relative_to(workspace):
         return absolute.relative_to(workspace).as_posix()
     return absolute.as_posix()

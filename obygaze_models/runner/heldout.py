@@ -77,12 +77,12 @@ class HeldOut:
         films: list[str] = np.unique(self.films[is_held_out]).tolist()
         return films
 
-    def joined(self) -> "HeldOut":
+    def merge_validation(self) -> "HeldOut":
         """Return this fold with its validation clips added to the training clips."""
         train = np.union1d(self.train, self.validation)
         return replace(self, train=train, validation=NO_ROWS)
 
-    def untrained(self) -> "HeldOut":
+    def without_training(self) -> "HeldOut":
         """Return this fold for a model that is not trained: without training clips."""
         return replace(self, train=NO_ROWS, validation=NO_ROWS)
 
@@ -104,7 +104,7 @@ class HeldOut:
         hidden = np.union1d(self.hidden, self.units[self.validation])
         return replace(self, hidden=hidden)
 
-    def key_of(self, *fields: str) -> tuple[bytes, ...]:
+    def make_key(self, *fields: str) -> tuple[bytes, ...]:
         """Return the hash of the rows of each field, as a key that is equal for equal rows."""
         key = []
         for name in fields:
@@ -113,7 +113,7 @@ class HeldOut:
         return tuple(key)
 
 
-def folds_of(
+def make_folds(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray
 ) -> dict[Pair, Sequence[HeldOut]]:
     """Return the folds of each pair of a training task and a test task.

@@ -48,7 +48,7 @@ from obygaze_models.protocols.clips import (
 from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.schedule import (
     Labels,
-    unit_of,
+    unit_name,
     with_groups,
     without_validation,
 )
@@ -56,8 +56,8 @@ from obygaze_models.protocols.schema import NONE, Protocol
 from obygaze_models.runner.features import (
     Features,
     choose_array,
+    preferred_arrays,
     read_stores,
-    wanted_arrays,
 )
 from obygaze_models.text_vectors import (
     Sentences,
@@ -242,7 +242,7 @@ def _check_join(
                 f"fit.choose_store needs all parts of {name} as stores, but {part.name} is missing",
                 hint=f"add --store {shell_word(part.store.location)}",
             )
-        array = choose_array(store, wanted_arrays(part.name, protocol))
+        array = choose_array(store, preferred_arrays(part.name, protocol))
         if part.named_array not in ("", array):
             raise FixUsage(
                 f"{name} has the array {part.named_array} of {part.name}, but the store {part.name}"
@@ -393,7 +393,7 @@ def _without_validation(
 
     Other films are then tested by fewer fits.
     """
-    units = plural(unit_of(protocol.splits.kind, protocol.splits.column))
+    units = plural(unit_name(protocol.splits.kind, protocol.splits.column))
     sentences = []
     for store, task in product(features, protocol.train_tasks):
         films = without_validation(protocol, table, labels, store.present, task)

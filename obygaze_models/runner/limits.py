@@ -28,14 +28,14 @@ from obygaze_models.evaluation.tables import CHOSEN
 from obygaze_models.protocols.schedule import LEAVES_OUT_GROUPS, SPLIT_KINDS
 from obygaze_models.runner.answer import (
     NOT_SHOWN,
-    asked_cells,
-    best_guess,
+    best_baseline,
     chosen_cells,
     compared_metric,
-    difference_to_guess,
+    difference_from_baseline,
     films_with_value,
     model_name,
     number_range,
+    requested_cells,
     short,
     verdict,
 )
@@ -54,7 +54,7 @@ ON_FIRST_SCREEN = (
     *("missing features", "skipped folds"),
     *("left out", "without label", "annotators differ", "disputed", "trained"),
     *("levels lost", "levels changed"),
-    "guesses",
+    "baselines",
     "picked",
     "heard",  # concepts that these features cannot contain
 )
@@ -67,7 +67,7 @@ class Limit(NamedTuple):
     text: str
 
 
-def limits_of(run: Run) -> list[Limit]:
+def find_limits(run: Run) -> list[Limit]:
     """Return the limits of a run, the most serious first."""
     limits = []
     for name, sentences in SENTENCES.items():
@@ -175,23 +175,25 @@ def _few_films(run: Run) -> Iterator[str]:
 
 
 def _power(run: Run) -> Iterator[str]:
-    """Yield how large a difference from guessing must be, for models whose difference is not shown.
+    """Yield the smallest difference that p would show, for models with a smaller difference.
 
-    The smallest difference that p would show is estimated from the spread of the films.
+    It is estimated from the spread of the films.
     """
     metric = compared_metric(run)
     compared = []
-    for cell in asked_cells(run):
-        guess = best_guess(run, cell, metric)
-        row = None if guess is None else difference_to_guess(run, cell, guess)
-        if guess is not None and row is not None and cell.basis == UNSEEN:
-            compared.append((cell, guess, row))
+    for cell in requested_cells(run):
+        baseline = best_baseline(run, cell, metric)
+        row = (
+            None if baseline is None else difference_from_baseline(run, cell, baseline)
+        )
+        if baseline is not None and row is not None and cell.basis == UNSEEN:
+            compared.append((cell, baseline, row))
     n_films = []
     needed = []
-    for cell, guess, row in compared:
+    for cell, baseline, row in compared:
         if verdict(row) == NOT_SHOWN:
-            by_film = np.array([*film_differences(cell, guess, metric).values()])
-            factor = film_factor(cell, guess, by_film.size)
+            by_film = np.array([*film_differences(cell, baseline, metric).values()])
+            factor = film_factor(cell, baseline, by_film.size)
             # The step-down correction of p counts only comparisons whose p is at least as large.
             n_comparisons = sum(other["p"] >= row["p"] for *_, other in compared)
             least = smallest_shown(by_film, factor, n_comparisons)
@@ -243,7 +245,7 @@ def _picked(run: Run) -> Iterator[str]:
     Yield nothing for a requested model if the run chooses its store on training films.
     """
     metric = compared_metric(run)
-    asked = asked_cells(run)
+    asked = requested_cells(run)
     values = []
     for cell in run.models:
         is_of_task = cell.pair == asked[0].pair and cell.store != CHOSEN

@@ -17,7 +17,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.cells import cells_of, grouped_by
+from obygaze_models.evaluation.cells import cells_from_tests, group_by
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import (
     NO_ROWS,
@@ -173,7 +173,7 @@ def run_protocol(
     with fitting():
         stores = store_runs(inputs)
         # Models that cannot work are refused before all fits are made, which takes long.
-        baselines = baselines_of(stores)
+        baselines = evaluate_baselines(stores)
         for store in stores:
             try_models(store)
         cells: list[CellTests] = []
@@ -238,7 +238,7 @@ def finish(
         files["concepts.csv"] = _table([*concepts], CONCEPT_COLUMNS)
         files["trees.csv"] = _table([*trees], TREES)
     if report.error_analysis:
-        models = cells_of(tests[tests["is_model"]])
+        models = cells_from_tests(tests[tests["is_model"]])
         rows = success_rows(models, inputs.table)
         files["success.csv"] = _table([*rows], SUCCESS)
     about["seconds"] = round(time.perf_counter() - started, 3)
@@ -326,7 +326,7 @@ def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]
     def tests_of_fold(number: int) -> Outcomes:
         outcomes: Outcomes = {}
         for seed, tests in parts[number]:
-            outcomes |= _outcomes_of(run, seed, tests)
+            outcomes |= _fit_and_test(run, seed, tests)
         return outcomes
 
     outcomes: Outcomes = {}
@@ -365,14 +365,14 @@ def _fits_by_fold(run: StoreRun) -> list[list[PlannedFits]]:
     for pair, number, held in run.every_fold:
         for name, model in run.models.items():
             own = run.for_model(model, held)
-            rows = _rows_of(model, own)
+            rows = _fit_key(model, own)
             start = 0
             n_repeats = 1
             if has_epochs(model.kind):
                 has_classes = len(np.unique(run.labels[pair[0]][own.train])) > 1
                 if has_classes:
                     numbers = starts.setdefault((name, pair), {})
-                    start = numbers.setdefault(own.key_of("train"), len(numbers))
+                    start = numbers.setdefault(own.make_key("train"), len(numbers))
                     n_repeats = run.protocol.fit.seeds
             for repeat in range(n_repeats):
                 seed = fit_seed(model.kind, run.protocol.fit.seed + repeat, start)
@@ -385,16 +385,16 @@ def _fits_by_fold(run: StoreRun) -> list[list[PlannedFits]]:
     return [*by_fold.values()]
 
 
-def _rows_of(model: Model, held: HeldOut) -> tuple[bytes, ...]:
+def _fit_key(model: Model, held: HeldOut) -> tuple[bytes, ...]:
     """Return a key of all rows that a fit depends on. Fits with equal keys are the same."""
     if finds_concepts(model.kind, model.settings):
-        return held.key_of("train", "validation", "hidden", "excluded")
+        return held.make_key("train", "validation", "hidden", "excluded")
     if has_epochs(model.kind):  # validation rows decide only at which epoch a fit stops
-        return held.key_of("train")
-    return held.key_of("train", "validation")
+        return held.make_key("train")
+    return held.make_key("train", "validation")
 
 
-def _outcomes_of(run: StoreRun, seed: int, tests: Sequence[TestKey]) -> Outcomes:
+def _fit_and_test(run: StoreRun, seed: int, tests: Sequence[TestKey]) -> Outcomes:
     """Fit a model for tests that need the same training rows, and make the tests."""
     outcomes: Outcomes = {}
     model = run.models[tests[0].model]
@@ -405,7 +405,7 @@ def _outcomes_of(run: StoreRun, seed: int, tests: Sequence[TestKey]) -> Outcomes
         held = run.folds[key.pair][key.number]
         if len(held.test):
             own = run.for_model(model, held)
-            validation = own.key_of("validation")
+            validation = own.make_key("validation")
             folds.setdefault(validation, own)
             tests_of.setdefault(validation, []).append(key)
         else:
@@ -438,7 +438,7 @@ def _test_of_fit(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     # The inner AP takes long with thousands of films, and only the choice of a store needs it.
     if run.protocol.fit.choose_store and fitted.inner.precision is not None:
         facts["inner_ap"] = fitted.inner.precision
-    learned_from = held if kind.is_trained else held.untrained()
+    learned_from = held if kind.is_trained else held.without_training()
     leak = run.leak(key.pair, learned_from, fitted.found_on)
     decision = scores > fitted.threshold
     return make_test(run, key, facts, scores, decision, leak, fitted.chosen)
@@ -564,7 +564,7 @@ def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
     skipped on some stores, the other stores are compared.
     """
     found = []
-    by_model = grouped_by(
+    by_model = group_by(
         cells, lambda cell: tuple(cell.name[key] for key in CELL if key != "store")
     )
     for on_stores in by_model.values():
@@ -614,7 +614,7 @@ def _without_choice(model: str) -> FixInput:
 # ---- baselines ----
 
 
-def baselines_of(stores: Sequence[StoreRun]) -> list[CellTests]:
+def evaluate_baselines(stores: Sequence[StoreRun]) -> list[CellTests]:
     """Return the tests of the baselines.
 
     Baselines read no features, but are tested only on clips with features. If all stores have
@@ -656,7 +656,7 @@ def tests_of_baselines(run: StoreRun) -> list[CellTests]:
     for pair, number, held in run.every_fold:
         # A baseline trains on validation clips, too. Folds that differ only in which of their clips
         # are for validation give equal baselines, and are tested once.
-        fold = (pair, held.joined().key_of("train", "test"))
+        fold = (pair, held.merge_validation().make_key("train", "test"))
         if fold not in known:
             known.add(fold)
             for name in names:
@@ -670,7 +670,7 @@ def _test_of_baseline(run: StoreRun, key: TestKey, held: HeldOut) -> OneTest | s
         return _why_not_tested(run, key.pair, held)
     try:
         score = fit_baseline(
-            key.model, held.joined(), run.labels[key.pair[0]], run.table
+            key.model, held.merge_validation(), run.labels[key.pair[0]], run.table
         )
     except FixTraining as error:
         return error.reason
@@ -685,6 +685,6 @@ def _test_of_baseline(run: StoreRun, key: TestKey, held: HeldOut) -> OneTest | s
         "is_trained": kind.is_trained,
         "is_probability": not kind.is_drawn,
     }
-    learned_from = held if kind.is_trained else held.untrained()
+    learned_from = held if kind.is_trained else held.without_training()
     leak = run.leak(key.pair, learned_from, NO_ROWS, with_copies=False)
     return make_test(run, key, facts, scores, decision, leak, chosen={})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.leakage import NO_GROUP, Leak, check_leaks, leak_of
+from obygaze_models.evaluation.leakage import NO_GROUP, Leak, check_leaks, find_leak
 from obygaze_models.evaluation.predictions import NO_ROWS, FloatArray, IntArray
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.examples import concept_example_rows, known_concepts
@@ -39,7 +39,7 @@ from obygaze_models.protocols.kinds import candidates, for_task, offered_values
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.runner.features import Features
-from obygaze_models.runner.heldout import HeldOut, folds_of
+from obygaze_models.runner.heldout import HeldOut, make_folds
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.text_vectors import (
     Sentences,
@@ -89,7 +89,7 @@ class StoreRun:
         chooses = has_epochs or (has_choice and not held.is_by_film)
         if chooses or self.protocol.splits.follow_scheme:
             return held.apart()
-        return held.joined()
+        return held.merge_validation()
 
     @property
     def of_store(self) -> Features:
@@ -162,7 +162,7 @@ class StoreRun:
         copies = self.features.copies if self.features and with_copies else None
         if copies is None:
             copies = np.full(len(self.table), NO_GROUP, dtype=np.intp)
-        return leak_of(
+        return find_leak(
             held.train,
             held.validation,
             held.test,
@@ -194,7 +194,7 @@ def store_runs(inputs: Inputs) -> list[StoreRun]:
             usable = features.present
         elif protocol.splits.follow_scheme and table.has_video.any():
             usable = table.has_video
-        folds = folds_of(protocol, table, inputs.labels, usable)
+        folds = make_folds(protocol, table, inputs.labels, usable)
         run = StoreRun(protocol, table, inputs.labels, features, folds, sentences)
         run.check_leaks(
             [run.leak(pair, held, NO_ROWS) for pair, _, held in run.every_fold]

@@ -56,7 +56,7 @@ from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.processes import fitting
 from obygaze_models.runner.run import (
     TestKey,
-    baselines_of,
+    evaluate_baselines,
     finish,
     group_into_cells,
     make_test,
@@ -322,7 +322,7 @@ def run_test(
             chosen=info.chosen,
         )
         cells = group_into_cells(run, [info.name], {key: outcome})
-        cells += baselines_of([run])
+        cells += evaluate_baselines([run])
         return finish(inputs, folder, [run], cells, started, force=force)
 
 
@@ -347,7 +347,7 @@ def _remarks(
             f"{has} {were} used to train {info.name}, and are not tested."
         )
     if protocol.grid.baselines == UNTRAINED:
-        remarks["guesses"] = (
+        remarks["baselines"] = (
             f"{info.name} is compared only with baselines that are not trained"
             f" ({' and '.join(UNTRAINED)}), because film_prior and neighbour need all training"
             f" clips of {info.name}, and some are missing here."

@@ -14,7 +14,7 @@ from obygaze_models.runner.answer import (
     about_p,
     answers,
     array_text,
-    best_guess,
+    best_baseline,
     clips_text,
     compared_metric,
     films_with_value,
@@ -26,7 +26,7 @@ from obygaze_models.runner.answer import (
     value_text,
 )
 from obygaze_models.runner.files import Run, read_folder
-from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
+from obygaze_models.runner.limits import ON_FIRST_SCREEN, find_limits
 
 MOST_OTHERS = 3  # further limits; a report has all
 
@@ -38,7 +38,7 @@ class PrintedRun(Run):
         return result_text(self)
 
     def _repr_html_(self) -> str:
-        limits = [one.text for one in limits_of(self) if one.name in ON_FIRST_SCREEN]
+        limits = [one.text for one in find_limits(self) if one.name in ON_FIRST_SCREEN]
         facts = {
             "clips": _clips(self),
             "limits": " ".join(limits),
@@ -80,10 +80,12 @@ def result_text(run: Run) -> str:
         words = Task(**facts).in_words(name)
         if words and any(name in cell.pair for cell in run.cells):
             tasks.append(f"{name}: {words}")
+    if any(cell.train != cell.test for cell in shown):
+        tasks.append("A -> B: trained on A, tested on B")
     above = [_title(run), _clips(run), "; ".join(tasks), *answers(run)]
     below = [_about_values(run, shown), about_p(run)]
     others: list[str] = []
-    for limit in limits_of(run):
+    for limit in find_limits(run):
         lines = below if limit.name in ON_FIRST_SCREEN else others
         lines.append(f"! {limit.text}")
     below += others[:MOST_OTHERS]
@@ -114,22 +116,21 @@ def _clips(run: Run) -> str:
 
 
 def _table(run: Run, cells: Sequence[Cell], metrics: Sequence[str]) -> str:
-    """Return the table: a row for each model with its best guess, or a row for each baseline."""
+    """Return the table: a row for each model with its best baseline, or a row for each baseline."""
     rows = []
     for cell in cells:
         values = [value_text(cell, metric) for metric in metrics]
         if cell.is_model:
-            guess = best_guess(run, cell, metrics[0])
-            guessed = MISSING
-            if guess is not None:
-                guessed = f"{short(guess.value(metrics[0]))} ({guess.model})"
-            values.append(guessed)
+            baseline = best_baseline(run, cell, metrics[0])
+            of_baseline = MISSING
+            if baseline is not None:
+                of_baseline = f"{short(baseline.value(metrics[0]))} ({baseline.model})"
+            values.append(of_baseline)
         name = model_name(run, cell)
         rows.append([cell.tasks, name, *values, cell.n_clips, cell.n_positive])
     headers = ["task", "model", *map(metric_name, metrics)]
     if cells[0].is_model:
-        several = f" ({metric_name(metrics[0])})" if len(metrics) > 1 else ""
-        headers.append(f"best baseline{several}")
+        headers.append(f"best baseline ({metric_name(metrics[0])})")
     return table([*headers, "clips", "positive"], rows)
 
 

@@ -43,14 +43,14 @@ from obygaze_models.models.registry import (
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, most_chosen
 from obygaze_models.protocols.reading import load_protocol, require_each_once
-from obygaze_models.protocols.schedule import unit_of, with_groups
+from obygaze_models.protocols.schedule import unit_name, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.tasks import one_task, with_tasks
-from obygaze_models.runner.answer import intervals_hold_for, sentence_of
+from obygaze_models.runner.answer import describe_cell, intervals_hold_for
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.heldout import hold_out_nothing
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.limits import limits_of
+from obygaze_models.runner.limits import find_limits
 from obygaze_models.runner.store_run import StoreRun, fit_model, fit_seed, store_runs
 from obygaze_models.zoo.info import (
     CardMetric,
@@ -131,7 +131,7 @@ def training_protocol(
 def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     """Return the protocol with each visual concept as a task of a linear SVM."""
     table = with_groups(clip_table(manifest, honest.data), honest.splits)
-    unit = unit_of(honest.splits.kind, honest.splits.column)
+    unit = unit_name(honest.splits.kind, honest.splits.column)
     is_rated = np.isin(table.levels, RATED)
     levels = f"level in {{{', '.join(RATED)}}}"
     tasks = {}
@@ -291,7 +291,7 @@ def _model_info(
     return ModelInfo(
         **facts,
         where=protocol.data.where,
-        features=_features_of(origin),
+        features=_feature_spec(origin),
         training=TrainingData(
             manifest=inputs.manifest.name,
             manifest_sha256=manifest_sha256(inputs.manifest),
@@ -328,8 +328,8 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
     if words:
         yield f"The task {task} is: {words}."
     for cell in models:
-        yield sentence_of(run, cell)
-    for limit in limits_of(run):
+        yield describe_cell(run, cell)
+    for limit in find_limits(run):
         if limit.name in ("no interval", "annotators differ"):
             yield limit.text
     if inputs.stores[0].parts:
@@ -339,11 +339,11 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
         )
 
 
-def _features_of(origin: Mapping[str, Any]) -> FeatureSpec:
+def _feature_spec(origin: Mapping[str, Any]) -> FeatureSpec:
     """Return the facts that a model keeps of its training features, or of a part of them."""
     known = {key: origin[key] for key in FeatureSpec.__struct_fields__ if key in origin}
     parts = origin.get("parts", {}).values()
-    known["parts"] = tuple(_features_of(of_part) for of_part in parts)
+    known["parts"] = tuple(_feature_spec(of_part) for of_part in parts)
     return FeatureSpec(**known, store=str(origin["location"]))
 
 

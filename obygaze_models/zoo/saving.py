@@ -259,11 +259,11 @@ def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
     """
     import numpy as np
 
-    from obygaze_models.models.common import blocks_of
+    from obygaze_models.models.common import iterate_blocks
     from obygaze_models.models.estimator import OUTPUTS
 
     names = [name for name in OUTPUTS if hasattr(estimator, name)]
-    for block in blocks_of(X):
+    for block in iterate_blocks(X):
         rows = np.asarray(block, dtype=np.float64)
         for name in names:
             before = getattr(estimator, name)(rows)

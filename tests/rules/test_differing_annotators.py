@@ -206,8 +206,8 @@ def test_shares_of_groups_are_of_undisputed_clips() -> None:
     for column, n_x, n_y, share_x in (("concepts", 2, 2, 1 / 2), ("mood", 3, 1, 2 / 3)):
         found = og.audit.annotations(manifest, column=column, **groups).to_json()
         assert (found["n_x"], found["n_y"]) == (n_x, n_y)
-        share_of = {value["value"]: value["share_x"] for value in found["values"]}
-        assert share_of["Look" if column == "concepts" else "joy"] == share_x
+        estimate_share = {value["value"]: value["share_x"] for value in found["values"]}
+        assert estimate_share["Look" if column == "concepts" else "joy"] == share_x
 
 
 @pytest.mark.parametrize(

@@ -26,17 +26,17 @@ from obygaze_models.evaluation.results import BLIND, RunSettings, results
 from obygaze_models.evaluation.tables import CELL
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.lookup import label, pair_name
-from obygaze_models.report.page import chapter_of
-from obygaze_models.report.sections import errors, sections_of
+from obygaze_models.report.page import make_chapter
+from obygaze_models.report.sections import errors, make_sections
 from obygaze_models.runner.answer import (
     answers,
-    asked_cells,
-    best_guess,
-    difference_to_guess,
+    best_baseline,
+    difference_from_baseline,
+    requested_cells,
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import current_labels
-from obygaze_models.runner.limits import limits_of
+from obygaze_models.runner.limits import find_limits
 from obygaze_models.runner.text import result_text
 
 SENTENCE = re.compile(
@@ -87,7 +87,7 @@ def apart_of(ours: Rows, theirs: Rows, clips: set[str]) -> dict[str, float]:
     return recompute.by_film("ap", sides, [False, False])
 
 
-def plain_guess(cells: Mapping[Name, Rows], name: Name) -> tuple[float, list[Name]]:
+def plain_baseline(cells: Mapping[Name, Rows], name: Name) -> tuple[float, list[Name]]:
     """The highest value of a baseline on all clips of a model, and who has it."""
     clips = clips_of(cells[name])
     values = {}
@@ -114,14 +114,14 @@ def check_run(run: Run) -> None:
     """Everything that is printed of a run is what its predictions say."""
     assert recompute.compare(run.folder)["wrong"] == []
     cells = recompute.Tests(rows_of(run.predictions)).cells
-    check_guesses(run, cells)
+    check_baselines(run, cells)
     check_sentence(run, cells)
     check_summary(run, cells)
     check_stores(run, cells)
     check_texts(run)
 
 
-def check_guesses(run: Run, cells: Mapping[Name, Rows]) -> None:
+def check_baselines(run: Run, cells: Mapping[Name, Rows]) -> None:
     """A model has a difference to each guess with which it shares clips."""
     found = set()
     for row in rows_of(run.results):
@@ -139,9 +139,9 @@ def check_guesses(run: Run, cells: Mapping[Name, Rows]) -> None:
 def check_sentence(run: Run, cells: Mapping[Name, Rows]) -> None:
     text = answers(run)[0]
     assert not NAN.search(text)
-    asked = asked_cells(run)[0]
+    asked = requested_cells(run)[0]
     rows = cells[asked.name]
-    limits = " ".join(chapter_of(run).limits)
+    limits = " ".join(make_chapter(run).limits)
     at_random = re.search(r"Clips in random order have AP (\S+) ", limits)
     clips = clips_of(rows)
     value = ap_of(rows)
@@ -159,7 +159,7 @@ def check_sentence(run: Run, cells: Mapping[Name, Rows]) -> None:
     assert found[1] == asked.tasks
     assert asked.train in found[1]
     assert is_printed(found[2], value)
-    guess, who = plain_guess(cells, asked.name)
+    guess, who = plain_baseline(cells, asked.name)
     assert (found[3] is None) == math.isnan(guess)
     assert found[3] is None or is_printed(found[3], guess)
     if not math.isnan(guess):
@@ -176,7 +176,7 @@ def check_summary(run: Run, cells: Mapping[Name, Rows]) -> None:
     """The table of each model beside its guess, whose headings say how many clips."""
     tables = [
         table
-        for section in sections_of(run, current_labels(run))
+        for section in make_sections(run, current_labels(run))
         for table in section.tables
         if table.key == "results"
     ]
@@ -201,7 +201,7 @@ def check_summary(run: Run, cells: Mapping[Name, Rows]) -> None:
         clips = clips_of(cells[cell.name])
         assert cell.n_clips == len(clips)
         assert same(row[1].value, ap_of(cells[cell.name]))
-        guess, who = plain_guess(cells, cell.name)
+        guess, who = plain_baseline(cells, cell.name)
         assert same(row[at + 1].value, guess)
         if math.isnan(guess):
             continue
@@ -233,7 +233,7 @@ def check_stores(run: Run, cells: Mapping[Name, Rows]) -> None:
             names = (task, label(run, first), label(run, second))
             expected[names] = len(shared)
     found = {}
-    for section in sections_of(run, current_labels(run)):
+    for section in make_sections(run, current_labels(run)):
         for table in section.tables:
             if table.key == "differences":
                 at = list(table.headers).index("clips")
@@ -259,8 +259,8 @@ def same(found: float, expected: float) -> bool:
 
 def check_texts(run: Run) -> None:
     """No text of a run says nan, neither in the terminal nor on the page."""
-    texts = [result_text(run), *(limit.text for limit in limits_of(run))]
-    for section in sections_of(run, current_labels(run)):
+    texts = [result_text(run), *(limit.text for limit in find_limits(run))]
+    for section in make_sections(run, current_labels(run)):
         texts += section.sentences
         for table in section.tables:
             texts += [table.title, table.note]
@@ -421,9 +421,9 @@ def test_a_real_run_with_skipped_folds_and_stores_that_lack_clips(tmp_path) -> N
     run = run_on(tmp_path, quick("honest", *FEW_FILMS), manifest, stores)
     check_run(run)
     for cell in models(run):
-        guess = best_guess(run, cell, "ap")
+        guess = best_baseline(run, cell, "ap")
         assert guess is not None and guess.store == cell.store
-        row = difference_to_guess(run, cell, guess)
+        row = difference_from_baseline(run, cell, guess)
         assert row is not None and row["clips"] == guess.n_clips
 
 

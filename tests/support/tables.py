@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from obygaze_models.evaluation import tables
-from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.cells import Cell, cells_from_tests
 from obygaze_models.evaluation.tables import CELL, RunRow
 from obygaze_models.runner.files import Run
 from support.run_tables import table_of
@@ -39,7 +39,7 @@ def a_table(rows: Iterable[RunRow]) -> pd.DataFrame:
 
 def cell_of(rows: Iterable[RunRow], *, is_averaged: bool = False) -> Cell:
     """The only cell of these rows (`a_table`), whose tasks are T; or as if folds shared clips."""
-    (cell,) = cells_of(a_table(rows))
+    (cell,) = cells_from_tests(a_table(rows))
     return replace(cell, is_averaged=True) if is_averaged else cell
 
 

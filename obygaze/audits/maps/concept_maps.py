@@ -144,7 +144,7 @@ def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     directions: dict[str, dict[str, NDArray[np.float64]]] = {}
     for (train, _), _, held in store.every_fold:
         try:
-            (fitted,) = fit_model(store, model, train, [held.joined()], seed)
+            (fitted,) = fit_model(store, model, train, [held.merge_validation()], seed)
         except FixTraining:
             continue
         (direction,) = np.asarray(fitted.estimator.core.coef_, dtype=np.float64)

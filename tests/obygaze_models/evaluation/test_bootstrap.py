@@ -8,7 +8,7 @@ from obygaze_models.evaluation.bootstrap import (
     GroupCount,
     Interval,
     estimate,
-    interval_of,
+    interval_from_draws,
     n_behind,
     ratio_interval,
     resample,
@@ -107,7 +107,7 @@ def test_draws_of_one_do_not_make_an_interval_of_values_near_one_useless() -> No
     draws = np.where(rng.random(2000) < 0.6, 1.0, rng.uniform(0.96, 0.994, 2000))
     for k, inflation in ((9, 4.0), (5, 1.0)):
         groups = GroupCount(k, k)
-        interval = interval_of(
+        interval = interval_from_draws(
             draws, 0.9936, groups, within_unit=True, inflation=inflation
         )
         assert 0.5 < interval.low < 0.97 and interval.high > 0.999
@@ -122,7 +122,7 @@ def test_a_statistic_that_may_be_negative_is_widened_as_it_is(k, inflation) -> N
     """Such as alpha: on the logit scale, draws below 0 would all count as 0."""
     draws = np.random.default_rng(0).normal(-0.2, 0.1, 2000)
     groups = GroupCount(k, k)
-    found = interval_of(draws, -0.2, groups, inflation=inflation)
+    found = interval_from_draws(draws, -0.2, groups, inflation=inflation)
     half = stats.t.ppf(0.975, k - 1) * draws.std() * (inflation * k / (k - 1)) ** 0.5
     expected = np.median(draws) + half * np.array([-1, 1])
     np.testing.assert_allclose([found.low, found.high], expected, atol=0.02)

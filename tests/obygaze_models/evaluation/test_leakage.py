@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.leakage import Leak, check_leaks, leak_of
+from obygaze_models.evaluation.leakage import Leak, check_leaks, find_leak
 
 ROWS = st.lists(st.integers(0, 25), unique=True)
 
@@ -16,7 +16,7 @@ def test_against_a_loop(train, validation, test, concepts, copies, films) -> Non
     rows = [
         np.array(part, dtype=np.intp) for part in (train, validation, test, concepts)
     ]
-    leak = leak_of(*rows, np.array(copies), np.array(films))
+    leak = find_leak(*rows, np.array(copies), np.array(films))
     seen = {*train, *validation, *concepts}
     assert leak.is_leaked.tolist() == [clip in seen for clip in test]
     copied = {copies[clip] for clip in seen} - {-1}
@@ -33,7 +33,7 @@ def test_against_a_loop(train, validation, test, concepts, copies, films) -> Non
 def leak_between(train: list[int], test: list[int], cell: str) -> Leak:
     rows = [np.array(part, dtype=np.intp) for part in (train, [], test, [])]
     nothing_known = np.full(5, -1)
-    return leak_of(*rows, nothing_known, nothing_known, cell=cell)
+    return find_leak(*rows, nothing_known, nothing_known, cell=cell)
 
 
 class TestCheck:

@@ -13,7 +13,7 @@ from scipy import stats
 from support.tables import RunRow, a_table
 from support.ties import ap_of_drawn_clips
 
-from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.cells import Cell, cells_from_tests
 from obygaze_models.evaluation.results import (
     RunSettings,
     difference,
@@ -225,7 +225,7 @@ def settings_of(drawn: Made, primary: str = "ap") -> RunSettings:
 def both_cells(first: Made, second: Made, seen: str) -> tuple[list[Cell], RunSettings]:
     settings = settings_of(first, "auc")
     rows = [{**row, "seen": seen} for row in [*first.rows, *second.rows]]
-    return cells_of(a_table(rows)), settings
+    return cells_from_tests(a_table(rows)), settings
 
 
 @pytest.mark.parametrize(("seed", "n_valued"), CELLS)
@@ -304,7 +304,7 @@ def test_beside_a_guess_films_have_half_of_the_order_minus_the_reversed_one(seed
     drawn = made(seed)
     guess = [{**row, "score": 0.0, "store": ""} for row in drawn.rows]
     guess = [{**row, "model": "random", "is_model": False} for row in guess]
-    cells = cells_of(a_table([*drawn.rows, *guess]))
+    cells = cells_from_tests(a_table([*drawn.rows, *guess]))
     found = film_differences(*cells, "ap")
     expected = {}
     for film in range(drawn.n_films):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.seeds import most_by_chance
 
-from obygaze_models.evaluation.shares import MarkedFilms, share_of
+from obygaze_models.evaluation.shares import MarkedFilms, estimate_share
 
 Floats = npt.NDArray[np.float64]
 SIZES = [157, 178, 164, 228, 103, 125, 152, 211, 200, 115, 115, 109, 92]
@@ -87,7 +87,7 @@ def test_share_and_standard_error_are_those_of_another_program(name: str) -> Non
     of_design, value, error = DESIGNS[name]
     scores = (SCORES, SCORE_OF_ALL) if name == "with scores" else ()
     films = films_of(of_design, *scores)
-    share = share_of(films, films.slopes)
+    share = estimate_share(films, films.slopes)
     assert float(share.value) == pytest.approx(value, abs=1e-9)
     assert float(share.error) == pytest.approx(error, abs=1e-9)
 
@@ -97,8 +97,8 @@ def test_the_ends_are_clopper_and_pearsons_of_the_independent_clips(name: str) -
     of_design, value, error = DESIGNS[name]
     scores = (SCORES, SCORE_OF_ALL) if name == "with scores" else ()
     films = films_of(of_design, *scores)
-    share = share_of(films, films.slopes)
-    by_marks = float(share_of(films).value)
+    share = estimate_share(films, films.slopes)
+    by_marks = float(estimate_share(films).value)
     left = 1.0
     if scores:
         left = float(films.variance_within(films.slopes) / films.variance_within())
@@ -125,7 +125,7 @@ def test_equal_shares_in_films_of_other_sizes_have_the_width_of_films() -> None:
     # Each film has a third. Their differences from the mean are rounding, of about 1e-17.
     marks = "1" * (n_clips // 3) + "0" * (n_clips - n_clips // 3)
     sizes = [71, 113, 152, 209, 61, 97]
-    share = share_of(films_of([(size, marks) for size in sizes]))
+    share = estimate_share(films_of([(size, marks) for size in sizes]))
     equal = sum(size**2 for size in sizes) / sum(sizes) ** 2
     n_effective = 1 / (equal * (0.17 + 0.83 / n_clips))
     n_with = n_effective / 3
@@ -137,14 +137,14 @@ def test_equal_shares_in_films_of_other_sizes_have_the_width_of_films() -> None:
 
 def test_no_marked_clip_leaves_a_width_and_one_film_no_interval() -> None:
     n_effective = 10 / (0.17 + 0.83 / 4)
-    nothing = share_of(films_of([(100, "0000")] * 10))
+    nothing = estimate_share(films_of([(100, "0000")] * 10))
     assert float(nothing.low) == 0
     # So improbable is no clip of so many.
     assert (1 - float(nothing.high)) ** n_effective == pytest.approx(0.025)
-    all_of_them = share_of(films_of([(100, "1111")] * 10))
+    all_of_them = estimate_share(films_of([(100, "1111")] * 10))
     assert float(all_of_them.low) ** n_effective == pytest.approx(0.025)
     assert float(all_of_them.high) == 1
-    assert np.isnan(share_of(films_of([(100, "0101")])).low)
+    assert np.isnan(estimate_share(films_of([(100, "0101")])).low)
 
 
 @given(st.data())
@@ -186,6 +186,6 @@ def test_the_interval_misses_at_most_a_twentieth(n_films: int, alike: float) -> 
         marks = (rng.random((n_draws, n_films, 20)) < shares).astype(np.float64)
         none = np.zeros((n_draws, n_films))
         films = MarkedFilms.of(none + 100, marks, np.zeros_like(marks), none)
-        share = share_of(films)
+        share = estimate_share(films)
         n_missed = int(np.sum((share.low > truth) | (share.high < truth)))
         assert n_missed <= most_by_chance(n_draws, 0.05, 5e-5)

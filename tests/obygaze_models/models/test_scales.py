@@ -113,5 +113,5 @@ def test_concept_vectors_of_scaled_rows_read_rows_as_they_are() -> None:
 
 def test_a_constant_feature_keeps_its_scale() -> None:
     X = np.array([[1.0, 5.0], [3.0, 5.0]])
-    scaled = Scaling.of(X).scaled([[1.0, 7.0]])
+    scaled = Scaling.of(X).scale([[1.0, 7.0]])
     assert scaled.tolist() == [[-1.0, 2.0]]

@@ -34,7 +34,7 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(tmp_path, n_films) 
     (run,) = store_runs(inputs)
     rows = np.arange(len(manifest))
     all_folds = [hold_out_nothing(run.table, rows)]
-    all_folds += [held.joined() for _, _, held in run.every_fold]
+    all_folds += [held.merge_validation() for _, _, held in run.every_fold]
     unfitted = build("pcbm-lr", run.models["pcbm-lr"].settings)
     for held in all_folds:
         data = run.fold_data("EN_S", held)

@@ -60,7 +60,7 @@ def test_an_own_class_is_drawn_with_the_seed_of_the_protocol(tmp_path: Path) -> 
     )
     pair, _, held = next(iter(run.every_fold))
     seed = fit_seed(kind, run.protocol.fit.seed)
-    fit_model(run, run.models["d"], pair[0], [held.joined()], seed)
+    fit_model(run, run.models["d"], pair[0], [held.merge_validation()], seed)
     assert set((tmp_path / "seen.txt").read_text().split()) == {"7"}
 
 

@@ -8,14 +8,14 @@ from scipy import stats
 from support.tables import a_table
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.cells import Cell, cells_from_tests
 from obygaze_models.evaluation.results import (
     RunSettings,
     add_p,
-    cells_asked_about,
     comparable,
     difference,
     film_differences,
+    select_requested_cells,
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.reading import load_protocol
@@ -46,7 +46,7 @@ def cells_of_three_models() -> list[Cell]:
                 row |= {"is_model": model in MODELS, "is_trained": model != "random"}
                 score = float(scores[number]) if model in MODELS else 0.5
                 rows.append({**row, "score": score, "is_probability": False})
-    return cells_of(a_table(rows))
+    return cells_from_tests(a_table(rows))
 
 
 def rows_with_p(settings: RunSettings) -> dict[tuple[str, ...], RunRow]:
@@ -125,7 +125,7 @@ def test_models_are_asked_about_in_the_order_typed(names, listed, expected) -> N
     settings = RunSettings(
         questions=[question(**names, second="random")], models=listed
     )
-    asked = cells_asked_about(cells_of_three_models(), settings)
+    asked = select_requested_cells(cells_of_three_models(), settings)
     pairs = [(cell.model, cell.store) for cell in asked]
     assert [*dict.fromkeys(model for model, _ in pairs)] == expected
     assert sorted(pairs) == sorted(product(expected, "ab"))

@@ -39,7 +39,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.experiments import named_manifest, run
+from obygaze_models.runner.experiments import resolve_manifest, run
 from obygaze_models.runner.features import NOT_FINITE
 from obygaze_models.runner.files import RUN_FORMAT, write_run
 from obygaze_models.runner.inputs import gather
@@ -101,7 +101,7 @@ class TestMissing:
         with pytest.raises(FixUsage, match=r"the manifest other \(data\.segments\)"):
             run("honest", changes=["data.segments=other"], **clips)
         with pytest.raises(FixUsage, match="expected the name of a manifest"):
-            named_manifest(None, tmp_path)
+            resolve_manifest(None, tmp_path)
 
     def test_models_without_a_store(self, manifest: Manifest) -> None:
         with pytest.raises(FixUsage, match="models need features"):

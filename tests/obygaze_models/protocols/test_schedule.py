@@ -17,8 +17,8 @@ from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.schedule import with_groups
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import Split, n_folds_of, rotated
-from obygaze_models.runner.heldout import HeldOut, folds_of
+from obygaze_models.protocols.splits import Split, count_folds, rotate_folds
+from obygaze_models.runner.heldout import HeldOut, make_folds
 from obygaze_models.runner.store_run import StoreRun
 
 Folds = dict[Pair, Sequence[HeldOut]]
@@ -30,7 +30,7 @@ def plan(protocol: Protocol, manifest: Manifest) -> tuple[Folds, ClipTable]:
         name: task_labels(name, task, table) for name, task in protocol.tasks.items()
     }
     everything = np.ones(len(table), dtype=bool)
-    return folds_of(protocol, table, labels, everything), table
+    return make_folds(protocol, table, labels, everything), table
 
 
 def leaks(found: Folds, pair: Pair, table: ClipTable) -> list[Leak]:
@@ -134,7 +134,7 @@ LABELS = np.array([0, 1, 0, 1, 0, 1, 1, 1])
 
 def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
     trains = np.arange(8) != 3  # so that fold 1 cannot validate
-    splits = rotated(FOLDS, LABELS, trains, never=[3])
+    splits = rotate_folds(FOLDS, LABELS, trains, never=[3])
     assert [[part.tolist() for part in one.rows] for one in splits] == [
         [[2, 4, 5, 6], [], [0, 1]],
         [[0, 1, 6], [4, 5], [2, 3]],
@@ -143,9 +143,9 @@ def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
 
 
 def test_number_of_folds() -> None:
-    assert n_folds_of(np.array([-1, 0, 4])) == 5
+    assert count_folds(np.array([-1, 0, 4])) == 5
     with pytest.raises(FixInput, match="no clip"):
-        n_folds_of(np.array([-1]))
+        count_folds(np.array([-1]))
 
 
 FILMS = films(7, 12)

@@ -117,7 +117,7 @@ def test_the_inner_score_is_that_of_fits_without_each_film(tmp_path, case) -> No
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     store = store_runs(inputs)[0]
     features = inputs.stores[0]
-    rows = store.folds["EN_S", "EN_S"][0].joined().train
+    rows = store.folds["EN_S", "EN_S"][0].merge_validation().train
     X = features.of(rows).astype(np.float64)
     y = inputs.labels["EN_S"][rows]
     film_of_row = inputs.table.films[rows]

@@ -153,7 +153,7 @@ def test_each_film_is_a_dot_at_its_value_filled_where_it_beats_the_guess(written
 
 def kind_of_dot(style: str, *, is_film: bool) -> str:
     """Return what a dot is by how it looks."""
-    if f"fill: {COLORS['guess']}" in style:
+    if f"fill: {COLORS['baseline']}" in style:
         return "film of the guess" if is_film else "guess"
     if not is_film:
         return "model"

@@ -33,7 +33,7 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.sections import (
     Section,
     errors,
-    sections_of,
+    make_sections,
     sentence_of_concepts,
 )
 from obygaze_models.report.tables import ResultTable
@@ -47,7 +47,7 @@ GUESS = MadeCell(
 
 
 def sections_by_key(run: Any) -> dict[str, Section]:
-    return {section.key: section for section in sections_of(run, current_labels(run))}
+    return {section.key: section for section in make_sections(run, current_labels(run))}
 
 
 def rows_of(table: ResultTable) -> list[list[str]]:

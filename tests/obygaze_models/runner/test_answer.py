@@ -15,7 +15,7 @@ from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import text
 from obygaze_models.runner.answer import answers, verdict
 from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
-from obygaze_models.runner.limits import limits_of
+from obygaze_models.runner.limits import find_limits
 
 TASKS = {"task": "EN_S", "train": "EN_S", "test": "EN_S"}
 MODELS = ("ridge", "mlp")
@@ -23,7 +23,7 @@ MODELS = ("ridge", "mlp")
 PERFECT = "1100"  # 1
 SOME = "1001"  # (1/1 + 2/4) / 2 = .75
 REVERSED = "0011"  # (1/3 + 2/4) / 2 = .42
-BETTER_THAN_GUESSING = (
+BETTER_THAN_BASELINE = (
     "On unseen films, ridge ranks clips (EN_S) better than the best baseline"
 )
 GUESSING = (
@@ -105,7 +105,7 @@ def answer(run: Run) -> str:
 
 
 def limits(run: Run) -> dict[str, str]:
-    return {limit.name: limit.text for limit in limits_of(run)}
+    return {limit.name: limit.text for limit in find_limits(run)}
 
 
 # ---- the answer ----
@@ -187,13 +187,13 @@ def test_a_verdict_is_that_of_p(value: float, p: float, expected: str) -> None:
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (difference(0.1, 0.3, 0.025), f"{BETTER_THAN_GUESSING}, p = .025: {VALUES}."),
+        (difference(0.1, 0.3, 0.025), f"{BETTER_THAN_BASELINE}, p = .025: {VALUES}."),
         (
             difference(-0.1, 0.3, 0.4, comparisons=4),
             "On unseen films, ridge is not shown to rank clips (EN_S) better than"
             f" the best baseline, p = .400 (corrected for 4 comparisons): {VALUES}.",
         ),
-        (difference(0.1, 0.3, 0.0001), f"{BETTER_THAN_GUESSING}, p <.001: {VALUES}."),
+        (difference(0.1, 0.3, 0.0001), f"{BETTER_THAN_BASELINE}, p <.001: {VALUES}."),
     ],
 )
 def test_the_sentence_of_a_model_says_first_what_is_shown(tmp_path, row, expected):
@@ -362,7 +362,7 @@ def test_few_films_are_those_of_the_metric_that_is_compared(
     tests = cell("ridge", [*["1111"] * 9, *[SOME] * 3])
     run = run_of(tmp_path, tests, ENDS, f"report.primary={primary}")
     said = limits(run).get("few films", "")
-    assert ("3 of 12 films have a value;" in said) == is_warned
+    assert ("a value for 3 of 12 films;" in said) == is_warned
     assert bool(said) == is_warned
 
 

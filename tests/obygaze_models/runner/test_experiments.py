@@ -13,8 +13,8 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.tables import RUN_TABLES
 from obygaze_models.protocols.reading import require_each_once
-from obygaze_models.report.page import chapter_of
-from obygaze_models.runner.experiments import named_store, open_stores, run
+from obygaze_models.report.page import make_chapter
+from obygaze_models.runner.experiments import open_stores, run, split_store_name
 from obygaze_models.runner.labels import current_labels
 from obygaze_models.runner.text import read_run
 
@@ -161,8 +161,11 @@ def test_stores_are_names_paths_objects_or_several_of_them(here: Path) -> None:
     for stores in ("sig", here / "stores" / "sig", store, ["sig"]):
         assert list(open_stores(stores, here)) == ["sig"]
     # The place of a store may have a `=`, too.
-    assert named_store("x=https://host/films?a=b") == ("x", "https://host/films?a=b")
-    assert named_store("./a=b/films/") == ("films", "./a=b/films/")
+    assert split_store_name("x=https://host/films?a=b") == (
+        "x",
+        "https://host/films?a=b",
+    )
+    assert split_store_name("./a=b/films/") == ("films", "./a=b/films/")
     with pytest.raises(FixUsage, match="a store has an empty name"):
         open_stores({"": store}, None)
     assert list(open_stores(["b=sig", "a=sig", store], here)) == ["b", "a", "sig"]
@@ -185,7 +188,7 @@ def found(place: Path) -> tuple[int, list[str]]:
     run = read_run(place)
     manifest = current_labels(run).manifest
     assert manifest is not None
-    return len(manifest), [*chapter_of(run).changed]
+    return len(manifest), [*make_chapter(run).changed]
 
 
 def test_the_clips_of_a_run_are_found_from_every_folder(tmp_path, monkeypatch) -> None:

@@ -9,11 +9,11 @@ from support.experiments import planted, quick, store_of
 
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.evaluation.leakage import leak_of, numbers_of
+from obygaze_models.evaluation.leakage import find_leak, number_names
 from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.runner.heldout import HeldOut, folds_of
+from obygaze_models.runner.heldout import HeldOut, make_folds
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
 
@@ -40,7 +40,7 @@ def folds(manifest: Manifest, *changes: str) -> list[HeldOut]:
     table = clip_table(manifest, protocol.data)
     labels = {"EN_S": task_labels("EN_S", protocol.tasks["EN_S"], table)}
     usable = np.ones(len(table), dtype=np.bool_)
-    (of_pair,) = folds_of(protocol, table, labels, usable).values()
+    (of_pair,) = make_folds(protocol, table, labels, usable).values()
     return list(of_pair)
 
 
@@ -53,10 +53,10 @@ def seen(of_pair: Sequence[HeldOut]) -> set[str]:
     return {
         str(word)
         for held in of_pair
-        for word in leak_of(
+        for word in find_leak(
             *(held.train, held.validation, held.test, NO_ROWS),
             np.full(len(held.films), -1),
-            numbers_of(held.films.tolist()),
+            number_names(held.films.tolist()),
         ).seen
     }
 

@@ -206,7 +206,7 @@ def test_no_model_of_frames_or_sentences_learns_from_it(tmp_path, splits) -> Non
 @pytest.mark.parametrize("splits", SPLITS)
 def test_no_baseline_learns_from_what_is_held_out(tmp_path: Path, splits: str) -> None:
     way = case(tmp_path, splits)
-    held = folds_to_try(way)[0].joined()
+    held = folds_to_try(way)[0].merge_validation()
     rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
     for name in ("prevalence", "film_prior", "neighbour", "oracle"):
         assert not baseline_learns(way, name, held, rows), name
@@ -225,7 +225,7 @@ def test_fits_inside_learn_nothing_from_the_clips_that_choose(
 ):
     """A fit that chooses a setting is tested on inner clips, and learns nothing of their films."""
     way = case(tmp_path, splits, learning)
-    held = folds_to_try(way)[0].joined()
+    held = folds_to_try(way)[0].merge_validation()
     films = np.unique(held.films[held.train])
     inner_rows = held.train[held.films[held.train] == films[0]]
     inside = np.setdiff1d(held.train, inner_rows), inner_rows

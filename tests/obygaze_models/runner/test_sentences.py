@@ -156,7 +156,7 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(tmp_path, world
     )
     rows = np.array(stored.features.row_of)  # type: ignore[union-attr]
     for _, _, held in stored.every_fold:
-        fitted = fit(model, stored.fold_data("EN_S", held.joined()))
+        fitted = fit(model, stored.fold_data("EN_S", held.merge_validation()))
         assert fitted.bank_.concepts == ["sure", "plain"]
         margins = fitted.margins(stored.rows.X[rows])
         np.testing.assert_allclose(margins, expected, atol=1e-6)

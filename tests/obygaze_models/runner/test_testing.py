@@ -21,7 +21,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe
-from obygaze_models.runner.answer import sentence_of
+from obygaze_models.runner.answer import describe_cell
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 from obygaze_models.zoo import (
@@ -220,9 +220,9 @@ def test_a_fit_has_the_same_test_in_a_run_and_as_a_saved_model(here, shared) -> 
     sentences = []
     for run in (found, again):
         (cell,) = run.models
-        sentences.append(sentence_of(run, cell).replace(cell.model, "it"))
+        sentences.append(describe_cell(run, cell).replace(cell.model, "it"))
     assert sentences[0] == sentences[1]
-    assert "guesses" not in again.about["remarks"]
+    assert "baselines" not in again.about["remarks"]
 
 
 def test_without_the_training_clips_only_guesses_that_learn_nothing_are_beside(here):
@@ -233,7 +233,7 @@ def test_without_the_training_clips_only_guesses_that_learn_nothing_are_beside(h
     )
     models = {cell.model for cell in run.cells if not cell.is_model}
     assert models == {"random", "all_positive"}
-    assert "(random and all_positive)" in run.about["remarks"]["guesses"]
+    assert "(random and all_positive)" in run.about["remarks"]["baselines"]
     assert "random and all_positive" in result_text(run)
 
 
@@ -262,7 +262,7 @@ def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
     assert not set(rows.index) & {clip.clip_id for clip in TRAINED}
     (cell,) = [cell for cell in run.cells if cell.is_model]
     assert not cell.has_interval("ap")
-    assert sentence_of(run, cell).startswith("On unseen clips, theirs ranks")
+    assert describe_cell(run, cell).startswith("On unseen clips, theirs ranks")
 
 
 def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) -> None:

@@ -16,7 +16,7 @@ from obygaze_features.store import Recipe, Row
 from obygaze_models.evaluation.results import is_backbone
 from obygaze_models.protocols.clips import class_names, clip_table
 from obygaze_models.protocols.schema import Data, PaperValue, Task
-from obygaze_models.protocols.splits import film_pairs, rotated
+from obygaze_models.protocols.splits import film_pairs, rotate_folds
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 
@@ -67,7 +67,7 @@ def test_nothing_learns_from_a_clip_in_no_fold() -> None:
     folds = np.array([0, 1, OUTSIDE, 2, OUTSIDE, 0])
     labels = np.array([0, 1, 0, 1, 1, 1])
     usable = np.ones(6, dtype=np.bool_)
-    for splits in (rotated(folds, labels, usable), film_pairs(folds, usable)):
+    for splits in (rotate_folds(folds, labels, usable), film_pairs(folds, usable)):
         assert [split.outside.tolist() for split in splits] == [[2, 4]] * len(splits)
 
 

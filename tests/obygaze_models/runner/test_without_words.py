@@ -11,7 +11,7 @@ from support.tables import models
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store
-from obygaze_models.runner.limits import limits_of
+from obygaze_models.runner.limits import find_limits
 
 ONE_PAIR = (
     *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
@@ -43,7 +43,7 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     tested = set(cell.clip_ids)
     same = {manifest.clips[1].clip_id, manifest.clips[61].clip_id} & tested
     assert cell.copies == (2 if len(same) == 2 else 0)
-    texts = {limit.name: limit.text for limit in limits_of(found)}
+    texts = {limit.name: limit.text for limit in find_limits(found)}
     assert texts["without words"] == (
         f"{is_silent.sum()} of {len(manifest)} clips have no words in said and therefore"
         " the same vector; they are not counted as copies of each other."
@@ -52,7 +52,7 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     plain = store_of(tmp_path / "plain", manifest, X)
     found = run_on(tmp_path, protocol, manifest, {"said": plain})
     assert models(found)[0].copies > 10
-    assert "without words" not in {w.name for w in limits_of(found)}
+    assert "without words" not in {w.name for w in find_limits(found)}
 
 
 def copies_in_a_join(folder: Path, manifest: Manifest, *parts: Store) -> int:
