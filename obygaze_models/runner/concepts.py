@@ -1,7 +1,7 @@
 """Compute the tables concepts.csv and trees.csv: concept vectors, weights and trees of bottlenecks.
 
-A concept vector is evaluated on films that it was not found on. Each film is held out in turn; if
-there are more than twelve films, several are held out together. Vectors and their tolerances are
+A concept vector is evaluated on films that were not used to find it. Each film is held out in turn;
+if there are more than twelve films, several are held out together. Vectors and their tolerances are
 found without the held-out films. Weights and trees are from a model that is fitted on all clips.
 """
 
@@ -108,7 +108,7 @@ def _nodes(tree: Any, names: Sequence[str]) -> Iterator[RunRow]:
 
 
 def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
-    """Return how well each concept vector ranks clips of films that it was not found on.
+    """Return how well each concept vector ranks clips of films that were not used to find it.
 
     A vector has no metrics if it cannot be found without some film, or if its clips are all
     positive or all negative. Return {} if no vector can be found on all clips.

@@ -40,7 +40,7 @@ class Features:
     """The features of one store.
 
     Attributes:
-        name: The name that results give the store.
+        name: The name of the store in results.
         X: The features of clips with features: one vector per clip, or frames or tokens with NaN
             as padding. Large frames stay in the store (`StoreRows`).
         row_of: For each clip of the table, its row of X, or -1 without features. If the run
