@@ -43,7 +43,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.annotators import (
     match_orders,
     parse_orders,
-    sorted_words,
+    sort_words,
 )
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import Annotation, view_words
@@ -256,7 +256,7 @@ def cell_of(annotation: Annotation, column: str) -> str:
         # A level without a concept means that the person found no concept.
         nothing = NO_CONCEPT if annotation.level else ""
         return "|".join(sorted(annotation.concepts)) or nothing
-    return sorted_words(annotation.own.get(column, ""))
+    return sort_words(annotation.own.get(column, ""))
 
 
 def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:

@@ -67,7 +67,7 @@ def audit_cooc(
     texts = read_captions(
         source,
         "caption",
-        lambda cells: _things_of(spelling.cell(cells[things], things)),
+        lambda cells: _split_things(spelling.cell(cells[things], things)),
         hint="pass a table with the columns caption and THINGS",
         columns=(things,),
         cluster=column_names(cluster),
@@ -88,10 +88,10 @@ def present(
     """Return the audit of things and genders: its table, sentences and figure."""
     headers = ["thing", *genders, f"share {genders[0]}", "low", "high"]
     headers += [f"cut {gender}" for gender in genders]
-    rows = [_row_of(thing) for thing in counted]
+    rows = [_make_row(thing) for thing in counted]
     if any(thing["paper"] for thing in counted):
         headers += [f"paper {gender}" for gender in genders]
-        rows = [(*_row_of(thing), *_of_paper(thing)) for thing in counted]
+        rows = [(*_make_row(thing), *_of_paper(thing)) for thing in counted]
     title = f"Co-occurrence: {source}"
     points = [Point(one["thing"], one["share"], one["ci"] or ()) for one in counted]
     answers = []
@@ -125,7 +125,7 @@ def _limits(counted: Sequence[Record]) -> Iterator[str]:
         yield f"The column 'paper' has the smallest and the largest share of {SABIR}."
 
 
-def _row_of(thing: Record) -> tuple[object, ...]:
+def _make_row(thing: Record) -> tuple[object, ...]:
     """Return the counts, the share, its interval and the cut shares of a thing."""
     cuts = [
         None if cut is None else f"{cut:.2f}"
@@ -143,7 +143,7 @@ def _of_paper(thing: Record) -> tuple[str | None, str | None]:
     return as_range(first), as_range(second)
 
 
-def _things_of(cell: str) -> frozenset[str]:
+def _split_things(cell: str) -> frozenset[str]:
     """Return the values of a cell, which are joined with |."""
     return frozenset(name.strip() for name in cell.split("|") if name.strip())
 

@@ -133,8 +133,8 @@ def audit_eat(
         Path(opened.location).name,
         clips=clips,
         n_silent=n_silent,
-        paper=_paper_of(groups[2], read_texts(text)),
-        model=_model_of(opened),
+        paper=_find_paper(groups[2], read_texts(text)),
+        model=_model_name(opened),
     )
 
 
@@ -154,7 +154,7 @@ def compute(groups: Groups, **draws: Any) -> Association:
         draws: The settings of `compare_groups`: tail, permutations.
     """
     x, y, pairs = groups
-    return Association(run_tests(x, y, pairs, **draws), _prompts_of(x, y, pairs))
+    return Association(run_tests(x, y, pairs, **draws), _describe_prompts(x, y, pairs))
 
 
 def present(
@@ -180,7 +180,7 @@ def present(
     printed = [(paper or {}).get((test.a, test.b)) for test in tests]
     of_model = [of_paper.of_model(model) if of_paper else None for of_paper in printed]
     headers: tuple[str, ...] = HEADERS
-    rows = [_row_of(test) for test in tests]
+    rows = [_make_row(test) for test in tests]
     if any(of_model):
         headers = (*HEADERS, f"paper, {model}")
         rows = [(*row, cell) for row, cell in zip(rows, of_model, strict=True)]
@@ -242,7 +242,7 @@ def _points(tests: Sequence[GroupTest]) -> Iterator[Point]:
             yield Point(test.x, test.effect_size, (), p_equals(test.p))
 
 
-def _row_of(test: GroupTest) -> tuple[object, ...]:
+def _make_row(test: GroupTest) -> tuple[object, ...]:
     """Return the groups, the attributes, the sizes, the effect size and the p of a test."""
     sizes = (len(test.s_x), len(test.s_y))
     names = (test.x, test.y, test.a, test.b)
@@ -261,7 +261,9 @@ def _sentence(test: GroupTest) -> str:
     return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}"
 
 
-def _prompts_of(x: VectorGroup, y: VectorGroup, pairs: Pairs) -> list[dict[str, Any]]:
+def _describe_prompts(
+    x: VectorGroup, y: VectorGroup, pairs: Pairs
+) -> list[dict[str, Any]]:
     """Return Cronbach's alpha of each attribute with several texts: do its texts agree?
 
     Alpha is computed from the cosines of the vectors of both groups to the texts. It is None if the
@@ -280,14 +282,14 @@ def _prompts_of(x: VectorGroup, y: VectorGroup, pairs: Pairs) -> list[dict[str, 
     return prompts
 
 
-def _model_of(store: Store) -> str:
+def _model_name(store: Store) -> str:
     """Return the name of the model of a store in the tables of papers, or ""."""
     backbone = store.recipe.to_json().get("backbone", {})
     checkpoint = backbone.get("checkpoint") or backbone.get(UNVERIFIED, "")
     return model_of_checkpoint(checkpoint)
 
 
-def _paper_of(
+def _find_paper(
     pairs: Pairs, texts: TextTable
 ) -> dict[tuple[str, str], PublishedEffects]:
     """Return the published effect sizes of each pair whose texts are the prompts of the paper."""
@@ -318,7 +320,7 @@ def run_tests(
     `draws` are the settings of `compare_groups`: tail, permutations.
     """
     _check_widths([x, y, *chain.from_iterable(pairs)])
-    films = _films_of(x, y)
+    films = _film_blocks(x, y)
     tests = []
     for a, b in pairs:
         names = (x.name, y.name, a.name, b.name)
@@ -340,7 +342,7 @@ def _check_widths(groups: Sequence[VectorGroup]) -> None:
         )
 
 
-def _films_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
+def _film_blocks(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
     """Return the films of the vectors of both groups, X before Y, or None without films."""
     if (x.blocks is None) != (y.blocks is None):
         raise FixInput("expected both x_block and y_block or neither, got one")

@@ -84,8 +84,8 @@ def audit_gender_score(
     estimates: list[GenderEstimate] = []
     for row in read.rows:
         try:
-            man = _score_of(row, "lm_man", "sim_man")
-            woman = _score_of(row, "lm_woman", "sim_woman")
+            man = _parse_score(row, "lm_man", "sim_man")
+            woman = _parse_score(row, "lm_woman", "sim_woman")
             estimates.append(gender_estimate(row["caption"], man, woman))
         except FixInput as error:
             row.add(None, error.message)
@@ -165,7 +165,7 @@ def cut_shares(man: int, woman: int) -> tuple[float, float]:
     return 100 * man // total / 100, 100 * woman // total / 100
 
 
-def _score_of(row: TableRow, lm: str, sim: str) -> float:
+def _parse_score(row: TableRow, lm: str, sim: str) -> float:
     """Return the score of one wording of a row, from the columns `lm`, `sim` and prob."""
     values = []
     for column in (lm, sim, "prob"):

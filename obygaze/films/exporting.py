@@ -135,7 +135,7 @@ def export_elan(
     films = LinkedFilms(workspace)
     left_out = [*export.left_out]
     if into is None:
-        files = _files_of(marks_of, output, films, are_drawn=export.are_drawn)
+        files = _new_files(marks_of, output, films, are_drawn=export.are_drawn)
     elif export.are_drawn:
         raise FixUsage(
             "--into is not for sampled clips, which need new files", where=str(into)
@@ -215,7 +215,7 @@ def _refuse_scores(file: ElanFile, marks: Sequence[Mark]) -> None:
             )
 
 
-def _files_of(
+def _new_files(
     marks_of: Mapping[str, Sequence[Mark]],
     output: Path,
     films: LinkedFilms,
@@ -290,7 +290,7 @@ def _of_manifest(
                 f"the labels of {n_clips}, so that annotators do not see them"
             )
     else:
-        said = [*_labels_of(manifest)]
+        said = [*_clip_labels(manifest)]
         left_out += _unexported_facts(manifest, said)
     spans_s = spans_in_films(manifest)
     without = sorted({clip_id for clip_id, *_ in said} - spans_s.keys())
@@ -325,7 +325,7 @@ def _unexported_facts(manifest: Manifest, said: Sequence[Said]) -> list[str]:
     return left_out
 
 
-def _labels_of(manifest: Manifest) -> Iterator[Said]:
+def _clip_labels(manifest: Manifest) -> Iterator[Said]:
     """Yield each label of each clip with its annotator.
 
     If the manifest has no annotations, the annotator is the cell `annotator` of the clip, or else

@@ -113,7 +113,7 @@ def import_manifest(
     }
     typed = [sources] if isinstance(sources, str | Path) else sources
     paths = [Path(source) for source in typed]
-    chosen = _format_of(paths, format)
+    chosen = _choose_format(paths, format)
     options_of = {known.name: known.options for known in FORMATS}
     _refuse_options(chosen.name, given, options_of)
     if chosen.read is import_marks:
@@ -132,7 +132,7 @@ def import_manifest(
     )
 
 
-def _format_of(paths: Sequence[Path], name: str | None) -> ManifestFormat:
+def _choose_format(paths: Sequence[Path], name: str | None) -> ManifestFormat:
     """Return the format of this name, or without a name the common format of all paths."""
     if name is not None and name not in BY_NAME:
         raise FixUsage(

@@ -183,7 +183,7 @@ def project_tables(
     workspace: PathLike | None = None,
 ) -> ProjectedMarks:
     """Read tables of marks, and project the marks on the clips of a table or of equal length."""
-    length_s = _length_of(clips, every)
+    length_s = _clip_length(clips, every)
     tables = [names] if isinstance(names, str | os.PathLike) else names
     paths = [table_of_marks(name, workspace) for name in tables]
     where = ", ".join(map(str, paths))
@@ -194,9 +194,9 @@ def project_tables(
     if clips is None:
         cut = equal_clips(marks, length_s, LinkedFilms(workspace), warnings)
     else:
-        cut = _clips_of(clips, workspace)
+        cut = _read_clips(clips, workspace)
     bare = _without_labels(cut, marks, paths)
-    spans = _spans_of(bare, marks)
+    spans = _clip_spans(bare, marks)
     are_drawn = is_drawn(bare)
     projection = project(marks, spans, threshold, orders, are_drawn=are_drawn)
     if not projection.answers:
@@ -217,7 +217,7 @@ def project_tables(
     return ProjectedMarks(manifest, tuple(spans), tuple(warnings))
 
 
-def _spans_of(clips: Manifest, marks: Marks) -> list[ClipSpan]:
+def _clip_spans(clips: Manifest, marks: Marks) -> list[ClipSpan]:
     """Return the clips whose times in their film are known.
 
     Raise an error if the clips count frames of a film at a different rate than its marks.
@@ -272,7 +272,7 @@ def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Man
     return Manifest(clips.name, header, tuple(bare), kept)
 
 
-def _clips_of(clips: PathLike, workspace: PathLike | None) -> Manifest:
+def _read_clips(clips: PathLike, workspace: PathLike | None) -> Manifest:
     """Return the clips of a table or of a manifest."""
     path = Path(clips)
     if path.suffix in TABLE_ENDINGS:
@@ -356,7 +356,7 @@ def _cuts(
         cuts.append(cut_s)
 
 
-def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
+def _clip_length(clips: PathLike | None, every: str | float | None) -> Fraction:
     """Return the length of clips in seconds, or 0 for the clips of a table."""
     if (clips is None) == (every is None):
         raise FixUsage(

@@ -186,7 +186,7 @@ class MarkReader:
             word = printable_line(part)
             if whole == said.value:
                 word = self._meaning(word, said.column)
-            value = self._word_of(said.column, word)
+            value = self._read_word(said.column, word)
             if value:
                 self._marks[said._replace(value=value)] = None
             elif not word:
@@ -228,7 +228,7 @@ class MarkReader:
                 if not text or "|" in text:
                     row.add(name, f"expected one name, got {text!r}")
             film = self.film(row["movie_id"])
-            span = self._span_of(row, film)
+            span = self._read_span(row, film)
             said = [(name, row[name]) for name in columns if printable_line(row[name])]
             if is_long:
                 said.append((printable_line(row["column"]), row["value"]))
@@ -270,7 +270,7 @@ class MarkReader:
                 return meaning
         return word
 
-    def _word_of(self, column: str, word: str) -> str:
+    def _read_word(self, column: str, word: str) -> str:
         """Return a word of a column in one spelling, or "" if the column does not allow it."""
         if column == LEVEL:
             return word if word == UNKNOWN else canonical_level(word) or ""
@@ -281,7 +281,7 @@ class MarkReader:
             return word
         return self._spelling.word(word, column)
 
-    def _span_of(
+    def _read_span(
         self, row: TableRow, film: str
     ) -> tuple[float, float, FrameSpan | tuple[()]] | None:
         """Return start and end of a row in seconds, and its frames; None for invalid times.

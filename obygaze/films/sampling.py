@@ -166,7 +166,7 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     films = {}
     for film, clips in by_film(manifest).items():
         cells = {(c.extra[PROBABILITY], c.extra[CLIPS_OF_FILM]) for c in clips}
-        films[film] = _film_of(next(iter(cells)))
+        films[film] = _parse_film(next(iter(cells)))
         n_drawn = films[film].n_drawn
         if len(cells) > 1 or not len(clips) <= n_drawn <= films[film].n_clips:
             raise FixInput(
@@ -177,7 +177,7 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     return films
 
 
-def _film_of(cells: Sequence[str]) -> DrawnFilm:
+def _parse_film(cells: Sequence[str]) -> DrawnFilm:
     """Return the plan of a film from two cells: the probability and the number of clips."""
     n_clips = whole_number(cells[1]) or 0
     share = number_of_cell(cells[0]) or 0.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         ConceptVocabulary as ConceptVocabulary,
     )
     from obygaze_features.manifest.grouping import (
-        grouped_concepts as grouped_concepts,
+        group_concepts as group_concepts,
     )
     from obygaze_features.manifest.io import manifest_sha256 as manifest_sha256
     from obygaze_features.manifest.io import read_manifest as read_manifest

@@ -83,7 +83,7 @@ def parse_orders(typed: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the words of each column from the lowest, which are typed as `weak,strong`."""
     orders = {}
     for column, words in typed.items():
-        order = [sorted_words(plain_value(w, column)) for w in words.split(",")]
+        order = [sort_words(plain_value(w, column)) for w in words.split(",")]
         if len(set(order)) < max(2, len(order)) or "" in order:
             raise FixUsage(
                 f"--order {column}: expected two words or more, from the lowest, got {words!r}",
@@ -116,7 +116,7 @@ def apply_rule(
         )
     if not people:
         return manifest
-    manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
+    manifest = replace(manifest, annotations=sort_annotations(manifest.annotations))
     columns = annotated_columns(manifest)
     given = {name for one in manifest.annotations for name in one.concepts}
     refuse_if(
@@ -192,7 +192,7 @@ def person_labels(manifest: Manifest, person: str) -> list[Clip]:
 
 def differing_clips(manifest: Manifest) -> list[Clip]:
     """Return the clips on which annotators differ."""
-    said = replace(manifest, annotations=sorted_annotations(manifest.annotations))
+    said = replace(manifest, annotations=sort_annotations(manifest.annotations))
     return [clip for clip in _by_rule(said, AGREED, {}) if disputed_names(clip)]
 
 
@@ -218,7 +218,7 @@ def label_notes(manifest: Manifest) -> list[str]:
     return notes
 
 
-def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
+def sort_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
     """Return annotations sorted by clip and annotator, each with a cell in every column."""
     said = sorted(annotations, key=lambda one: (one.clip_id, one.annotator))
     blank: dict[str, str] = {}
@@ -262,7 +262,7 @@ def match_orders(
                 hint="levels need no --order; columns with annotations: "
                 + (", ".join(columns) or "none"),
             )
-        words = {sorted_words(one.own[column]) for one in manifest.annotations}
+        words = {sort_words(one.own[column]) for one in manifest.annotations}
         spelled[column] = match_order(column, order, words, manifest.name)
     return spelled
 
@@ -329,7 +329,7 @@ class Rule:
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
         """Return the value of a column: "" if nobody gave one, None if the rule leaves it open."""
         given = [cell for cell in cells if cell not in ("", UNKNOWN)]
-        words = [sorted_words(cell) for cell in given]
+        words = [sort_words(cell) for cell in given]
         cell_of = dict(zip(reversed(words), reversed(given), strict=True))
         order = LEVELS if column == "level" else self.orders.get(column)
         if len(cell_of) < 2:
@@ -368,6 +368,6 @@ class Rule:
         return tuple(kept), left_open
 
 
-def sorted_words(cell: str) -> str:
+def sort_words(cell: str) -> str:
     """Return a cell with its words sorted, so that their order does not count."""
     return "|".join(sorted(cell.split("|")))

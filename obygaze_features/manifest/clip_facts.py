@@ -89,8 +89,8 @@ class ClipFacts:
         return cls.of(
             [row["clip_id"] for row in rows],
             [row.get("movie_id") for row in rows],
-            [_seconds_of(row, "start_s") for row in rows],
-            [_seconds_of(row, "end_s") for row in rows],
+            [_parse_seconds(row, "start_s") for row in rows],
+            [_parse_seconds(row, "end_s") for row in rows],
             [stated_frames(row) for row in rows],
         )
 
@@ -127,7 +127,7 @@ class ClipFacts:
         }
 
 
-def _seconds_of(row: Mapping[str, str], column: str) -> float | None:
+def _parse_seconds(row: Mapping[str, str], column: str) -> float | None:
     """Return a time of a row in seconds, or None if the cell is empty."""
     cell = row.get(column) or ""
     number = number_of_cell(cell)

@@ -283,7 +283,7 @@ class _Parser:
         raise BadExpression(f"label expression: {problem}", where=where, hint=hint)
 
 
-def quoted_word(word: str) -> str:
+def quote_word(word: str) -> str:
     """Return a name or a word for an expression, in quotes if it needs them."""
     if word.isidentifier() and not keyword.iskeyword(word):
         return word

@@ -145,11 +145,11 @@ def group(
     elif groups is not None:
         chosen = _read_groups(Path(groups))
     else:
-        chosen = _subconstructs_of(before)
-    return ImportedManifest(grouped_concepts(before, chosen)).save(path, force=force)
+        chosen = _find_subconstructs(before)
+    return ImportedManifest(group_concepts(before, chosen)).save(path, force=force)
 
 
-def _subconstructs_of(manifest: Manifest) -> Groups:
+def _find_subconstructs(manifest: Manifest) -> Groups:
     """Return the concepts of each sub-construct in a manifest, without empty sub-constructs."""
     groups = {}
     for group, names in subconstructs().items():
@@ -172,7 +172,7 @@ def _read_groups(path: Path) -> Groups:
     return record_of(document, GroupsFile, "the groups are not valid").groups
 
 
-def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
+def group_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     """Return a manifest whose concepts are these groups, and the concepts without a group.
 
     Args:

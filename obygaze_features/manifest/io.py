@@ -43,7 +43,7 @@ from obygaze_features.core.schema_check import (
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import Workspace, toml_path
-from obygaze_features.manifest.annotators import annotator_columns, sorted_annotations
+from obygaze_features.manifest.annotators import annotator_columns, sort_annotations
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.model import (
@@ -407,7 +407,7 @@ def _cells(clip: Clip) -> tuple[str, ...]:
 
 def annotations_to_csv(annotations: Iterable[Annotation]) -> bytes:
     """Return the annotations as CSV, or no bytes if there are none."""
-    said = sorted_annotations(annotations)
+    said = sort_annotations(annotations)
     if not said:
         return b""
     rows = []

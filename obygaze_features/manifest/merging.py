@@ -16,7 +16,7 @@ from obygaze_features.manifest.annotators import (
     annotated_columns,
     apply_rule,
     parse_orders,
-    sorted_annotations,
+    sort_annotations,
 )
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.link import remove_link
@@ -132,7 +132,7 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
             own = {name: spelling.cell(cell, name) for name, cell in one.own.items()}
             person = spelling.cell(one.annotator, "annotator")
             annotations.append(one._replace(annotator=person, own=own))
-    said = sorted_annotations(annotations)
+    said = sort_annotations(annotations)
     warnings = []
     for manifest in manifests:
         missing = header.concepts.keys() - manifest.header.concepts.keys()

@@ -11,7 +11,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.store.decoding import (
     Bytes,
     Rows,
-    checked_content,
+    check_content,
     decode_texts,
     index_bytes,
     shard_index,
@@ -73,7 +73,7 @@ class Arrays:
                 number, check, first, after = next(chunks)
                 with self.listed.decoding(wanted.name):
                     chunk = data[start : start + chunk_bytes]
-                    content = checked_content(array, chunk, check)
+                    content = check_content(array, chunk, check)
                 if data is wanted.memory:
                     continue
                 values = content.view(array.dtype).reshape(-1, *array.shape)
@@ -106,7 +106,7 @@ class Arrays:
         for number, data in zip(numbers, parts, strict=True):
             n_texts = min(column.file_rows, n_rows - number * column.file_rows)
             with self.listed.decoding(column.file_name(number)):
-                content = checked_content(column, data, int(checks[number]))
+                content = check_content(column, data, int(checks[number]))
                 texts = decode_texts(content, n_texts)
             yield texts
 

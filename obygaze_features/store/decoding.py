@@ -39,7 +39,7 @@ def crc32c(data: Bytes) -> int:
     return int(google_crc32c.value(data))
 
 
-def checked_content(array: Array, chunk: Bytes, expected_crc32c: int) -> Bytes:
+def check_content(array: Array, chunk: Bytes, expected_crc32c: int) -> Bytes:
     """Return the content of a chunk of an array, without its checksum.
 
     Args:

@@ -241,9 +241,9 @@ def open_store(
                 f"expected one store, got the join {store.location}",
                 hint=ONLY_READ,
             )
-        if expect is None or store.seal == checked_seal(expect):
+        if expect is None or store.seal == parse_seal(expect):
             return store
-        raise seal_mismatch(store.seal, checked_seal(expect), store.location)
+        raise seal_mismatch(store.seal, parse_seal(expect), store.location)
     if isinstance(store, str | os.PathLike):
         location, expected = split_expected(os.fspath(store), expect)
         # A path object is a path, never a name: Path("./mine") is "mine".
@@ -282,15 +282,15 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
             where=address,
             hint="use URL#sha256=SEAL, or a URL without #",
         )
-    in_location = checked_seal(stated) if sign else ""
+    in_location = parse_seal(stated) if sign else ""
     # "" is refused too: an empty variable would check nothing.
-    in_option = "" if expect is None else checked_seal(expect)
+    in_option = "" if expect is None else parse_seal(expect)
     if in_location and in_option and in_location != in_option:
         raise FixUsage(f"#sha256= and --expect differ: {in_location} and {in_option}")
     return address, in_location or in_option
 
 
-def checked_seal(text: str) -> str:
+def parse_seal(text: str) -> str:
     """Return a typed seal in lower case; raise an error unless it is a SHA-256."""
     seal = text.strip().lower().removeprefix("sha256:")
     if not _SHA256.fullmatch(seal):

@@ -12,7 +12,7 @@ from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.store.reading import Store
 
 
-def replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[str]:
+def find_replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[str]:
     """Return the videos whose file does not have the length that the store recorded.
 
     Videos are skipped if their file is missing or the store recorded no length. A segment of a film

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.shell import shell_word
-from obygaze_features.manifest.expression import plain_value, quoted_word
+from obygaze_features.manifest.expression import plain_value, quote_word
 from obygaze_features.manifest.folds import (
     IntArray,
     folds_by_group,
@@ -189,7 +189,7 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     cells = table.column(splits.column)
     n_empty = int(np.sum(cells == ""))
     if n_empty:
-        where = f"data.where={quoted_word(splits.column)}"
+        where = f"data.where={quote_word(splits.column)}"
         raise FixInput(
             f"{n_empty} of {count(len(table), 'clip')} have no value in the column {splits.column},"
             " which splits them",
@@ -306,7 +306,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
         if problem:
             hint = f"obygaze manifest join --force, with one {column} for each {unit}"
             if "" in groups:
-                where = shell_word(f"data.where={quoted_word(column)}")
+                where = shell_word(f"data.where={quote_word(column)}")
                 hint += f"; or exclude clips without a value with --set {where}"
             raise FixInput(
                 f"the {unit} {whole!r} has {problem}", where=table.name, hint=hint

@@ -26,7 +26,7 @@ from obygaze_features.manifest.expression import (
     Expression,
     parse,
     plain_value,
-    quoted_word,
+    quote_word,
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -331,7 +331,7 @@ class _Labels:
             if len(values) == 2 and written.keys() == {yes, no}:
                 (task,) = self.task_of_value(column, "==", written[yes]).values()
                 # A cell with both words is then in both classes, which is refused.
-                negative = f"{quoted_word(column)} == {quoted_word(written[no])}"
+                negative = f"{quote_word(column)} == {quote_word(written[no])}"
                 return {column: replace(task, negative=negative)}
         problem = (
             f"the column {column} has {count(len(values), 'value')}: {few(values)}"
@@ -361,7 +361,7 @@ class _Labels:
         is_known = plain_value(value, column) in self.words(column)
         if not is_known and sign[0] not in "<>":
             raise self.unknown_word(column, value)
-        text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
+        text = f"{quote_word(column)} {sign} {quote_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{'=' if sign == '==' else sign}{value}"
         return {name: Task(title=f"{column} {IN_WORDS[sign]} {value}", positive=text)}

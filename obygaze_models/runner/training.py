@@ -18,7 +18,7 @@ import numpy as np
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.manifest.clip_facts import ClipFacts
-from obygaze_features.manifest.expression import quoted_word
+from obygaze_features.manifest.expression import quote_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.spans import span_in_film
@@ -140,7 +140,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         positive = is_rated & table.has_concept[:, column]
         n_clips = int(positive.sum())
         n_groups = len(np.unique(table.groups[positive]))
-        word = quoted_word(name)
+        word = quote_word(name)
         if n_clips >= MIN_CLIPS and n_groups > 1:
             tasks[name] = Task(
                 positive=f"{levels} and {word} in concept",

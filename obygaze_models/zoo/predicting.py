@@ -33,7 +33,7 @@ from obygaze_features.store.joining import (
     open_store,
 )
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
-from obygaze_features.store.replaced import replaced_videos
+from obygaze_features.store.replaced import find_replaced_videos
 from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32, row_hashes
 from obygaze_models.models.registry import RESIDUAL
@@ -382,7 +382,7 @@ def _doubts(
         clips = [clip for clip in table if clip.clip_id in ids]
         videos: dict[str, None] = {}
         for one in store.stores:
-            replaced = replaced_videos(clips, table.header.video_root, one)
+            replaced = find_replaced_videos(clips, table.header.video_root, one)
             videos |= dict.fromkeys(replaced)
         if videos:
             doubts["replaced films"] = (

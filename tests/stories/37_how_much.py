@@ -95,7 +95,7 @@ def test_the_share_and_the_planted_difference_of_two_decades(ws: Workspace) -> N
 def test_counting_predictions_is_refused_with_the_reason(ws: Workspace) -> None:
     write_clips(ws)
     text = ws("audit share films --predictions scores.csv", code=1).text
-    assert "counting predictions is wrong, because the number of errors" in text
+    assert "a count of predictions is wrong, because the number of errors" in text
     assert "manifest sample films -n 120 -o drawn" in text
     ws("manifest sample films -n 120 -o drawn")
     text = ws("audit share drawn", code=1).text
@@ -157,7 +157,7 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
     # Two of six clips: one of two, one of two, and none of two.
     assert document["shares"][0]["share"] == pytest.approx(1 / 3)
     assert (document["n_drawn"], document["shares"][0]["n_judged"]) == (9, 6)
-    assert "9 clips drawn: 6 judged, 3 not judged." in ws("audit share labels").text
+    assert "9 clips sampled: 6 judged, 3 not judged." in ws("audit share labels").text
     # Nor is anything known of the rest of the films, which nobody looked at.
     ws("manifest project eva --clips cut -o all")
     levels = [row["level"] for row in ws.read_table("manifests/all.csv")]
@@ -175,7 +175,7 @@ def test_scores_are_not_put_beside_clips_that_nobody_judged(ws: Workspace) -> No
         "manifest export cut scored.eaf --predictions scores.csv --into elan/one.eaf"
     )
     text = ws(words, code=1).text
-    assert "the tier level has 3 drawn clips without a level" in text
+    assert "the tier level has 3 sampled clips without a level" in text
     fill(ws, {"one": ["S", "EN", "EN"]})
     ws(words)
     assert "score" in ws.read("scored.eaf")

@@ -113,7 +113,7 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
                 raise ValueError(
                     f"the store of maps has no clip {clip!r}{near_id(clip, store)}"
                 )
-            box = _box_of(row)
+            box = _parse_box(row)
             steps = _steps(row.cells.get("frame", ""), shape[0], frames_of_step(store))
         except ValueError as error:
             problem = f"line {row.line}: {error}"
@@ -168,7 +168,7 @@ def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
     return shares
 
 
-def _box_of(row: TableRow) -> Box:
+def _parse_box(row: TableRow) -> Box:
     """Return the left, upper, right and lower end of a box."""
     ends = {name: float(row[name]) for name in ENDS}
     for name, value in ends.items():

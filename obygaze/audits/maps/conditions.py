@@ -176,7 +176,7 @@ def present(found: MapsOfConditions) -> Audit:
     return Audit(
         title=title,
         headers=HEADERS,
-        rows=[_row_of(item) for item in found.directions] if methods else [],
+        rows=[_make_row(item) for item in found.directions] if methods else [],
         answers=[answer],
         limits=[],
         values={
@@ -191,7 +191,7 @@ def present(found: MapsOfConditions) -> Audit:
     )
 
 
-def _row_of(item: Record) -> tuple[object, ...]:
+def _make_row(item: Record) -> tuple[object, ...]:
     """Return the cells of a direction."""
     p_values = [None if p is None else p_text(p) for p in (item["p"], item["p_holm"])]
     return (item["direction"], *item["shares"], item["difference"], *p_values)

@@ -60,7 +60,7 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     edge = recipe["preprocessing"]["edge"]
     resize = replace(card.family.resize(card), edge=edge)
     view = PictureView(card.geometry.frames, card.input.sampling, resize)
-    clip = _clip_of(workspace, store, clip_id)
+    clip = _find_clip(workspace, store, clip_id)
     (row,) = store.table.some(store.select(clips=[clip_id]).rows)
     here = [card.sha256, sampling_recipe(view, grid), decoder_recipe(view)]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
@@ -90,7 +90,7 @@ def _backbone_name(recipe: dict[str, Any]) -> str:
     return f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}"
 
 
-def _clip_of(workspace: Workspace, store: Store, clip_id: str) -> PlannedClip:
+def _find_clip(workspace: Workspace, store: Store, clip_id: str) -> PlannedClip:
     """Return a clip of a store from the current manifest."""
     path = workspace.existing_manifest(store.record.manifest.name)
     for clip in plan_clips(read_manifest(path)):

@@ -27,8 +27,8 @@ def render_page(document: Mapping[str, Any]) -> bytes:
     data = json.dumps(json_values(document), allow_nan=False)
     # A "<" in the data could end the HTML element of the document.
     data = data.replace("<", "\\u003c")
-    page = _text_of("page.html").replace("{{ version }}", __version__)
-    page = page.replace("{{ style }}", _text_of("page.css"))
+    page = _read_text("page.html").replace("{{ version }}", __version__)
+    page = page.replace("{{ style }}", _read_text("page.css"))
     page = page.replace("{{ script }}", joined())
     # The document is inserted last, so that its texts are not searched for placeholders.
     return page.replace("{{ document }}", data).encode("utf-8")
@@ -38,7 +38,7 @@ def joined() -> str:
     """Return the modules of the page as one script with a function for each module."""
     parts = ['"use strict";', "const modules = {};"]
     for name in SCRIPTS:
-        text = _text_of(f"{name}.js")
+        text = _read_text(f"{name}.js")
         text = _IMPORTED.sub(r"const \1 = modules.\2;", text)
         names = ", ".join(match.group(2) for match in _EXPORTED.finditer(text))
         text = _EXPORTED.sub(r"\1", text)
@@ -46,5 +46,5 @@ def joined() -> str:
     return "\n".join(parts)
 
 
-def _text_of(name: str) -> str:
+def _read_text(name: str) -> str:
     return files(__package__).joinpath("static", name).read_text("utf-8")

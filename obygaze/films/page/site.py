@@ -143,7 +143,7 @@ class Site:
                 "own": own_columns_of(marks),
                 "notes": notes,
             },
-            "scores": self._scores_of({clip.clip_id for clip in clips_of_film}),
+            "scores": self._select_scores({clip.clip_id for clip in clips_of_film}),
         }
 
     @cached_property
@@ -203,7 +203,7 @@ class Site:
             return [table_scores(self.predictions, self.manifest)]
         return []
 
-    def _scores_of(self, ids: set[str]) -> list[JsonObject]:
+    def _select_scores(self, ids: set[str]) -> list[JsonObject]:
         """Return the scores of some clips."""
         found = []
         for of_model in self._scores:

@@ -84,7 +84,7 @@ def view(
     if run is not None and scores is not None:
         raise FixUsage("expected either --run or --scores, got both")
     clips = read_manifest(manifest, workspace=workspace)
-    scored = None if run is None else _run_of(run, clips, here)
+    scored = None if run is None else _read_scored_run(run, clips, here)
     predicted = None if scores is None else _scores_of_table(Path(scores), clips)
     site = Site(here, clips, scored, predicted)
     if film is not None and film not in site.films:
@@ -108,7 +108,7 @@ def view(
     return FilmPages(tuple(pages))
 
 
-def _run_of(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
+def _read_scored_run(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
     """Return a run; raise an error if it is of another manifest, or of other clips."""
     # These imports load NumPy, which the help of commands does not need.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared

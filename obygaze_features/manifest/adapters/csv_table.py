@@ -44,7 +44,7 @@ from obygaze_features.manifest.annotators import (
     differences_text,
     differing_clips,
     parse_orders,
-    sorted_annotations,
+    sort_annotations,
 )
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import annotators_path, read_annotations
@@ -317,7 +317,7 @@ def _labelled(
         if said:
             sources = (*header.sources, source_file(annotations_file))
             header = structs.replace(header, sources=sources)
-            said = sorted_annotations(said)
+            said = sort_annotations(said)
             manifest = replace(manifest, header=header, annotations=said)
             # A table with annotations next to it was exported with its labels. Without a rule, the
             # labels stay.

@@ -80,7 +80,7 @@ def _cells(row: TableRow) -> dict[str, str]:
     start_s, end_s = _times(row)
     return {
         **{column: row[column] for column in EXTRA},
-        "clip_id": _id_of(row),
+        "clip_id": _clip_id(row),
         "movie_id": row["imdb_key"],
         "start_s": start_s,
         "end_s": end_s,
@@ -96,7 +96,7 @@ def texts_of_segments(csv: Path) -> dict[str, str]:
     table = read_table(csv, required=TEXTS, violations=violations, content="segments")
     texts: dict[str, str] = {}
     for row in table.rows:
-        segment = _id_of(row)
+        segment = _clip_id(row)
         if segment in texts:
             row.add("clip_index", f"the segment {segment} has several rows")
         strings = string_list(row["subtitle"])
@@ -105,7 +105,7 @@ def texts_of_segments(csv: Path) -> dict[str, str]:
     return texts
 
 
-def _id_of(row: TableRow) -> str:
+def _clip_id(row: TableRow) -> str:
     """Return the id of a segment."""
     index = row.match("clip_index", _INDEX, "of the form id_0")
     word = row.match("annotator", _WORD, "a word")

@@ -274,15 +274,15 @@ def _ask_coders(questions: Questions) -> None:
             if one not in columns and 1 < n_both <= n_all <= min(
                 MOST_WORDS, 2 * n_both
             ):
-                in_both = set(_words_of(one)).intersection(_words_of(other))
+                in_both = set(_split_words(one)).intersection(_split_words(other))
                 if questions.named("label", [*in_both]):
                     columns.append(one)
     if not columns:
         return
-    in_all = set(_words_of(columns[0])).intersection(*map(_words_of, columns))
+    in_all = set(_split_words(columns[0])).intersection(*map(_split_words, columns))
     coders = {}
     for column in columns:
-        words = _words_of(column)
+        words = _split_words(column)
         person = " ".join(word for word in words if word not in in_all)
         if target:
             target = " ".join(word for word in words if word in in_all) or target
@@ -295,7 +295,7 @@ def _ask_coders(questions: Questions) -> None:
     )
 
 
-def _words_of(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     return re.split(r"[\s_:=-]+", name)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.annotators import apply_rule
-from obygaze_features.manifest.grouping import group, grouped_concepts
+from obygaze_features.manifest.grouping import group, group_concepts
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
@@ -25,7 +25,7 @@ def toy() -> Manifest:
 
 def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> None:
     groups = {"seen": ["Look", "Body"], "body": ["Body"], "done": ["Activities"]}
-    grouped = grouped_concepts(toy(), groups)
+    grouped = group_concepts(toy(), groups)
     of_clips = [("seen", "body", "Voice"), ("done",), (), ("Voice",)]
     assert [clip.concepts for clip in grouped] == of_clips
     modalities = {**dict.fromkeys(groups, "visual"), "Voice": "audio"}
@@ -54,7 +54,7 @@ SPELLED = "with the same name as another group, or as a concept without a group"
 )
 def test_groups_that_cannot_be(groups: dict[str, list[str]], message: str) -> None:
     with pytest.raises(FixInput, match=re.escape(message)):
-        grouped_concepts(toy(), groups)
+        group_concepts(toy(), groups)
 
 
 def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(tmp_path) -> None:
@@ -86,11 +86,11 @@ def test_groups_are_made_of_what_each_person_said_by_the_same_rule(tmp_path, per
     groups = {"seen": ["Look", "Body"]}
     path = tmp_path / "manifests" / "films.toml"
     for rule in ("agreed", "majority", "highest", f"by:{person}"):
-        at_once = apply_rule(grouped_concepts(manifest, groups), rule)
+        at_once = apply_rule(group_concepts(manifest, groups), rule)
         write_manifest(apply_rule(manifest, rule), path, force=True)
         saved = read_manifest("films", workspace=tmp_path)
-        later = grouped_concepts(saved, groups)
+        later = group_concepts(saved, groups)
         assert later["lake-1"] == at_once["lake-1"], rule
-    assert grouped_concepts(apply_rule(manifest, "majority"), groups)[
+    assert group_concepts(apply_rule(manifest, "majority"), groups)[
         "lake-1"
     ].concepts == ("seen",)

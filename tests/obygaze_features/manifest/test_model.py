@@ -33,7 +33,7 @@ def test_an_unknown_id_is_a_key_error_that_suggests_a_near_one() -> None:
     )
     with pytest.raises(NotFound, match="no clip 0"):
         MANIFEST[0]  # type: ignore[index]
-    with pytest.raises(NotFound, match="films has no clip"):
+    with pytest.raises(NotFound, match="it has no clip"):
         MANIFEST.with_clips(())["a"]
 
 

@@ -16,7 +16,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.annotators import RULES, apply_rule, person_labels
-from obygaze_features.manifest.grouping import grouped_concepts
+from obygaze_features.manifest.grouping import group_concepts
 from obygaze_features.manifest.io import (
     annotators_path,
     manifest_sha256,
@@ -345,7 +345,7 @@ def test_what_changes_a_manifest_keeps_what_people_said(tmp_path: Path) -> None:
     some = made.where("clip_id in {c1, c2}")
     assert {one.clip_id for one in some.annotations} == {"c1", "c2"}
     assert len(some.annotations) == 5
-    grouped = grouped_concepts(made, {"Gaze": ["Look", "Body"]})
+    grouped = group_concepts(made, {"Gaze": ["Look", "Body"]})
     assert grouped["c2"].extra["differs"] == "level|mood|rating|Gaze"
     of_c1 = [one.concepts for one in grouped.annotations if one.clip_id == "c1"]
     assert of_c1 == [("Gaze",)] * 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numcodecs import VLenUTF8
 
 from obygaze_features.core.files import canonical_json
-from obygaze_features.store.decoding import checked_content, decode_texts
+from obygaze_features.store.decoding import check_content, decode_texts
 from obygaze_features.store.encoding import text_file
 from obygaze_features.store.layout import Array, column_of
 from obygaze_features.store.rows import RowColumns
@@ -21,7 +21,7 @@ def checked(content: bytes, array: Array) -> list[int]:
     """The content of a chunk whose checksum is right."""
     crc = google_crc32c.value(content)
     chunk = np.frombuffer(content + struct.pack("<I", crc), np.uint8)
-    return checked_content(array, chunk, crc).tolist()
+    return check_content(array, chunk, crc).tolist()
 
 
 def test_a_bool_is_0_or_1() -> None:
