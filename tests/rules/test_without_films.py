@@ -52,7 +52,7 @@ def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> N
     n_positive = sum(clip.level == "S" for clip in manifest)
     assert {cell.n_positive for cell in trained} == {n_positive}
     text = result_text(run).replace(str(run.folder), "")
-    assert f"\n{len(manifest)} clips (" in text
+    assert f"\n{len(manifest)} clips, manifest" in text
     assert "On unseen clips, ridge ranks clips (EN_S) with AP" in text
     reason = "films are unknown, so clips of one film may be both in training"
     assert reason in text

@@ -82,6 +82,10 @@ def test_a_cell_with_leaked_clips_has_no_interval() -> None:
     assert (untrained.basis, untrained.inflation) == (UNSEEN, 1)
     # Where all clips are copies, the films of the training are not known to be others.
     assert cell_of(with_facts(SEED_0, seen="clip")).basis == FILM_SEEN
+    # One clip by its id, another as a copy, and the third by its film, however often tested.
+    first = with_facts(A0, seen=["clip", "clip", "film"], leaked=[True, False, False])
+    counted = cell_of([*first, *with_facts(A1, seen="film")])
+    assert (counted.leaked, counted.copies, counted.same_film) == (2, 1, 1)
 
 
 def drawn_rows(y: Sequence[int], films: Sequence[str], n_folds: int) -> list[RunRow]:

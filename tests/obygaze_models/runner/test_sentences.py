@@ -15,7 +15,7 @@ from support.experiments import (
     store_of_windows,
 )
 from support.sentences import recipe_of_words, write_sentences
-from support.tables import rows_of, the_cell
+from support.tables import contrasts, models, rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.model import Manifest
@@ -104,6 +104,19 @@ def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
     assert {("said", "ridge"), ("ridge", "said")} & pairs
     # Decisions at zero depend on no training, so that they have intervals, too.
     assert said.has_interval("f1_weighted") and not ridge.has_interval("f1_weighted")
+
+
+def test_nothing_that_is_not_trained_leaks_or_has_a_contrast(tmp_path, world) -> None:
+    manifest, _, store, _, texts = world
+    leaky = ("splits.kind=kfold", "splits.folds=3", 'grid.test=["EN_S"]')
+    leaky += ("report.concepts=false", "report.questions=[]", "leakage=warn")
+    found = run(tmp_path, manifest, store, *zero_shot(texts, *leaky), n=4)
+    cells = models(found, model="said")
+    assert {(cell.leaked, cell.basis) for cell in cells} == {(0, "unseen")}
+    of_ridge = models(found, model="ridge")
+    assert all(cell.same_film for cell in of_ridge)
+    assert of_ridge[0].basis == "film-seen"
+    assert {row["model"] for row in contrasts(found)} == {"ridge"}
 
 
 def test_what_is_refused(tmp_path: Path, world: World) -> None:
