@@ -243,7 +243,7 @@ def test_concepts_have_their_quality(tmp_path: Path) -> None:
     ]
     run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
     (table,) = sections_by_key(run)["concepts"].tables
-    assert table.note.endswith("Of AP, 3 to 8 of 8 films have a value.")
+    assert table.note.endswith("For AP, there is a value for 3 to 8 of 8 films.")
     look = ["Look", "20", ".20", ".60 [.40, .80]", ".70", ".010", ".50"]
     assert rows_of(table)[1] == look
 
