@@ -134,8 +134,8 @@ def test_both_senses_gain_and_a_shuffled_one_does_not(ws: Workspace) -> None:
     lacking = {*without_sound(rows), *without_text(rows)}
     levels = [row["level"] for row in rows if row["clip_id"] in lacking]
     n_tested = levels.count("EN") + levels.count("S")
-    share = f"{100 * levels.count('S') / n_tested:.0f} % of {n_tested} left out"
-    assert f"Positive are {share}" in said
+    share = f"{100 * levels.count('S') / n_tested:.0f} % of {n_tested} excluded"
+    assert f"Share of positive clips: {share}" in said
     ws("report fused -o page.html")
     assert gain_in_words in ws.read("page.html")
 
