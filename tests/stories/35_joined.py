@@ -149,7 +149,7 @@ def test_both_senses_gain_and_a_shuffled_one_does_not(ws: Workspace) -> None:
     gain, low, high = gain_in(ws, "nothing")
     assert low < 0 < high
     assert abs(gain) < 0.03
-    assert "This run does not show that seen and shuffled together say more" in said
+    assert "This run does not show that seen and shuffled together are better" in said
 
 
 def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -> None:
