@@ -7,6 +7,7 @@ import pickle
 import shutil
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -490,3 +491,23 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     assert result.dataset_name == manifest
     # Another name than that of a data set makes the hub refuse the card.
     assert card.data.datasets == (["films"] if manifest == "films" else None)
+
+
+def test_the_hint_names_the_command_that_makes_the_features_of_a_model(saved, tmp_path):
+    model = load_model(saved)
+    grid = {"seconds": 0.1, "every": 1 / 3}
+    features = structs.replace(model.info.features, grid=grid)
+    model = replace(model, info=structs.replace(model.info, features=features))
+    recipe = a_recipe(weights={"model": "ef" * 32})
+    made_store(
+        tmp_path / "other",
+        [Row("c-00", "c")],
+        {"clip": np.ones((1, D), np.float32)},
+        recipe=recipe,
+    )
+    with pytest.raises(Mismatch, match="features of toy") as raised:
+        predict(model, open_store(tmp_path / "other"))
+    assert raised.value.hint == (
+        "obygaze extract run made-up -b toy, with the windows of obygaze manifest windows FOLDER"
+        " -o NAME --seconds 0.1 --every 0.3333333333333333"
+    )
