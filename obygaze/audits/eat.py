@@ -283,7 +283,7 @@ def _describe_prompts(
 
 
 def _model_name(store: Store) -> str:
-    """Return the name of the model of a store in the tables of papers, or ""."""
+    """Return the name that papers use for the model of a store, or "" if they have none."""
     backbone = store.recipe.to_json().get("backbone", {})
     checkpoint = backbone.get("checkpoint") or backbone.get(UNVERIFIED, "")
     return model_of_checkpoint(checkpoint)

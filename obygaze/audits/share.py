@@ -163,8 +163,8 @@ def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
         sample = f"obygaze manifest sample {shell_word(drawn.name)}"
         n_drawn = min(5 * len(drawn.films), len(drawn))
         raise FixInput(
-            f"expected clips from obygaze manifest sample, got {drawn.name}: a count of predictions"
-            " is wrong, because the number of errors of a model in these films is unknown",
+            f"expected a random sample from obygaze manifest sample, got {drawn.name}: without one,"
+            " the errors of a model in these films are unknown, and its predictions give no share",
             where=drawn.name,
             hint=f"{sample} -n {n_drawn} -o drawn; label the sampled clips; {LABELS_OF_MARKS}",
         )
@@ -308,7 +308,7 @@ def estimate_shares(
     groups_of: Mapping[str, Sequence[str]] | None = None,
     scores: Scores | None = None,
 ) -> Shares:
-    """Return the share of the clips of all films and of groups of films, and their differences.
+    """Return the share of clips with the label: of all films, of groups, and group differences.
 
     With scores, the share is the mean prediction of all clips plus the mean error of the prediction
     on the judged clips. The prediction is a linear function of the scores that is fitted on the

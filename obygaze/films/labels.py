@@ -138,12 +138,12 @@ def project_marks(
     manifest of segments.
 
     A value counts for a clip if the share of the clip that it covers is at least the threshold. The
-    clip gets the highest level that counts, and the concepts of its marks. In columns with --order,
-    the clip gets the highest value that counts; in other columns, the value that covers most of the
-    clip. If nothing counts, the clip is EN (in other columns `none`) if the annotator has seen four
-    fifths of it; otherwise it has no label. Marks in the column `watched` state what was seen.
-    Without such marks, the whole film counts as seen, and a warning says so; but a sampled clip
-    without a mark has no label.
+    clip gets the highest level that counts, and the concepts of its marks. In a column with
+    --order, the clip gets the highest value that counts; in a column without it, the value that
+    covers most of the clip. A clip for which no value counts has the level EN, and `none` in each
+    further column, if the annotator has seen at least four fifths of it; otherwise it has no label.
+    Marks in the column `watched` state what was seen. Without such marks, the whole film counts as
+    seen, and a warning says so; but a clip of `manifest sample` without a mark has no label.
 
     Args:
         marks: One or more tables of marks.

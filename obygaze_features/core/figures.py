@@ -133,7 +133,7 @@ def canvas(width: float, height: float, **axes: Any) -> Iterator[tuple[Any, Any]
 def row_canvas(
     height: float, top: float, limits: tuple[float, float], xlabel: str
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield a figure and axes for labelled rows; the vertical axis counts points from the top.
+    """Yield a figure and axes for labelled rows; y is in points (1/72 inch), from the top down.
 
     Args:
         height: Height of all rows, in points.

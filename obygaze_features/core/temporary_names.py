@@ -80,7 +80,7 @@ class Leftover(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The command that removes it."""
+        """The command that removes this temporary file or folder."""
         return f"rm -rf {shell_word(self.path)}"
 
     def to_json(self) -> dict[str, Any]:

@@ -239,7 +239,7 @@ class BatchComputer(Computer):
 
 
 def _copy_to_host(tensor: Tensor) -> Tensor:
-    """Start to copy a tensor to pinned memory; torch reuses it when the copy is not in use."""
+    """Start to copy a tensor to pinned memory, which torch reuses once the copy is freed."""
     import torch
 
     copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)

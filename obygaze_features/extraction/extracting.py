@@ -274,7 +274,7 @@ def _refuse_other_licence(plan: ExtractionPlan, licence: str) -> None:
             raise FixUsage(
                 "this store is complete, and states no licence",
                 where=str(store.path),
-                hint="write the licence into the head of README.md of the store",
+                hint="add `license: ...` to the YAML header of the README.md of the store",
             )
 
 

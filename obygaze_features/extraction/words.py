@@ -1,7 +1,7 @@
 """`extract words`: make a store of vectors of the spoken words of clips.
 
-Only subtitles are read, so the store is made at once, as an import is. No file of the store
-contains a word of the subtitles.
+Only subtitles are read, so the store is written in one step, like an imported store, and not block
+by block. No file of the store contains a word of the subtitles.
 """
 
 from __future__ import annotations

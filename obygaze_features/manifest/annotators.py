@@ -250,7 +250,10 @@ def count_differences(clips: Iterable[Clip]) -> str:
 def match_orders(
     orders: Mapping[str, Sequence[str]], manifest: Manifest
 ) -> dict[str, list[str]]:
-    """Return orders in the spelling of the annotators; an error for an unknown column."""
+    """Return the order of the values of each column, spelled as the annotators spell them.
+
+    Raise an error for an unknown column.
+    """
     columns = annotated_columns(manifest)
     spelled = {}
     for column, order in orders.items():

@@ -117,7 +117,7 @@ def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
     """Return the fold of each clip; folds differ by at most one clip in size and in each stratum.
 
     The clips of each stratum are shuffled, then dealt to the folds in turn. Each stratum begins at
-    the fold after the last one, so that the sizes of the folds stay equal, too.
+    the fold after the one where the previous stratum ended, which keeps the folds equal in size.
     """
     labels = np.asarray(strata)
     _check_folds(n_folds, labels.size, "clip")

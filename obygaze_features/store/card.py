@@ -74,7 +74,7 @@ class Terms(NamedTuple):
             raise AlreadyThere(
                 f"different terms are stated already: {' '.join(theirs)}",
                 where=where,
-                hint="edit the head of README.md in the store",
+                hint="edit the YAML header of README.md in the store",
             )
 
 

@@ -190,7 +190,7 @@ def check_name_is_free(target: Path) -> None:
     remove_leftovers(target)
     if is_listed(filling_path(target)):
         raise AlreadyThere(
-            "this store is being filled",
+            "this store is unfinished",
             where=str(filling_path(target)),
             hint="finish this store first, or remove the folder to discard the store",
         )

@@ -52,14 +52,16 @@ class PacketRun:
 class FrameIndex:
     """One row for each packet of the video stream; arrays are in the order of decoding.
 
-    `order` lists the position of each picture in the order of showing. If `timed` is true, this
-    order follows from the times of the packets and is exact. Otherwise it is the order of packets
-    until the stream has been decoded once (`counted` is then true); before, only its length is
-    reliable, but `clock_s` may hold the times at which pictures change. `jump` is the first
+    `order` lists the position of each picture in display order. If `timed` is true, it follows from
+    the times of the packets and is exact. Otherwise it is exact only after the stream has been
+    decoded once, when `counted` becomes true. Before that, it is the order of the packets, and only
+    its length is reliable; `clock_s` may then hold the times at which pictures change. `jump` is
+    the first
     position at which the clock of the file was set back, as in joined recordings, or -1 if it never
-    was; after such a jump, the times of pictures are computed by counting. `broken` marks packets
-    that are damaged, `lost` packets before which others are missing, `unused` packets that no other
-    picture needs, and `contradicted` packets that state a different order than their times.
+    was; after such a jump, the times of pictures are computed by counting. `broken`
+    marks damaged packets. `lost` marks packets before which packets are missing. `unused` marks
+    packets that no other picture needs. `contradicted` marks packets that state a different order
+    than their times.
     `pts_are_times` is true if the container stores when pictures are shown; in other containers,
     the times of packets are guessed.
     """

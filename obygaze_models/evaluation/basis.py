@@ -57,7 +57,7 @@ def no_interval_because(basis: str) -> str:
 
 
 def tested_on(basis: str, units: str) -> str:
-    """Return the tested clips as text, such as `unseen films`."""
+    """Return in words which clips were tested, such as `unseen films`."""
     return _TESTED[basis].format(units=units)
 
 

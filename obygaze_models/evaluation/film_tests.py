@@ -26,9 +26,10 @@ BLOCK_NUMBERS = 2_000_000
 
 
 def training_factor(n_films: int) -> float:
-    """Return the ratio of the variance of a mean over films to the variance that films show.
+    """Return the true variance of a mean over films, divided by the variance estimated from films.
 
-    Each film trained the models of the other films. The ratio is infinite for fewer than 3 films.
+    The estimate is too small, because each film trained the models of the other films. The ratio is
+    infinite for fewer than 3 films.
     """
     if n_films < LEAST_GROUPS:
         return math.inf
@@ -40,7 +41,7 @@ def smallest_shown(by_film: FloatArray, factor: float, n_comparisons: int = 1) -
 
     Args:
         by_film: The difference of each film; only the spread is used.
-        factor: A factor for the variance of the mean that the spread of films does not show.
+        factor: The number by which the variance of the mean is multiplied; see `training_factor`.
         n_comparisons: The number of comparisons that p is corrected for.
     """
     tail = (1 - CONFIDENCE) / n_comparisons
@@ -76,7 +77,7 @@ def mean_over_films(
 def p_alone(
     differences: FloatArray, factors: FloatArray, *, greater: bool = False
 ) -> FloatArray:
-    """Return Student's p of the mean of each difference over films.
+    """Return, for each difference, the p of a t-test of its mean over films.
 
     The p is NaN for a difference with fewer than five films, for an infinite factor, and for a
     difference that is 0 in all films. Any other difference that is equal in all films has the p of
@@ -84,8 +85,8 @@ def p_alone(
 
     Args:
         differences: A row for each film, a column for each difference; NaN for no value.
-        factors: For each difference, a factor for the variance of its mean that the spread of films
-            does not show.
+        factors: For each difference, the number by which the variance of its mean is multiplied;
+            see `training_factor`.
         greater: Whether p is one-sided, for a mean above 0.
     """
     t = _student_t(differences, factors)

@@ -484,9 +484,9 @@ def add_p(
     """Return the rows of differences; add a p to each requested one, corrected in its family.
 
     The first family is the requested models against baselines without video. The second is the
-    requested models against each other, the differences that questions name, and the contrasts. A
-    comparison has the same p in all tables. Other differences have no p. Differences with the store
-    that is chosen on training films have no p either.
+    requested models against each other, and the comparisons of the keys `report.questions` and
+    `report.contrast`. A comparison has the same p in all tables. Other differences have no p.
+    Differences with the store that is chosen on training films have no p either.
     """
     asked = {cell.name for cell in select_requested_cells(cells, settings)}
     baselines = []

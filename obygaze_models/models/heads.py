@@ -38,7 +38,9 @@ class Head(Classifier):
 
 @dataclass(eq=False)
 class LogisticHead(Head):
-    """The paper's logistic regression on margins; liblinear also penalises the intercept.
+    """The logistic regression of the ObyGaze paper, on the margins of concept vectors.
+
+    Its solver, liblinear, penalises the intercept as well as the weights.
 
     With `scaled`, margins are divided by their standard deviation, so that the penalty does not
     depend on the length of the feature vectors; the released code does not scale.

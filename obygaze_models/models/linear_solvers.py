@@ -202,13 +202,13 @@ class Gram:
     def _compute_means(
         self, rows: Ints, positive: Bools, weights: Floats
     ) -> tuple[Floats, float, float] | None:
-        """Return a vector, and its highest product with a positive and lowest with a negative row.
+        """Return a vector, its largest product with positive rows and smallest with negative.
 
         The vector is the weighted sum of positive rows minus the weighted sum of negative rows.
-        Return None unless both sides have equal weight. Times C, the vector is the solution if the
-        weight of every row is at its bound and all decisions are between the margins, as for small
-        tolerances. Callers use the middle of the optimal biases, because the bias of libsvm depends
-        on rounding. The last result is cached.
+        Return None unless both sides have equal weight. If C is so small that the weight of every
+        row is at its bound and all decisions are between the margins, C times the vector is the
+        solution. An interval of biases is then optimal, and the two products give its ends. Callers
+        use its middle, because the bias of libsvm depends on rounding. The last result is cached.
         """
         key = b"|".join(part.tobytes() for part in (rows, positive, weights))
         if self._last_means[0] != key:

@@ -391,7 +391,7 @@ def _without_validation(
 ) -> str:
     """Return a remark on the films that cannot validate a fit, or "" if there are none.
 
-    Other films are then tested by fewer fits.
+    No fit is validated on such a film, so the other films are tested by fewer fits.
     """
     units = plural(unit_name(protocol.splits.kind, protocol.splits.column))
     sentences = []

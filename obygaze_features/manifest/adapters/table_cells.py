@@ -166,7 +166,7 @@ def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> Non
 
 
 def _names_of_form(cells: Cells, table: TableCells, mapping: TableMapping) -> list[str]:
-    """Return the name of each clip, made from cells by the form of ids.
+    """Return the id of each clip, made from the cells of its row by the template for ids.
 
     The clips of each film are counted from 1; rows with equal times are the same clip. Without
     times, rows of several annotators cannot be matched: each is a violation.

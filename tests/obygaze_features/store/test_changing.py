@@ -184,7 +184,7 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(store, workspace)
         lambda: pull(store, "night", workspace=workspace),
         lambda: write(folder / "night"),
     ):
-        with pytest.raises(AlreadyThere, match="this store is being filled"):
+        with pytest.raises(AlreadyThere, match="this store is unfinished"):
             make()
     assert filling.folder.exists() and not (folder / "night").exists()
 
