@@ -64,7 +64,8 @@ and of the configuration and the tokenizer, if a model has them."""
 class WeightFiles:
     """The files of a checkpoint, and the folder of its configuration.
 
-    `is_from_hub` is true for files in the hub cache under the name of the card's checkpoint.
+    `is_from_hub` is true for files in the hub cache under the name of the card's checkpoint, if the
+    cache names them by their hashes, which are compared when the files are read.
     """
 
     folder: Path
@@ -101,15 +102,32 @@ class WeightFiles:
     def tokenizer_sha256(self) -> str:
         """The hash of all files of the tokenizer, without keys that change no number."""
         hashes = {}
-        for pattern in TOKENIZER_FILES:
-            for path in self.folder.glob(pattern):
-                data = _read_bytes(path)
-                if path.name == _TOKENIZER_CONFIG:
-                    # In other files, keys are tokens.
-                    tree = read_json(data, str(path)).tree
-                    data = canonical_json(remove_names(tree))
-                hashes[path.name] = sha256_bytes(data)
+        for path in self.tokenizer_files:
+            data = _read_bytes(path)
+            if path.name == _TOKENIZER_CONFIG:
+                # In other files, keys are tokens.
+                tree = read_json(data, str(path)).tree
+                data = canonical_json(remove_names(tree))
+            hashes[path.name] = sha256_bytes(data)
         return sha256_bytes(canonical_json(hashes))
+
+    @property
+    def tokenizer_files(self) -> list[Path]:
+        """The files of the tokenizer."""
+        return [
+            path for pattern in TOKENIZER_FILES for path in self.folder.glob(pattern)
+        ]
+
+    @property
+    def have_hashes(self) -> bool:
+        """Whether the hub cache names the files that change numbers by their hashes.
+
+        A copy of the cache without links has plain files, which may have been changed.
+        """
+        small = [self.folder / CONFIG, *self.tokenizer_files]
+        return all(map(is_blob, self.files)) and all(
+            is_blob(path) or is_small_blob(path) for path in small
+        )
 
     @property
     def processors(self) -> list[tuple[Path, dict[str, Any]]]:

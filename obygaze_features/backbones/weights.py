@@ -11,6 +11,7 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,8 @@ def find_weights(
             hint = _how_to_fetch(card)
         raise NotFound(f"no weights for {card.name}", where=where, hint=hint)
     origin = f"{card.checkpoint}@{card.revision}"
-    return WeightFiles(snapshot, _files_in(snapshot), origin, is_from_hub=True)
+    files = WeightFiles(snapshot, _files_in(snapshot), origin)
+    return replace(files, is_from_hub=files.have_hashes)
 
 
 def _weights_path(card: Card, weights: str) -> Path:
@@ -349,8 +351,8 @@ class WrongWeights(FixInput):
 def is_verified(card: Card, files: WeightFiles, hashes: FileHashes) -> bool:
     """Return whether weights are verified as the card's checkpoint, or the card has none.
 
-    Weights are verified if they are from the hub cache of the checkpoint, or if the card lists the
-    sha256 of the files or tensors, of the configuration and of the tokenizer.
+    Weights are verified if the hub cache of the checkpoint names them by their hashes, or if the
+    card lists the sha256 of the files or tensors, of the configuration and of the tokenizer.
     """
     if not card.checkpoint or files.is_from_hub:
         return True

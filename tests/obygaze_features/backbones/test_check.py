@@ -86,7 +86,10 @@ def test_a_configuration_that_was_changed_in_the_cache_is_found(tmp_path) -> Non
     repository = tmp_path / "hub" / f"models--{name.replace('/', '--')}"
     snapshot = repository / "snapshots" / "main"
     snapshot.mkdir(parents=True)
-    shutil.copy(folder / "model.safetensors", snapshot)
+    weights = folder / "model.safetensors"
+    large = repository / hashlib.sha256(weights.read_bytes()).hexdigest()
+    shutil.copy(weights, large)
+    (snapshot / weights.name).symlink_to(large)
     data = (folder / "config.json").read_bytes()
     # What `git hash-object` prints.
     blob = repository / hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()

@@ -62,6 +62,19 @@ def test_what_the_hubs_cache_holds_is_the_checkpoint(tmp_path: Path, hub: Path) 
         assert section["unverified_checkpoint"] == given.checkpoint
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_cache_that_was_copied_without_its_links_is_not_verified(
+    tmp_path: Path, hub: Path, name: str
+) -> None:
+    card = tiny_card("clip", NAME)
+    snapshot = hub_cache(card, hub, save_tiny("clip", tmp_path / "copy"))
+    content = (snapshot / name).read_bytes()
+    (snapshot / name).unlink()
+    (snapshot / name).write_bytes(content)
+    section = load_backbone(card).recipe()["backbone"]
+    assert (section["checkpoint"], section["unverified_checkpoint"]) == ("", NAME)
+
+
 def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
     card, folder = tiny_card("clip", NAME), save_tiny("clip", tmp_path / "w")
     weights = load_backbone(card, folder).recipe()["weights"]
