@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.core.console import count, human, table
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.clips import (
@@ -81,6 +82,11 @@ class StoreCost:
     is_on_gpu: bool
     sentences: Sequence[str]
 
+    @property
+    def seconds(self) -> float:
+        """The seconds to compute the missing clips."""
+        return self.to_extract * self.forward_s
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -102,20 +108,20 @@ class Cost:
 
     @property
     def core_s(self) -> float:
-        """The seconds for which one clip occupies a core."""
-        on_cores = [one.forward_s for one in self.stores if not one.is_on_gpu]
-        return (self.decode_s or 0.0) + sum(on_cores)
+        """The seconds of a run for one core."""
+        n_clips = max((one.to_extract for one in self.stores), default=0)
+        on_cores = [one.seconds for one in self.stores if not one.is_on_gpu]
+        return n_clips * (self.decode_s or 0.0) + sum(on_cores)
 
     @property
     def gpu_s(self) -> float:
-        """The seconds for which one clip occupies the GPU."""
-        return sum(one.forward_s for one in self.stores if one.is_on_gpu)
+        """The seconds of a run for the GPU."""
+        return sum(one.seconds for one in self.stores if one.is_on_gpu)
 
     @property
     def seconds(self) -> float:
         """The seconds of a run, determined by the slower of cores and GPU."""
-        n_clips = max((one.to_extract for one in self.stores), default=0)
-        return n_clips * max(self.core_s / self.workers, self.gpu_s)
+        return max(self.core_s / self.workers, self.gpu_s)
 
     @property
     def cores_needed(self) -> int | None:
@@ -222,6 +228,14 @@ def plan_extraction(
         is_elsewhere=known is not None,
     )
     plan.refuse_changes()
+    for store in plan.stores if known else ():
+        card = store.backbone.card
+        if card.family.needs_torch and not card.gflop:
+            raise FixUsage(
+                f"the card {card.label} states no operations (gflop), so its time on {device}"
+                " cannot be estimated",
+                hint="use a --device of this machine, or state gflop in the card",
+            )
     videos = {clip.video for clip in plan.clips}
     files = {video for video in videos if video and Path(video).is_file()}
     decoded, decode_s, decode_failure = _time_clip(plan, files, here)
@@ -234,8 +248,8 @@ def plan_extraction(
             if known is not None and is_on_gpu:
                 speed = known.float32 if dtype == "float32" else known.half
                 forward_s = gflop_of_clip(store.backbone, clip) / speed
-            # The card of user code states no operations: the computation is timed.
-            forward_s = forward_s or _seconds_to_compute(store, clip)
+            else:
+                forward_s = _seconds_to_compute(store, clip)
         cost = StoreCost(
             store=store.path.name,
             clips=len(store.work.rows),

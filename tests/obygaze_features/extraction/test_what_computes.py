@@ -84,10 +84,28 @@ def test_no_idle_gpu_stops_what_would_use_one(films, tmp_path, monkeypatch) -> N
     script = ("--tasks", "2", "-o", str(tmp_path / "night.sh"))
     extract(tmp_path, "slurm", *network, *script).ok()
     assert "--device" not in (tmp_path / "night.sh").read_text("utf-8")
-    extract(tmp_path, "plan", *network, "--device", "h100").ok()
+    on_h100 = ("plan", *network, "--device", "h100")
+    refused = extract(tmp_path, *on_h100)
+    assert refused.code == 2 and "states no operations (gflop)" in refused.stderr
+    card = tmp_path / "backbones" / f"{CARD}.toml"
+    card.write_text("gflop = 33.0\n" + card.read_text("utf-8"), "utf-8")
+    # 33,000 billions of operations a second.
+    planned = extract(tmp_path, *on_h100, "--json").ok().json()
+    assert planned["stores"][0]["forward_s"] == pytest.approx(0.001)
     done = extract(tmp_path, "run", *network, "--device", "cpu").ok()
     assert done.stderr.splitlines()[0] == ON_CPU
     extract(tmp_path, "run", "-b", "descriptors").ok()
+
+
+def test_a_plan_counts_the_seconds_of_missing_clips_only(films, tmp_path) -> None:
+    network = ("-b", CARD, "--weights", f"{CARD}={tmp_path / 'weights'}")
+    extract(tmp_path, "run", *network, "--device", "cpu").ok()
+    options = (*network, "-b", "descriptors", "--device", "cpu", "--workers", "2")
+    plan = extract(tmp_path, "plan", *options, "--json").ok().json()
+    complete, missing = plan["stores"]
+    assert (complete["to_extract"], missing["to_extract"]) == (0, N_CLIPS)
+    of_core = N_CLIPS * (plan["decode_s"] + missing["forward_s"])
+    assert plan["seconds"] == pytest.approx(of_core / 2)
 
 
 def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatch):
