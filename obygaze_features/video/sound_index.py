@@ -47,7 +47,7 @@ from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import Samples, mix_to_mono, resampler
 from obygaze_features.video.source import ERR_DETECT, PacketReader
 
-SCHEMA = "obygaze-sound-index/5"
+SCHEMA = "obygaze-sound-index/6"
 SECTION_S = 10
 # A decoder begins this many seconds before the first sample that is used. A section has this margin
 # on both sides for a resampler.
@@ -57,9 +57,12 @@ MARGIN_S = 0.02
 LOWEST_RATE = 1000
 HIGHEST_RATE = 1_000_000
 # Samples are placed by counting. Counting begins again where the clock of the file differs from the
-# count by more than these seconds and ticks, in this many packets in a row.
+# count by more than these seconds and ticks, in as many packets in a row as have this length: at
+# least three, since a time may be wrong, and at most nine. Where times jitter, there are nine.
 DRIFT_S = 0.01
 DRIFT_TICKS = 2
+FAR_S = 0.3
+_FEWEST_FAR = 3
 _FAR_PACKETS = 9
 # Times are rounded to ticks, or were rounded to milliseconds before the file was copied.
 ROUNDED_S = 0.001
@@ -358,21 +361,24 @@ def _first_samples(
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
     jitter = float(np.median(np.abs(np.diff(late, prepend=late[0]))))
     rounded = max(ROUNDED_S, tick_s) * rate
+    apart = float(np.median(np.diff(numbers[known], append=numbers[-1] + samples[-1])))
+    n_far = min(max(round(FAR_S * rate / max(apart, 1)), _FEWEST_FAR), _FAR_PACKETS)
     if jitter > rounded:
         # These times jitter: they are not merely rounded.
         rounded = 0.0
+        n_far = _FAR_PACKETS
     # A few packets at the end may lie behind a gap, but where times jitter, they cannot show it.
     mode: Literal["reflect", "edge"] = "reflect" if jitter > most / 4 else "edge"
     most = max(most, 2 * jitter)
-    padded = np.pad(late, (0, _FAR_PACKETS - 1), mode=mode)
-    of_next = np.lib.stride_tricks.sliding_window_view(padded, _FAR_PACKETS)
+    padded = np.pad(late, (0, n_far - 1), mode=mode)
+    of_next = np.lib.stride_tricks.sliding_window_view(padded, n_far)
     least_late = of_next.min(axis=1)
     most_late = of_next.max(axis=1)
     # Packets before the first known time are placed by that time.
     known[0] = 0
     begin = 0
     at = 0
-    so_late = _lateness(late[:_FAR_PACKETS], rounded)
+    so_late = _lateness(late[:n_far], rounded)
     while at < len(late):
         block = slice(at, at + _BLOCK)
         is_late = least_late[block] - so_late > most
@@ -382,7 +388,7 @@ def _first_samples(
         if len(far):
             numbers[known[begin] : known[at]] += _lateness(late[begin:at], rounded)
             begin = at
-            so_late = _lateness(late[at : at + _FAR_PACKETS], rounded)
+            so_late = _lateness(late[at : at + n_far], rounded)
     numbers[known[begin] :] += _lateness(late[begin:], rounded)
     return numbers
 

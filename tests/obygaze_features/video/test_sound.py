@@ -449,3 +449,14 @@ def test_times_that_are_rounded_begin_with_the_first_packet(of_packet, rate) -> 
             ticks = times.astype(np.int64)
             numbers = sound_index._first_samples(ticks, samples, shown, 0.0, rate)
             assert np.array_equal(numbers, clock)
+
+
+@pytest.mark.parametrize(("rate", "of_packet"), [(8000, 4096), (16000, 4608)])
+def test_sound_of_long_packets_before_a_gap_stays_at_its_time(of_packet, rate) -> None:
+    """ALAC and FLAC have packets of .5 and .3 s: there are few before an early gap."""
+    samples = np.full(12, of_packet)
+    clock = np.cumsum(samples) - samples
+    clock[4:] += 3 * rate // 2
+    ticks = np.round(clock / rate / 0.001).astype(np.int64)
+    numbers = sound_index._first_samples(ticks, samples, 0.001, 0.0, rate)
+    assert np.abs(numbers - clock).max() <= 0.001 * rate
