@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from obygaze_features.core.console import table as aligned
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.figures import (
     COLORS,
     WIDTH,
@@ -166,6 +167,11 @@ class Audit:
             report: The HTML file for a page with the answers, the figure and the table.
             force: Replace files that have other contents.
         """
+        for path, suffix in ((table, ".csv"), (report, ".html")):
+            if path is not None and Path(path).suffix.lower() != suffix:
+                raise FixUsage(
+                    f"expected a file with the extension {suffix}, got {path}"
+                )
         written = []
         if table is not None:
             data = csv_bytes(self.headers, self.rows)

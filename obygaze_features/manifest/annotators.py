@@ -212,9 +212,11 @@ def label_notes(manifest: Manifest) -> list[str]:
             f" differ: {count_differences(differing)}"
         )
     if manifest.annotations:
-        notes.append(
-            f"to measure their agreement: obygaze agree {shell_word(manifest.name)}"
-        )
+        command = f"obygaze agree {shell_word(manifest.name)}"
+        if not any(one.level for one in manifest.annotations):
+            for own in annotated_columns(manifest)[:1]:
+                command += f" --column {shell_word(own)}"
+        notes.append(f"to measure their agreement: {command}")
     return notes
 
 

@@ -435,9 +435,13 @@ class Manifest:
                 kept.append(clip)
         if left_open:
             n_open = count(len(self) - len(kept), self.header.unit)
+            names_of_open = few(sorted(left_open))
+            if self.header.view == "visual" and "level" in left_open:
+                # Without a visual concept, the level of a clip would be EN.
+                names_of_open += ", or on visual concepts"
             warnings.warn(
                 f"{self.name}: {n_open} excluded, because annotators differ on"
-                f" {few(sorted(left_open))}",
+                f" {names_of_open}",
                 ObygazeWarning,
                 stacklevel=3,
             )

@@ -61,6 +61,7 @@ POINT = 1.6
 DOT_APART = 5.3  # two dots with a smaller distance cover each other
 MOST_DOTS = 200  # films in a row with names; more films are points without names
 LINE_HEIGHT = 15  # for a line of a tree
+INDENT = 24  # of a branch of a tree, in points
 FILM: dict[str, Any] = {"alpha": 0.65}
 OPEN: dict[str, Any] = {"is_open": True}
 
@@ -353,7 +354,11 @@ def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
     whole = {"left": 0.01, "right": 1, "bottom": 0, "top": 1}
     with canvas(WIDTH, LINE_HEIGHT * len(lines), gridspec_kw=whole) as (figure, axes):
         axes.axis("off")
-        axes.text(0, 1, "\n".join(lines), va="top", family="monospace", linespacing=1.5)
+        # Browsers ignore the blanks at the beginning of a text.
+        for number, (depth, line) in enumerate(lines):
+            place = (INDENT * depth, -LINE_HEIGHT * number)
+            style = {"va": "top", "family": "monospace"}
+            axes.annotate(line, (0, 1), place, textcoords="offset points", **style)
     root = by_number[0]
     n_positive = round(root["share"] * root["clips"])
     n_clips = count_text(root["clips"], "clip")
@@ -368,13 +373,13 @@ def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
 
 def _lines_of_tree(
     nodes: Mapping[int, RunRow], row: RunRow, answer: str, depth: int = 0
-) -> Iterator[str]:
-    """Yield the line of a node, then the lines of its branches."""
+) -> Iterator[tuple[int, str]]:
+    """Yield the depth and the line of a node, then those of its branches."""
     is_leaf = math.isnan(row["left"])
     concept = safe_text(row["concept"], "terminal")
-    asks = "" if is_leaf else f"{concept} > {row['threshold']:.2f}?  "
+    asks = "" if is_leaf else f"{concept} > {row['threshold']:.2f}? "
     share = f"{100 * row['share']:.0f} % of {row['clips']}"
-    yield f"{'    ' * depth}{answer}{asks}{share}"
+    yield depth, f"{answer}{asks}{share}"
     if not is_leaf:
         for word, side in (("no: ", "left"), ("yes: ", "right")):
             yield from _lines_of_tree(nodes, nodes[row[side]], word, depth + 1)

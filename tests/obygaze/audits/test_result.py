@@ -61,11 +61,16 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         assert len(repr(audit)) <= 120
         assert str(audit).startswith(audit.title)
         folder = tmp_path / str(i)
-        files = {name: folder / name for name in ("table", "figure", "report")}
-        written = audit.write(**files)
-        names = ["table", "figure.svg", "figure.png", "report"]
+        report = folder / "report.html"
+        written = audit.write(
+            table=folder / "t.csv", figure=folder / "figure", report=report
+        )
+        names = ["t.csv", "figure.svg", "figure.png", "report.html"]
         assert [path.name for path in written] == names
-        assert "<svg" in files["report"].read_text("utf-8")
+        assert "<svg" in report.read_text("utf-8")
+        with pytest.raises(FixUsage, match="expected a file with the extension .csv"):
+            audit.write(table=folder / "t.tex", report=folder / "other.html")
+        assert not (folder / "other.html").exists()
         assert json.loads(json.dumps(audit.to_json()))
         assert len(written[0].read_text("utf-8").splitlines()) == 1 + len(audit.rows)
 

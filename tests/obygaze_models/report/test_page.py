@@ -274,3 +274,12 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(run, tmp_path) -> Non
     assert page.read_text("utf-8") == "<p>mine</p>"
     with pytest.raises(FixUsage, match="writes no page"):
         write_report([run.folder], tmp_path / "other.html", formats=["csv"])
+
+
+def test_the_branches_of_a_tree_are_indented(tmp_path: Path) -> None:
+    """By their places, because a browser ignores the blanks at the beginning of a text."""
+    files = write_report([hostile_run(tmp_path / "runs" / "hostile").folder])
+    (tree,) = [p for p in files if p.suffix == ".svg" and p.name.startswith("tree")]
+    texts = [e for e in ElementTree.parse(tree).iter() if e.tag.endswith("text")]
+    root, no, yes = [float(text.attrib["x"]) for text in texts]
+    assert root + 20 < no == yes
