@@ -68,7 +68,7 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         names = ["t.csv", "figure.svg", "figure.png", "report.html"]
         assert [path.name for path in written] == names
         assert "<svg" in report.read_text("utf-8")
-        with pytest.raises(FixUsage, match="expected a file with the extension .csv"):
+        with pytest.raises(FixUsage, match=r"with the extension \.csv"):
             audit.write(table=folder / "t.tex", report=folder / "other.html")
         assert not (folder / "other.html").exists()
         assert json.loads(json.dumps(audit.to_json()))
