@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -237,9 +238,10 @@ def packages_of_modules() -> Mapping[str, Sequence[str]]:
 
 
 def _code_of_file(name: str, file: Path, module: str, attribute: str) -> UserCode:
-    """Return user code of a file; raise an error if the file imports other files next to it."""
+    """Return user code of a file; raise an error if the file imports other files of the user."""
     for root in imported_roots(file):
-        if not root or _find_file(file.parent, root) is not None:
+        is_beside = not root or _find_file(file.parent, root) is not None
+        if is_beside or _is_of_no_package(root):
             raise FixInput(
                 f"expected user code of one file, got an import of {root or 'its package'}",
                 where=str(file),
@@ -247,6 +249,18 @@ def _code_of_file(name: str, file: Path, module: str, attribute: str) -> UserCod
             )
     package = f"{file.name} {sha256_bytes(file.read_bytes())[:16]}"
     return UserCode(name, package, module, attribute, file)
+
+
+def _is_of_no_package(root: str) -> bool:
+    """Return whether Python finds a module outside installed packages, such as by PYTHONPATH."""
+    if root in OURS or root in sys.stdlib_module_names:
+        return False
+    spec = PathFinder.find_spec(root)
+    if spec is None:
+        return False
+    places = [spec.origin or "", *(spec.submodule_search_locations or ())]
+    parts = {part for place in places for part in Path(place).parts}
+    return parts.isdisjoint(INSTALLED) and root not in packages_of_modules()
 
 
 def _find_file(folder: Path, root: str) -> Path | None:

@@ -177,6 +177,18 @@ def test_an_import_of_another_own_file_is_refused(here: Path, statement: str) ->
             find_user_code("mine.py:read")
 
 
+def test_an_import_by_the_path_of_python_is_refused(here: Path, monkeypatch) -> None:
+    """No recipe would name it: it has neither a version nor a hash."""
+    write(here / "lib" / "of_our_lab.py", "VALUE = 1\n")
+    write(here / "mine.py", "import numpy, json, of_our_lab\n")
+    trust(["mine.py:json"])
+    # Without the path, running the file fails.
+    assert find_user_code("mine.py:json").file == here / "mine.py"
+    monkeypatch.syspath_prepend(str(here / "lib"))
+    with pytest.raises(FixInput, match="got an import of of_our_lab"):
+        find_user_code("mine.py:json")
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
