@@ -210,9 +210,9 @@ def answers_of_table(
     spelling = Spelling()
     needed = (*names, *cluster)
     for record in read_records(os.fspath(table), needed, hint="--raters, --cluster"):
-        cells = [spelling.cell(record.cells[name].strip(), "answer") for name in names]
+        given = [spelling.cell(record.cells[name].strip(), "answer") for name in names]
         film = record.cluster(cluster)
-        said[film, record.where] = dict(zip(names, cells, strict=True))
+        said[film, record.where] = dict(zip(names, map(sort_words, given), strict=True))
     return _answers(names, said, has_films=bool(cluster))
 
 
@@ -340,8 +340,8 @@ def _require_one_kind(answers: Answers, column: str) -> None:
             f"expected only numbers such as 2.5, or only words, got {words[0]!r}"
             f" ({answers.people[person]}, {answers.items[item]})",
             where=column or None,
-            hint="pass --column COLUMN=WORD to compare one word with all others, or --order with"
-            " all words",
+            hint="correct or empty such cells; of marks and manifests also pass --column"
+            " COLUMN=WORD, one word against all others, or --order with all words",
         )
 
 
@@ -355,7 +355,9 @@ def measure_row(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
         "words": ALL_WORDS,
         "items": len(answers),
         "equal": equal_share(answers),
-        **{"alpha": alpha, "low": low, "high": high},
+        "alpha": alpha,
+        "low": low,
+        "high": high,
     }
     if len(answers.people) == 2:
         row["kappa"] = cohen_kappa(answers)

@@ -332,9 +332,16 @@ def estimate_shares(
     shares = []
     for group, places in {"all films": np.arange(len(known)), **groups}.items():
         share = estimate_share(films.some(places), slopes[places])
-        row: Row = {"group": group, "n_films": len(places), **_counts(of_films[places])}
-        row |= {"share": float(share.value), "low": _known(share.low)}
-        shares.append({**row, "high": _known(share.high)})
+        shares.append(
+            {
+                "group": group,
+                "n_films": len(places),
+                **_counts(of_films[places]),
+                "share": float(share.value),
+                "low": _known(share.low),
+                "high": _known(share.high),
+            }
+        )
     without_score = [labels[f].n_clips - len(of) for f, of in (scores or {}).items()]
     without_group = [film for film in known if groups_of and not groups_of[film]]
     return Shares(

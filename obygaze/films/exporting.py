@@ -122,9 +122,16 @@ def export_elan(
     """
     export = None
     if not isinstance(source, Manifest) and predictions is None and not people:
-        path = table_of_marks(source, workspace)
-        folder = Workspace.of(workspace).folder(FOLDER)
-        if path == Path(source) or path.parent == folder:
+        here = Workspace.of(workspace)
+        path = table_of_marks(source, here)
+        has_clips = here.manifest(str(source)).is_file()
+        if has_clips and path.parent == here.folder(FOLDER):
+            raise FixUsage(
+                "a table of marks and a manifest have this name",
+                where=str(source),
+                hint="pass a file: segments/NAME.csv, or manifests/NAME.toml",
+            )
+        if not has_clips:
             export = _Export(read_marks([path], workspace).marks)
     if export is None:
         manifest = read_manifest(source, workspace=workspace)

@@ -272,7 +272,7 @@ class _ElanReader(MarkReader):
                 self.add(mark._replace(column=WATCHED, value=column), file.path)
         if column in self.coded and not tier.is_drawn:
             boundaries = self.films.boundaries(film)
-            end_s = file.end_s if boundaries is None else float(boundaries[-1])
+            end_s = file.end_s if boundaries is None else boundaries[-1]
             if not end_s:
                 raise FixInput(
                     f"--coded {column} of {tier.annotator}: the length of the film {film} is"

@@ -45,7 +45,7 @@ from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import csv_table, source_file
 from obygaze_features.manifest.annotators import (
     apply_rule,
-    count_differences,
+    label_notes,
     parse_orders,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
@@ -110,13 +110,8 @@ class ProjectedLabels:
     @property
     def notes(self) -> list[str]:
         """How the labels were made, and the next command."""
-        notes = [*self.manifest.header.notes]
-        differing = count_differences(self.manifest)
-        if differing:
-            notes.append(
-                f"clips without a label, because annotators differ: {differing}"
-            )
-        return [*notes, f"next: obygaze manifest show {shell_word(self.manifest.name)}"]
+        show = f"next: obygaze manifest show {shell_word(self.manifest.name)}"
+        return [*label_notes(self.manifest), show]
 
 
 def project_marks(
@@ -207,10 +202,11 @@ def project_tables(
             hint="pass --every 30, or clips with the columns film_start_s and film_end_s",
         )
     warnings += _warnings(projection, bare, marks, orders or {})
-    said = []
-    for one in projection.answers:
-        if one.level or one.concepts or any(one.own.values()):
-            said.append(one)
+    said = [
+        one
+        for one in projection.answers
+        if one.level or one.concepts or any(one.own.values())
+    ]
     answered = {one.clip_id for one in projection.answers}
     kept = [clip for clip in bare if are_drawn or clip.clip_id in answered]
     manifest = replace(bare, clips=tuple(kept), annotations=tuple(said))
@@ -305,7 +301,7 @@ def equal_clips(
         end_s = max(mark.end_s for mark in of_film)
         rate = marks.rates.get(film)
         if boundaries is not None:
-            end_s = float(boundaries[-1])
+            end_s = boundaries[-1]
         else:
             ends.append(f"{film} at {end_s:.3f} s")
             if rate is not None:
@@ -349,7 +345,7 @@ def _cuts(
         time_s = float(len(cuts) * seconds)
         cut_s = time_s
         if boundaries is not None:
-            cut_s = float(boundaries[nearest(boundaries, time_s)])
+            cut_s = boundaries[nearest(boundaries, time_s)]
         # For every time after the last picture, the nearest boundary is the end of this picture.
         if max(time_s - half_s, cut_s) > end_s + MARK_ROUNDING_S:
             return cuts
@@ -376,10 +372,8 @@ def _warnings(
     """Return warnings on what was assumed about marks and clips, and on what is excluded."""
     marked = {mark.movie_id for mark in marks}
     placed = {*projection.unseen, *(one.clip_id for one in projection.answers)}
-    without = []
-    for clip in clips:
-        if clip.movie_id in marked and clip.clip_id not in placed:
-            without.append(clip.clip_id)
+    in_marked = [clip.clip_id for clip in clips if clip.movie_id in marked]
+    without = [name for name in in_marked if name not in placed]
     modality = clips.header.concepts
     assumed = []
     for film, name, column in sorted(projection.assumed):

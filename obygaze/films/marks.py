@@ -385,15 +385,14 @@ def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
         elif boundaries is not None:
             refuse_behind_end(mark, boundaries)
             first, last = pictures_of(boundaries, mark.start_s, mark.end_s)
-            start_s = float(boundaries[first])
-            mark = mark._replace(start_s=start_s, end_s=float(boundaries[last + 1]))
+            mark = mark._replace(start_s=boundaries[first], end_s=boundaries[last + 1])
         placed.append(mark)
     return placed
 
 
 def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
     """Raise an error for a mark that ends after its film: it was made on a different copy."""
-    end_s = float(boundaries[-1])
+    end_s = boundaries[-1]
     if mark.end_s > end_s + MOST_BEHIND_S:
         raise FixInput(
             f"a mark of {mark.annotator!r} ends at {mark.end_s:.3f} s, after the end of the film"

@@ -56,10 +56,11 @@ class LinkedFilms:
 
     def film_of_file(self, name: str) -> str:
         """Return the only film whose file has this name, or "" if there is none or several."""
-        films = []
-        for film, files in self.files.items():
-            if name in [path.name for path in files]:
-                films.append(film)
+        films = [
+            film
+            for film, files in self.files.items()
+            if name in [path.name for path in files]
+        ]
         return films[0] if len(films) == 1 else ""
 
     def frames(self, film: str) -> FilmFrames | None:

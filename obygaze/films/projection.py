@@ -5,9 +5,9 @@
   value that counts. In other columns the marks of a value are tested together, and the clip gets
   the value that covers most of it. Several words of one span are one value, such as `fear|joy`.
 - `concepts` has the concepts that count and belong to a mark of the level of the clip. If the
-  annotator marked no levels, it has all concepts that count. A mark of a concept belongs to the
-  level mark of the same annotator with the same span. Without such a level mark, it belongs to all
-  level marks of the annotator that it overlaps.
+  marks have no levels, it has all concepts that count. A mark of a concept belongs to the level
+  mark of the same annotator with the same span. Without such a level mark, it belongs to all level
+  marks of the annotator that it overlaps.
 - `comment` has all comments that overlap the clip.
 - If no value counts, the cell is `none` (in `level`: EN) if the annotator has seen four fifths of
   the clip; otherwise the cell is empty. An annotator has seen all that the annotator marked, also
@@ -168,7 +168,7 @@ def _people_of_films(
             used = [column for column in projection.columns if column in looked_for]
             person = _Person(own, used, projection, orders, are_drawn)
             alone = [mark for mark, levels in person.levels_of.items() if not levels]
-            projection.n_without_level += len(alone) if LEVEL in used else 0
+            projection.n_without_level += len(alone) * (LEVEL in projection.columns)
             in_frames = None
             if all(mark.frames for mark in own):
                 counted = [mark.at_rate() for mark in own]
@@ -227,7 +227,7 @@ class _Person:
                 continue
             if column == CONCEPTS_COLUMN:
                 # `level` is the first column, so the level of the clip is known here.
-                has_levels = LEVEL in self.columns
+                has_levels = LEVEL in self.projection.columns
                 for mark in counting:
                     if not has_levels or self.levels_of[mark] & of_level:
                         concepts.add(mark.value)

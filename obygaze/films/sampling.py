@@ -12,14 +12,15 @@ these columns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
+from obygaze.films.projection import DEFAULT_THRESHOLD
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.refusal import refuse_if
@@ -30,7 +31,6 @@ from obygaze_features.manifest.io import read_manifest, saved_facts, write_manif
 from obygaze_features.manifest.model import (
     DRAW_COLUMNS,
     Manifest,
-    Windows,
     by_film,
     require_films,
     with_columns_of,
@@ -106,9 +106,7 @@ def sample_clips(
         raise FixInput(
             "expected all clips of the films, got a sample", where=source.name
         )
-    are_windows = isinstance(source.clips, Windows)
-    if not are_windows:
-        require_films([clip.movie_id for clip in source], source.name)
+    require_films([clip.movie_id for clip in source], source.name)
     clips_of_film = by_film(source.clips)
     sizes = {film: len(clips) for film, clips in clips_of_film.items()}
     n_all = sum(sizes.values())
@@ -135,16 +133,27 @@ def sample_clips(
         for clip in clips:
             if clip.clip_id in ids:
                 drawn.append(replace(clip, extra={**clip.extra, **plan}))
-    known = {clip.clip_id for clip in drawn if clip.start_s is not None}
-    if not are_windows:
-        known = {*spans_in_films(source)}
+    spans_s = spans_in_films(source)
     refuse_if(
-        [clip.clip_id for clip in drawn if clip.clip_id not in known],
+        [clip.clip_id for clip in drawn if clip.clip_id not in spans_s],
         FixInput,
         "no times in the film for the clips",
         where=source.name,
         hint="add the columns film_start_s and film_end_s to the table of the clips; or cut whole"
         " films: obygaze manifest windows FOLDER",
+    )
+    overlapping = {}
+    in_order = sorted((clip.movie_id, *spans_s[clip.clip_id]) for clip in drawn)
+    for (film, start_s, end_s), (next_film, next_s, last_s) in pairwise(in_order):
+        shorter_s = min(end_s - start_s, last_s - next_s)
+        if film == next_film and end_s - next_s >= DEFAULT_THRESHOLD * shorter_s:
+            overlapping[film] = None
+    refuse_if(
+        overlapping,
+        FixInput,
+        "drawn clips overlap, so a mark of one would also count for another, in the films",
+        where=source.name,
+        hint="cut the films without overlap: obygaze manifest windows FOLDER --seconds 2",
     )
     # Windows become clips, because a grid always has all its windows.
     header = structs.replace(source.header, unit="clip", grid=Grid())
@@ -166,22 +175,18 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     films = {}
     for film, clips in by_film(manifest).items():
         cells = {(c.extra[PROBABILITY], c.extra[CLIPS_OF_FILM]) for c in clips}
-        films[film] = _parse_film(next(iter(cells)))
-        n_drawn = films[film].n_drawn
-        if len(cells) > 1 or not len(clips) <= n_drawn <= films[film].n_clips:
+        probability, size = next(iter(cells))
+        n_clips = whole_number(size) or 0
+        share = number_of_cell(probability) or 0.0
+        n_drawn = round(share * n_clips) if 0 < share <= 1 else 0
+        films[film] = DrawnFilm(n_drawn, n_clips)
+        if len(cells) > 1 or not len(clips) <= n_drawn <= n_clips:
             raise FixInput(
                 f"the columns {PROBABILITY} and {CLIPS_OF_FILM} of the film {film} contradict its"
                 " clips",
                 where=manifest.name,
             )
     return films
-
-
-def _parse_film(cells: Sequence[str]) -> DrawnFilm:
-    """Return the plan of a film from two cells: the probability and the number of clips."""
-    n_clips = whole_number(cells[1]) or 0
-    share = number_of_cell(cells[0]) or 0.0
-    return DrawnFilm(round(share * n_clips) if 0 < share <= 1 else 0, n_clips)
 
 
 def _random_number(seed: int, own_id: str) -> bytes:

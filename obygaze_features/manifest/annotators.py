@@ -63,7 +63,7 @@ def make_annotations(
 ) -> tuple[Annotation, ...]:
     """Return the labels of clips as annotations by the annotator in the column `annotator`.
 
-    Clips without any label are excluded.
+    Clips without a label or without an annotator are excluded.
 
     Args:
         clips: The clips.
@@ -72,8 +72,8 @@ def make_annotations(
     annotations = []
     for clip in clips:
         own = {column: clip.extra.get(column, "") for column in columns}
-        if clip.level or clip.concepts or any(own.values()):
-            name = clip.extra["annotator"]
+        name = clip.extra.get("annotator")
+        if name and (clip.level or clip.concepts or any(own.values())):
             one = Annotation(clip.clip_id, name, clip.level, clip.concepts, own)
             annotations.append(one)
     return tuple(annotations)
@@ -149,19 +149,24 @@ def apply_rule(
             )
             for clip in clips
         ]
-    filled = []
-    for clip in clips:
-        cells = {name: clip.extra.get(name, "") for name in kept}
-        filled.append(replace(clip, extra=cells))
     note = f"{NOTE}{chosen} from {count(len(people), 'annotator')}: {', '.join(people)}"
     notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
     return replace(
         manifest,
         header=structs.replace(manifest.header, rule=chosen, notes=(*notes, note)),
-        clips=tuple(filled),
+        clips=with_only(kept, clips),
         columns=tuple(kept),
         annotations=annotations,
     )
+
+
+def with_only(columns: Collection[str], clips: Iterable[Clip]) -> tuple[Clip, ...]:
+    """Return clips with these extra columns only; a missing cell is empty."""
+    filled = []
+    for clip in clips:
+        cells = {name: clip.extra.get(name, "") for name in columns}
+        filled.append(replace(clip, extra=cells))
+    return tuple(filled)
 
 
 def _with_cells(clip: Clip, cells: Mapping[str, str]) -> Clip:
@@ -183,11 +188,8 @@ def _by_rule(
 def person_labels(manifest: Manifest, person: str) -> list[Clip]:
     """Return the clips that one annotator labelled, with the labels of this annotator."""
     rule = Rule(BY + person, tuple(manifest.header.concepts))
-    clips = []
-    for clip_id, said in manifest.annotations_by_clip.items():
-        if person in [one.annotator for one in said]:
-            clips.append(rule.label(manifest[clip_id], said))
-    return clips
+    said = [one for one in manifest.annotations if one.annotator == person]
+    return [rule.label(manifest[one.clip_id], [one]) for one in said]
 
 
 def differing_clips(manifest: Manifest) -> list[Clip]:

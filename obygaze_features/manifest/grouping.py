@@ -23,7 +23,7 @@ from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
-from obygaze_features.manifest.annotators import Rule
+from obygaze_features.manifest.annotators import Rule, with_only
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -225,11 +225,7 @@ def group_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     columns = dict.fromkeys(manifest.columns)
     if any(map(disputed_names, clips)):
         columns[DIFFERS] = None
-    filled = []
-    for clip in clips:
-        cells = {name: clip.extra.get(name, "") for name in columns}
-        filled.append(replace(clip, extra=cells))
-    return replace(made, clips=tuple(filled), columns=tuple(columns))
+    return replace(made, clips=with_only(columns, clips), columns=tuple(columns))
 
 
 def _modality(group: str, names: Sequence[str], manifest: Manifest) -> str:

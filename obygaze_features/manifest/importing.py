@@ -52,8 +52,8 @@ class ManifestFormat:
         return files
 
     def files_of_folder(self, path: Path) -> list[Path]:
-        """Return the files of this format in a folder, without hidden files."""
-        files = sorted(path.glob("[!.]*"))
+        """Return the files of this format in a folder and below, without hidden files."""
+        files = sorted(path.rglob("[!.]*"))
         return [file for file in files if file.suffix.lower() in self.endings]
 
     def default_name(self, paths: Sequence[Path]) -> str:

@@ -77,8 +77,7 @@ def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
 
 def film_title(clip: Clip) -> str | None:
     """Return the title of a clip's film, or None if it is unknown."""
-    title = _own_title(clip) or film_facts(clip.movie_id).get("title")
-    return None if title is None else str(title)
+    return _own_title(clip) or film_facts(clip.movie_id).get("title")
 
 
 def _own_title(clip: Clip) -> str:
@@ -138,5 +137,5 @@ def film_titles(
     for movie_id in movie_ids:
         title = titles.get(movie_id) or film_facts(movie_id).get("title")
         if title:
-            title_of_film[movie_id] = str(title)
+            title_of_film[movie_id] = title
     return title_of_film

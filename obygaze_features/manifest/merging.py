@@ -15,6 +15,7 @@ from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
     annotated_columns,
     apply_rule,
+    make_annotations,
     parse_orders,
     sort_annotations,
 )
@@ -126,12 +127,18 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         before = remove_link(clip)
         cells = {name: spelling.cell(before.extra.get(name, ""), name) for name in kept}
         clips.append(replace(before, extra=cells))
+    people = [one for manifest in manifests for one in manifest.annotations]
+    of_people = {name for one in people for name in one.own}
+    for manifest in manifests if people else ():
+        # The labels of a person who annotated alone stand in the clips.
+        if not manifest.annotations:
+            own = [name for name in annotated_columns(manifest) if name in of_people]
+            people += make_annotations(manifest, own)
     annotations = []
-    for manifest in manifests:
-        for one in manifest.annotations:
-            own = {name: spelling.cell(cell, name) for name, cell in one.own.items()}
-            person = spelling.cell(one.annotator, "annotator")
-            annotations.append(one._replace(annotator=person, own=own))
+    for one in people:
+        cells = {name: spelling.cell(cell, name) for name, cell in one.own.items()}
+        person = spelling.cell(one.annotator, "annotator")
+        annotations.append(one._replace(annotator=person, own=cells))
     said = sort_annotations(annotations)
     warnings = []
     for manifest in manifests:

@@ -49,7 +49,7 @@ class FoldStats:
 
     clips: int
     positive: int
-    prevalence: float | None
+    prevalence: float
     without_level: int
 
 
@@ -183,7 +183,7 @@ class Stats:
     def _split_rows(self) -> list[Sequence[object]]:
         rows: list[Sequence[object]] = []
         for name, folds in self.folds.items():
-            shares = [fold.positive / fold.clips for fold in folds.values()] or [0.0]
+            shares = [fold.prevalence for fold in folds.values()] or [0.0]
             n_clips = sum(fold.clips for fold in folds.values())
             extent = f"{min(shares):.3f} to {max(shares):.3f}"
             rows.append((name, len(folds), n_clips, extent))

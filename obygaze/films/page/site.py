@@ -82,9 +82,8 @@ class Site:
             page_of_film: The file name of the page of each film.
         """
         clips_of_film = self.films[film]
-        facts = {}
-        for video in {clip.video for clip in clips_of_film}:
-            facts[video] = media_facts(self._file(video))
+        names = {clip.video for clip in clips_of_film}
+        facts = {video: media_facts(self._file(video)) for video in names}
         times = film_times(
             clips_of_film,
             length_of=lambda video: facts.get(video, MediaFacts()).duration_s,
@@ -120,9 +119,10 @@ class Site:
         titles = {
             name: film_title(self.films[name][0]) or name for name in page_of_film
         }
-        pages = []
-        for one, name in page_of_film.items():
-            pages.append({"title": titles[one], "address": quote(name)})
+        pages = [
+            {"title": titles[one], "address": quote(name)}
+            for one, name in page_of_film.items()
+        ]
         return {
             "page": {
                 **self._overview,
@@ -207,8 +207,8 @@ class Site:
         """Return the scores of some clips."""
         found = []
         for of_model in self._scores:
-            scores = of_model["scores"]
-            kept = {name: scores[name] for name in scores if name in ids}
+            scores = of_model["scores"].items()
+            kept = {name: score for name, score in scores if name in ids}
             found.append({**of_model, "scores": kept})
         return found
 

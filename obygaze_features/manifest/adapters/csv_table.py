@@ -119,9 +119,7 @@ def read(
     made = make_clips(table, decided)
     manifest = _manifest(paths, called, made, decided)
     if not decided.rule and (len(paths) > 1 or made.annotations):
-        # A row without an annotator is a violation already.
-        named = tuple(one for one in manifest.annotations if one.annotator)
-        differing = differing_clips(replace(manifest, annotations=named))
+        differing = differing_clips(manifest)
         if differing:
             sentence = f"{differences_text(manifest, differing)}; {WAYS_OF_RULES}"
             questions.ask(sentence, TableMapping(rule=AGREED))

@@ -21,6 +21,7 @@ from obygaze.films.importing import ImportedMarks
 from obygaze.films.marks import Mark, read_marks, written
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 MS = Fraction(1, 1000)
@@ -231,6 +232,36 @@ def test_a_film_whose_name_has_signs_of_an_address_comes_back(tmp_path: Path) ->
         made = import_manifest(path, "back", force=True, workspace=tmp_path)
         assert isinstance(made, ImportedMarks)
         assert {mark.movie_id for mark in made.marks} == {film}
+
+
+def test_a_name_of_marks_and_of_a_manifest_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "segments").mkdir()
+    (tmp_path / "segments/both.csv").write_bytes(marks_of("lake"))
+    clip = Clip("pier-0", "pier", None, "", 0.0, 2.0, "S")
+    made = Manifest("both", Header("x"), (clip,))
+    path = tmp_path / "manifests/both.toml"
+    write_manifest(made, path)
+
+    def films_of(source: Path | str) -> list[str]:
+        options = {"format": "elan", "workspace": tmp_path, "force": True}
+        done = export_manifest(source, tmp_path / "out", **options)
+        return [written_file.stem for written_file in done.files]
+
+    with pytest.raises(FixUsage, match="a table of marks and a manifest have this"):
+        films_of("both")
+    assert films_of(str(path)) == films_of(path) == ["pier"]
+    assert films_of(tmp_path / "segments/both.csv") == ["lake"]
+    path.unlink()
+    assert films_of("both") == ["lake"]
+
+
+def test_elan_files_of_folders_in_a_folder_are_read(tmp_path: Path) -> None:
+    (tmp_path / "elan/more").mkdir(parents=True)
+    for name, film in (("lake", "lake"), ("more/pier", "pier"), (".old", "old")):
+        data = write_elan([Mark(film, 1.0, 2.0, "level", "S", "ada")])
+        (tmp_path / f"elan/{name}.eaf").write_bytes(data)
+    read = import_manifest(tmp_path / "elan", "read", workspace=tmp_path)
+    assert [mark.movie_id for mark in read.marks] == ["lake", "pier"]
 
 
 def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:

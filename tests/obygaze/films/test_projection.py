@@ -89,6 +89,20 @@ def test_a_concept_where_there_is_no_level_is_counted() -> None:
     assert projection.n_without_level == 1
 
 
+def test_a_concept_of_a_person_without_levels_is_counted_where_others_gave_levels() -> (
+    None
+):
+    """Else it would be lost between the level of one person and the concepts of another."""
+    ada = marks("0-99 S", annotator="ada")
+    ben = marks("0-99 concepts=Look", annotator="ben")
+    projection = project([*ada, *ben], clips("0-99"))
+    assert [one.concepts for one in projection.answers] == [(), ()]
+    assert projection.n_without_level == 1
+    alone = project(ben, clips("0-99"))
+    assert [one.concepts for one in alone.answers] == [("Look",)]
+    assert alone.n_without_level == 0
+
+
 def test_who_watched_and_only_comments_has_seen_nothing() -> None:
     ada = marks("0-199 watched, 0-99 S", annotator="ada")
     ben = marks("0-199 watched, 10-19 comment=dark", annotator="ben")

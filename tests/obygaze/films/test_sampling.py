@@ -110,6 +110,24 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, change, n_clips, problem) -> 
     assert problem in refused.value.message
 
 
+def test_clips_of_which_a_mark_would_count_for_two_are_not_drawn(tmp_path) -> None:
+    """A mark of a fifth of a clip is its level, so overlapping clips would share their marks."""
+    apart = manifest_of([3, 3])
+    for overlap_s, is_refused in ((0.3, False), (0.5, True), (1.9, True)):
+        clips = []
+        for clip in apart:
+            assert clip.end_s is not None
+            clips.append(replace(clip, end_s=clip.end_s + overlap_s))
+        saved(tmp_path, apart.with_clips(clips))
+        if is_refused:
+            with pytest.raises(ObygazeError, match="drawn clips overlap"):
+                draw(tmp_path, 6, force=True)
+        else:
+            assert len(draw(tmp_path, 6, force=True).manifest) == 6
+    # One clip of each film overlaps no other.
+    assert len(draw(tmp_path, 2, force=True).manifest) == 2
+
+
 @pytest.mark.parametrize(
     ("probability", "n_clips"),
     [("0.1", "5"), ("often", "5"), ("0.5", "0"), ("1.5", "5")],

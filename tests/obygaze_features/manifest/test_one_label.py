@@ -24,7 +24,7 @@ from obygaze_features.manifest.io import (
     write_manifest,
 )
 from obygaze_features.manifest.link import link
-from obygaze_features.manifest.merging import make_labels
+from obygaze_features.manifest.merging import make_labels, merged_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
 
@@ -349,6 +349,21 @@ def test_what_changes_a_manifest_keeps_what_people_said(tmp_path: Path) -> None:
     assert grouped["c2"].extra["differs"] == "level|mood|rating|Gaze"
     of_c1 = [one.concepts for one in grouped.annotations if one.clip_id == "c1"]
     assert of_c1 == [("Gaze",)] * 3
+
+
+def test_who_annotated_alone_is_a_person_of_merged_manifests(tmp_path: Path) -> None:
+    made = by_rows(tmp_path, "highest")
+    facts = {"movie_id": "z", "annotator": "zoe", "mood": "calm", "genre": "noir"}
+    rows = [{"clip_id": "z1", **facts, "level": "S", "concepts": "Look"}]
+    alone = read(write_rows(tmp_path / "alone.csv", rows), name="alone").manifest
+    merged = merged_manifest([made, alone], "merged").manifest
+    (zoe,) = [one for one in merged.annotations if one.annotator == "zoe"]
+    assert (zoe.clip_id, zoe.level, zoe.concepts) == ("z1", "S", ("Look",))
+    assert zoe.own["mood"] == "calm"
+    assert "genre" not in zoe.own
+    of_ada = apply_rule(merged, "by:ada")
+    assert (of_ada["z1"].level, of_ada["z1"].concepts) == ("", ())
+    assert of_ada["z1"].extra["genre"] == "noir"
 
 
 def test_a_new_value_of_a_column_takes_the_place_of_those_that_differ(tmp_path) -> None:
