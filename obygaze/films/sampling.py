@@ -142,14 +142,14 @@ def sample_clips(
         hint="add the columns film_start_s and film_end_s to the table of the clips; or cut whole"
         " films: obygaze manifest windows FOLDER",
     )
-    overlapping = {}
+    overlapping = []
     in_order = sorted((clip.movie_id, *spans_s[clip.clip_id]) for clip in drawn)
     for (film, start_s, end_s), (next_film, next_s, last_s) in pairwise(in_order):
         shorter_s = min(end_s - start_s, last_s - next_s)
         if film == next_film and end_s - next_s >= DEFAULT_THRESHOLD * shorter_s:
-            overlapping[film] = None
+            overlapping.append(film)
     refuse_if(
-        overlapping,
+        dict.fromkeys(overlapping),
         FixInput,
         "drawn clips overlap, so a mark of one would also count for another, in the films",
         where=source.name,
