@@ -211,7 +211,7 @@ def _click_error(error: click.ClickException) -> ObygazeError:
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--force":
         # click would suggest an option of a similar name, which does something else.
-        message = "No such option '--force'; the help states what the command replaces."
+        message = "No such option '--force'."
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"

@@ -144,7 +144,7 @@ def table_scores(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
         }
     n_of_basis = Counter(score["basis"] for score in scored.values())
     counts = ", ".join(f"{n} {basis}" for basis, n in n_of_basis.items())
-    text = f"Scores of a saved model, counted by basis: {counts or 'none'}."
+    text = f"Scores of a saved model, counted by basis in the whole table: {counts or 'none'}."
     if OUT_OF_FOLD in n_of_basis:
         text += f" Scores that are {OUT_OF_FOLD} come from fits without the clip."
     n_missing = len(table.clips) - len(scored)

@@ -138,7 +138,8 @@ def section_of_results(run: Run, titles: Titles) -> Section:
     note = NO_FILMS_COMPARED
     if run.has_groups:
         note = (
-            f"Difference: the mean over {run.units}, with its interval."
+            f"Difference: the mean over unseen {run.units}; for {run.units} that were also in"
+            " training, the difference of the two values; each with its interval."
             f" {about_p(run) or about_difference(run)} {_correction(run, is_of_baselines=True)}"
             " Better: yes, if p is at most .05; the store that is chosen on training films has no"
             f" p, and is better if its interval is above 0. The column {run.units}: the number of"

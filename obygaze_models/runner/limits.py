@@ -167,7 +167,7 @@ def _few_films(run: Run) -> Iterator[str]:
         known = films_with_value(of_few, run.unit)
         if not known:
             n_tested = number_range([tested for _, tested in of_few])
-            known = f"only {n_tested} {run.units} are tested"
+            known = f"the number of tested {run.units} is {n_tested}"
         yield (
             f"In {len(of_few)} of {len(counts)} results, {known}; the values of so few {run.units}"
             f" depend on chance, and may not hold for other {run.units}."

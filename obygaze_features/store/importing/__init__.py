@@ -99,7 +99,7 @@ class Imported:
             shown_ids = few(self.not_in_manifest, 3)
             n_others = count(len(self.not_in_manifest), "clip")
             notes.append(
-                f"{n_others} of the files are not in the manifest: {shown_ids}"
+                f"{n_others} of the files missing in the manifest: {shown_ids}"
             )
         return [*notes, f"next: {self.next_command}"]
 

@@ -227,7 +227,8 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(tmp_path, kind) -> N
     (facts,) = shown_by(page)["scores"]
     assert facts["name"] == "scores: tense"
     assert facts["text"] == (
-        "Scores of a saved model, counted by basis: 1 out-of-fold, 1 unseen, 1 in-sample."
+        "Scores of a saved model, counted by basis in the whole table: 1 out-of-fold, 1 unseen, 1"
+        " in-sample."
         " Scores that are out-of-fold come from fits without the clip."
         " Clips of the table without a score: 1."
     )
