@@ -1,7 +1,8 @@
-"""How the tested clips relate to the training, and what an interval holds for.
+"""How the tested clips of a value relate to its training clips (the basis of the value).
 
-Terminal, page, tables, limits and comparisons use the phrases of this module.
-docs/design/0007-calibration.md simulates these cases.
+The basis decides whether a value has an interval, and what the interval holds for. All texts about
+a basis are defined here: those of the terminal, the page, the tables, the limits and comparisons.
+docs/design/0007-calibration.md describes simulated tests of the intervals.
 """
 
 from collections.abc import Iterable
@@ -42,17 +43,17 @@ _NO_INTERVAL = {
 
 
 def weakest(bases: Iterable[str]) -> str:
-    """Return the basis that allows the weakest conclusion; UNSEEN if there is none."""
+    """Return the basis that allows the weakest conclusion; UNSEEN if `bases` is empty."""
     return max(bases, key=IN_ORDER.index, default=UNSEEN)
 
 
 def has_interval(basis: str) -> bool:
-    """Return whether a value of this basis can have an interval and a p."""
+    """Return whether a value of this basis can have an interval and a p-value."""
     return basis in _INTERVAL_OF
 
 
 def no_interval_because(basis: str) -> str:
-    """Return why values of this basis have no interval and no p, or "" if they can have both."""
+    """Return why values of this basis have no interval and p-value; "" if they can have both."""
     return _NO_INTERVAL.get(basis, "")
 
 
@@ -62,11 +63,11 @@ def tested_on(basis: str, units: str) -> str:
 
 
 def interval_is_of(basis: str, units: str, *, is_of_one_model: bool = False) -> str:
-    """Return what an interval holds for, or "" if values of this basis have none."""
+    """Return what an interval holds for, or "" if values of this basis have no interval."""
     words = _INTERVAL_OF_ONE_MODEL if is_of_one_model else _INTERVAL_OF
     return words.get(basis, "").format(units=units)
 
 
 def interval_is_not_of(basis: str, units: str) -> str:
-    """Return what an interval does not hold for, or "" if values of this basis have none."""
+    """Return what an interval does not hold for, or "" if values of this basis have no interval."""
     return _NOT_OF.get(basis, "").format(units=units)

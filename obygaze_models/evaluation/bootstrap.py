@@ -6,19 +6,21 @@ Clips of one film are not independent: 1,600 clips of 12 films contain about as 
 With a dozen films, the percentile interval is too short: its quantiles are normal and not
 Student's, and its variance is divided by the number k of films and not by k - 1. Hesterberg's
 expanded percentile interval moves the quantiles outwards by these two factors. It follows a skewed
-distribution and stays inside [0, 1]. With fewer than six films, it would end at the most extreme
-draw; the interval is then Student's. With fewer than three films, there is no interval.
+distribution and stays inside [0, 1]. With fewer than six films, the expanded interval would end at
+the most extreme draw, and Student's interval is used instead. With fewer than three films, there
+is no interval.
 
 In 400 simulated tests, 95 % intervals covered .91 to .96 (mean .94). Percentile intervals covered
 .88 to .94 (.90), BCa .86 to .94 (.90), and the delete-one-film jackknife .93 to .97. (Drawing a
 film twice biases AUC, and this bias misleads the correction of BCa.) Each test had 12 films with
-the sizes of the published films, and a design effect of 11. There were five metrics, of a model on
-noise and of a model on signal.
+the sizes of the published films, and a design effect of 11. Five metrics were computed, for a model
+trained on noise and for a model trained on signal.
 
-Predictions that are pooled from the folds of a cross-validation vary more than their clips, because
-each clip tests one model and trains the other models. With `n_folds`, an interval is widened for
-this reason. The part of the interval that comes from the shares of positives is not widened,
-because training does not change these shares. For a linear probe on noise, over the published clips
+A metric that is pooled over the folds of a cross-validation has a larger variance than draws of its
+films have, because each clip tests the model of one fold and trains the models of the other folds.
+With `n_folds`, an interval is widened for this reason. With ten films or more, the part of the
+variance that comes from the share of positive clips in a draw is not increased, because training
+does not change this share. For a linear probe on noise, over the published clips
 in folds of whole films, the intervals of AUC contained 0.5 in .78 to .88 of 60 runs without
 `n_folds`, and in .91 to 1.00 of 100 runs with `n_folds`.
 """
@@ -70,14 +72,14 @@ NEARLY_PERFECT = 0.9
 
 
 class Interval(NamedTuple):
-    """A 95 % interval; NaN if there is none."""
+    """The ends of a 95 % interval; both are NaN if there is no interval."""
 
     low: float
     high: float
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """Both ends; None without an interval."""
+        """Both ends; both are None if there is no interval."""
         return (
             (None, None) if math.isnan(self.low + self.high) else (self.low, self.high)
         )
@@ -89,8 +91,9 @@ NO_INTERVAL = Interval(math.nan, math.nan)
 class GroupCount(NamedTuple):
     """The number of groups that contribute to a value, and the equivalent number of equal groups.
 
-    The value is a mean over `n_clips` clips. An interval of a nearly perfect value is at least as
-    wide as for so many independent clips; 0: no such limit.
+    The value is a mean over `n_clips` clips. If the value is above 0.9, its interval contains the
+    interval that a mean over `n_clips` independent clips would have. 0: the interval has no such
+    smallest width.
     """
 
     number: int
@@ -151,9 +154,10 @@ def estimate(
 def reuse_inflation(n_folds: int | None) -> float:
     """Return the factor by which cross-validation raises the variance of a pooled metric.
 
-    Each clip tests one model and trains the others, so errors of two clips are correlated. On noise
-    the variance doubles; Nadeau and Bengio's correction for k folds, 1 + k / (k - 1), is a little
-    larger. For a fixed test set (None) the factor is 1.
+    Each clip tests the model of one fold and trains the models of the other folds. Therefore, the
+    errors of two clips are correlated. On noise the variance doubles; Nadeau and Bengio's
+    correction for k folds, 1 + k / (k - 1), is a little larger. For a fixed test set (None) the
+    factor is 1.
     """
     if n_folds is None:
         return 1.0
@@ -163,12 +167,14 @@ def reuse_inflation(n_folds: int | None) -> float:
 
 
 def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> Interval:
-    """Return the interval; for a nearly perfect value, at least as wide as for independent clips.
+    """Return the interval of a value; above 0.9, extend it to Wilson's interval for n clips.
 
-    The mean A of n values from 0 to 1 has a variance of at most A (1 - A) / n, if clips are
-    independent. So the interval contains Wilson's interval of A for n clips. AP is the mean of the
-    precision at each positive clip. AUC is the mean, over clips of either class, of the share of
-    the other class that is on the right side.
+    Clips of one film are not independent. Therefore, an interval over films must not be narrower
+    than an interval for n independent clips. If clips are independent, the mean A of n values from
+    0 to 1 has a variance of at most A (1 - A) / n, as in Wilson's interval of the share A. AP and
+    AUC are such means: AP is the mean of the precision at each positive clip. AUC is a mean over
+    the clips of either class: the value of a clip is the share of the clips of the other class that
+    are ranked on the right side of this clip.
     """
     if not value > NEARLY_PERFECT or not n_clips:
         return interval
@@ -180,7 +186,7 @@ def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> I
 
 
 def share_variance(n_clips: ArrayLike, n_positive: ArrayLike) -> float:
-    """Return the variance of the share of positives over draws of whole groups, by linearisation.
+    """Return the variance of the share of positive clips over draws of groups, by linearisation.
 
     A group of n clips with the share p adds (n (p - P) / N)^2, where P is the share of all N clips.
     """
@@ -191,7 +197,10 @@ def share_variance(n_clips: ArrayLike, n_positive: ArrayLike) -> float:
 
 
 def n_behind(name: str, y: BoolArray) -> int:
-    """Return the number of clips of which AP (positive clips) or AUC (rarer class) is a mean."""
+    """Return the number of clips that AP or AUC is a mean over.
+
+    AP is a mean over the positive clips. AUC is taken as a mean over the clips of the rarer class.
+    """
     n_positive = int(y.sum())
     return n_positive if name == AP.name else min(n_positive, len(y) - n_positive)
 
@@ -204,17 +213,18 @@ def groups_behind(
 ) -> GroupCount:
     """Return the number of groups that contribute to AP or AUC.
 
-    A fold without a positive clip has no AP, and a fold of one class has no AUC; their groups do
-    not contribute. Of the other groups, the groups with a positive clip contribute to AP. For AUC,
-    the number of groups with a positive clip and the number of groups with a negative clip are
-    computed, and the smaller number is returned.
+    A fold without a positive clip has no AP, and a fold of one class has no AUC; the clips of these
+    folds are not counted. For AP, the groups with a positive clip are counted. For AUC, the groups
+    with a positive clip and the groups with a negative clip are counted separately, and the smaller
+    number is returned.
 
     Twelve films of which three contain most positive clips are less informative than twelve equal
-    films. Therefore, an effective number is returned, too. AP depends most on the share of
-    positives: the effective number is (sum p)^2 / sum p^2, where p is the number of positive clips
-    of a film. For AUC, the number of films is multiplied by the square root of E / k, where E is
-    the same formula for the sizes of all k films (simulations: docs/design/0007). For few groups,
-    the effective number is the number of groups.
+    films. Therefore, the result also contains an effective number. AP depends most on the share of
+    positive clips: the effective number is (sum p)^2 / sum p^2, where p is the number of positive
+    clips of a film. For AUC, the effective number is the number of films, multiplied by the square
+    root of E / k. Here, E is (sum n)^2 / sum n^2, where n is the number of clips of each of the k
+    films (simulations: docs/design/0007). With fewer than six groups, the effective number is the
+    number of groups.
 
     Args:
         name: The metric.
@@ -244,7 +254,7 @@ def groups_behind(
 
 
 def effective_number(sizes: FloatArray) -> float:
-    """Return the number of equal parts that have the same sum of squared shares as these sizes."""
+    """Return (sum n)^2 / sum n^2 for the sizes n; this is the number of sizes if all are equal."""
     return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
@@ -268,11 +278,12 @@ def resample(
         n_replicates: The number of draws.
         seed: The seed of the draws.
         within_unit: Whether values lie in [0, 1]; draws are then widened on the logit scale.
-        inflation: A factor for the variance that draws do not show (`reuse_inflation`).
-        label_inflation: The same for the part of the variance that the share of positives explains,
-            for statistics in [0, 1].
-        counts: The number of groups that contribute to a statistic (`groups_behind`); a missing
-            statistic has all groups.
+        inflation: The true variance of a statistic, divided by the variance of its draws
+            (`reuse_inflation`).
+        label_inflation: This ratio for the part of the variance that the share of positive clips
+            explains; only used for statistics in [0, 1] with ten groups or more.
+        counts: The number of groups that contribute to each statistic (`groups_behind`). All groups
+            contribute to a statistic that is not in `counts`.
     """
     point = statistics(np.ones((1, n_groups)))
     drawn = draw(statistics, n_groups, n_replicates, seed)
@@ -295,10 +306,11 @@ def resample(
 
 
 def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> FloatArray:
-    """Return draws in [0, 1]; multiply the part that shares of positives explain by a factor.
+    """Return draws in [0, 1]; multiply the part that shares of positive clips explain by a factor.
 
     The explained part is found by a linear regression on the logit scale. Draws of 0 and 1 are not
-    changed, because `widen` would treat a changed draw as inside, far from all other draws.
+    changed: a changed draw would be between 0 and 1, and `widen` would move it far away from all
+    other draws.
     """
     is_known = np.isfinite(values) & np.isfinite(shares)
     if factor == 1 or not is_known.any():
@@ -317,7 +329,7 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
 def draw(
     statistics: Statistics, n_groups: int, n_replicates: int, seed: Seed
 ) -> dict[str, FloatArray]:
-    """Return the value of each statistic in each replicate of drawn groups."""
+    """Return the value of each statistic in each bootstrap replicate."""
     weights_of_blocks = draw_weights(n_groups, n_replicates, seed)
     blocks = [statistics(weights) for weights in weights_of_blocks]
     return {
@@ -336,7 +348,8 @@ def interval_from_draws(
     """Return the interval of a value from its draws.
 
     The ends are NaN for fewer than three groups, for an infinite inflation, if no draw has a value,
-    and if all draws are equal. Equal draws show too few clips, and not a certain value.
+    and if all draws are equal. Equal draws mean that there are too few clips, and not that the
+    value is certain.
     """
     if values.size < 2:
         raise FixInput(f"n_replicates must be at least 2, got {values.size}")
@@ -362,11 +375,11 @@ def interval_from_draws(
 def _student(
     draws: FloatArray, point: float, k: float, inflation: float, *, within_unit: bool
 ) -> tuple[float, float]:
-    """Return Student's interval of k groups.
+    """Return the ends of Student's interval for k groups.
 
     The interval of a value in [0, 1] is computed on the scale of arcsin(sqrt(value)). On this
-    scale, the variance of a share does not depend on the share. The interval of a value near 1 is
-    short, and does not exceed 1.
+    scale, the variance of a share does not depend on the share. Therefore, the interval of a value
+    near 1 is short, and it does not exceed 1.
     """
     t = float(special.stdtrit(k - 1, (1 + CONFIDENCE) / 2))
     half = t * float(np.std(draws)) * (inflation * k / (k - 1)) ** 0.5
@@ -384,9 +397,9 @@ def _student(
 def _on_logit_scale(draws: FloatArray) -> tuple[FloatArray, float]:
     """Return draws in [0, 1] on the logit scale, and their median on this scale.
 
-    A draw of 0 or 1 is placed half as far from 0 or 1 as the nearest other draw. At a much smaller
-    distance, the few draws of 1 would differ more from the other draws than these differ from one
-    half.
+    A draw of 0 or 1 would be infinite on this scale. It is moved inside, by half of the smallest
+    distance of any other draw from 0 or 1. If it were moved by much less, the few draws of 1 would
+    be farther from the other draws than the other draws are from 0.5.
     """
     distances = np.minimum(draws, 1 - draws)
     inside = distances[distances > NEXT_TO_ZERO]
@@ -396,7 +409,10 @@ def _on_logit_scale(draws: FloatArray) -> tuple[FloatArray, float]:
 
 
 def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray:
-    """Return draws, moved away from their median; on the logit scale if they are in [0, 1]."""
+    """Return draws with their distances from their median multiplied by `stretch`.
+
+    Draws in [0, 1] are moved on the logit scale.
+    """
     if stretch == 1:
         return draws
     if not within_unit:
@@ -408,12 +424,15 @@ def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray
 
 
 def _is_inside(draws: FloatArray) -> BoolArray:
-    """Return which draws are neither 0 nor 1."""
+    """Return for each draw whether it is neither 0 nor 1."""
     return (draws > NEXT_TO_ZERO) & (draws < 1 - NEXT_TO_ZERO)
 
 
 def draw_weights(n_groups: int, n_replicates: int, seed: Seed) -> Iterator[FloatArray]:
-    """Yield blocks of counts: how often each of k groups is in a draw of k with replacement."""
+    """Yield blocks of draws, one draw per row: how often each group was drawn.
+
+    A draw takes k of the k groups with replacement.
+    """
     rng = np.random.default_rng(seed)
     k = n_groups
     step = max(1, BLOCK // k)
@@ -434,7 +453,8 @@ def ratio_interval(
 ) -> list[float | None]:
     """Return the 95 % interval of scale * sum(top) / sum(bottom), bootstrapped over clusters.
 
-    It is between 0 and `most`, which is 1 for a share. An end that cannot be computed is None.
+    The interval is cut to the range from 0 to `most`; for a share, `most` is 1. An end that cannot
+    be computed is None.
     """
     names, codes = np.unique(clusters, return_inverse=True)
     tops = np.bincount(codes, weights=np.asarray(top))

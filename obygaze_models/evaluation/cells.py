@@ -3,7 +3,7 @@
 If each clip is tested once, decisions are pooled over folds. AUC compares clips within folds only,
 and AP is averaged over folds, because scores of different fits are on different scales. If clips
 are tested several times (runs that share a test fold), all metrics are averaged over runs.
-Intervals draw whole films, and compute the same metrics for each draw.
+For intervals, whole films are drawn, and the metrics are computed in the same way for each draw.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ K = TypeVar("K")
 
 
 def number_of_groups(groups: NDArray[np.str_]) -> int:
-    """Return the number of films, or groups of a column; 0 without films."""
+    """Return the number of distinct groups (films, or groups of films); "" is not counted."""
     return len(np.unique(groups[groups != ""]))
 
 
@@ -84,8 +84,8 @@ class Cell:
         gives_probabilities: Whether scores are probabilities; only these have a Brier score.
         rows: Its rows of the table of tests, with the number of the clip in the column `clip`.
         ids: The id of each clip number.
-        is_averaged: Whether values are means over fits; else they are pooled over folds.
-        intervals: The known intervals, by metric.
+        is_averaged: Whether values are means over fits; if not, they are pooled over folds.
+        intervals: The intervals that were computed, by metric.
     """
 
     train: str
@@ -136,11 +136,14 @@ class Cell:
 
     @cached_property
     def _at(self) -> IntArray:
-        """The index in `clips` of the clip of each row."""
+        """For each row, the index of its clip in `clips`."""
         return np.searchsorted(self.clips, self._clip)
 
     def of_clips(self, column: str) -> NDArray[Any]:
-        """Return a column with one value per clip, which must be equal in all tests of a clip."""
+        """Return a column of `rows` with one value for each of `clips`.
+
+        All rows of a clip must have the same value.
+        """
         values = self.rows[column].to_numpy()
         by_clip = np.empty(len(self.clips), dtype=values.dtype)
         by_clip[self._at] = values
@@ -158,7 +161,10 @@ class Cell:
 
     @cached_property
     def groups(self) -> NDArray[np.str_]:
-        """The resampling group of each of `clips`: its film or group of films; "" if unknown."""
+        """The film of each of `clips`, or its group of films; "" if the film is unknown.
+
+        Bootstrap draws take these groups.
+        """
         return self.of_clips("group").astype(np.str_)
 
     @cached_property
@@ -173,7 +179,7 @@ class Cell:
 
     @cached_property
     def n_films(self) -> int:
-        """Number of films, or groups, of the tested clips."""
+        """Number of films, or groups of films, of the tested clips."""
         return number_of_groups(self.coded_groups[0])
 
     @property
@@ -183,12 +189,12 @@ class Cell:
 
     @property
     def share_positive(self) -> float:
-        """Share of tested clips of class 1."""
+        """The number of tested clips of class 1, divided by the number of tested clips."""
         return self.n_positive / self.n_clips
 
     @cached_property
     def mean_scores(self) -> FloatArray:
-        """The score of each of `clips`, averaged over all fits that tested it."""
+        """The score of each of `clips`, averaged over all fits that tested the clip."""
         total = np.bincount(self._at, weights=self.rows["score"])
         return np.asarray(total / np.bincount(self._at))
 
@@ -211,12 +217,12 @@ class Cell:
 
     @property
     def knows_films(self) -> bool:
-        """Whether training may include films of the tested clips; never if nothing is trained."""
+        """Whether training may include films of the tested clips; False if nothing is trained."""
         return self.basis != UNSEEN
 
     @cached_property
     def leaked_clips(self) -> IntArray:
-        """Tested clips used in training or selection, by id or by equal features."""
+        """Tested clips that were used in training or selection, by id or by equal features."""
         return np.unique(self._clip[self.rows["seen"] == CLIP_WAS_SEEN])
 
     @property
@@ -226,12 +232,12 @@ class Cell:
 
     @cached_property
     def copies(self) -> int:
-        """Number of leaked clips with equal features only, under a different id."""
+        """Number of tested clips that training used under another id only, with equal features."""
         return self.leaked - len(np.unique(self._clip[self.rows["leaked"]]))
 
     @cached_property
     def same_film(self) -> int:
-        """Number of tested clips that did not leak, but whose films are in the training."""
+        """Number of tested clips that are not leaked, but whose films have training clips."""
         of_films = self._clip[self.rows["seen"] == FILM_WAS_SEEN]
         return len(np.setdiff1d(of_films, self.leaked_clips))
 
@@ -239,7 +245,7 @@ class Cell:
 
     @cached_property
     def fits(self) -> list[tuple[str, int, IntArray]]:
-        """The fold, the seed and the rows of each fit."""
+        """The fold, the seed and the positions of the rows of each fit."""
         by_fit: Any = self.rows.groupby(["fold", "seed"], sort=False).indices
         return [(fold, int(seed), rows) for (fold, seed), rows in by_fit.items()]
 
@@ -250,7 +256,10 @@ class Cell:
 
     @cached_property
     def n_test_sets(self) -> int:
-        """The number of different sets of test clips; clips of one set train the other models."""
+        """The number of different sets of test clips.
+
+        If there are several sets, the clips of one set train the models that test the other sets.
+        """
         return len({np.sort(self._clip[rows]).tobytes() for _, _, rows in self.fits})
 
     @cached_property
@@ -266,9 +275,10 @@ class Cell:
 
     @property
     def inflation(self) -> float:
-        """A factor for the variance that draws of films do not show: test clips train other models.
+        """The true variance of a value, divided by its variance over draws of films.
 
-        The factor is infinite if the value has no interval (`evaluation.basis`). For runs that
+        The true variance is larger, because test clips of one model train other models. The factor
+        is infinite if the value can have no interval (`evaluation.basis`). For runs that
         share one test set, and for a single run that trains on other clips of the tested films, the
         factor depends on the numbers of test and training clips.
         """
@@ -278,7 +288,7 @@ class Cell:
             return math.inf
         if self.n_test_sets > 1:
             factor = reuse_inflation(self.n_test_sets)
-            # If folds divide films, other clips of each tested film are in the training, too.
+            # If folds divide films, other clips of each tested film are also in the training.
             return factor if self.basis == UNSEEN else 2 * factor - 1
         if not self.is_averaged and self.basis == UNSEEN:
             return 1
@@ -292,7 +302,7 @@ class Cell:
         return groups_behind(metric, self.y, self.coded_groups[1], folds)
 
     def film_counts(self, metric: str) -> tuple[int, int]:
-        """Return the number of films that contribute to a value, and of tested films."""
+        """Return how many films contribute to a metric, and how many films are tested."""
         if metric not in RANKING_METRICS:
             return self.n_films, self.n_films
         return self.groups_behind(metric).number, self.n_films
@@ -300,14 +310,20 @@ class Cell:
     # ---- parts of it ----
 
     def only(self, clips: IntArray) -> Cell:
-        """Return the cell on some clips, without intervals; the same object for all clips."""
+        """Return the cell on some of its clips, without intervals.
+
+        If `clips` are all clips of the cell, return this same object.
+        """
         if len(clips) == len(self.clips):
             return self
         rows = self.rows[np.isin(self._clip, clips)]
         return replace(self, rows=rows, intervals={})
 
     def in_random_order(self) -> Cell:
-        """Return the cell as a random baseline: equal scores, and 0.5 as each decision."""
+        """Return the cell as a random baseline: equal scores, and random decisions.
+
+        Each random decision is 0.5: half positive and half negative.
+        """
         return replace(
             self,
             rows=self.rows.assign(score=0.0, decision=0.5),
@@ -321,11 +337,11 @@ class Cell:
 
     @property
     def metrics(self) -> Sequence[str]:
-        """The metrics that are defined for the scores of all folds."""
+        """The names of the metrics: all, or those that need no probabilities."""
         return tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
 
     def under(self, weights: FloatArray, metrics: Sequence[str]) -> MetricValues:
-        """Return each metric for each row of weights of films."""
+        """Return the values of each metric, one for each row of weights (columns: films)."""
         runs: Sequence[Hashable] = range(len(self.fits))
         if not self.is_averaged:
             runs = [seed for _, seed, _ in self.fits]
@@ -343,11 +359,14 @@ class Cell:
         return self.values.get(metric, math.nan)
 
     def is_ranked(self, metric: str) -> bool:
-        """Return whether a metric and AUC are defined; AP alone would not need negative clips."""
+        """Return whether a metric and AUC are defined.
+
+        AP is defined if all clips are positive, but AUC is not: clips of one class have no ranking.
+        """
         return math.isfinite(self.value(metric) + self.value(AUC.name))
 
     def ends(self, metric: str) -> tuple[float, float]:
-        """Return the ends of the interval of a metric, or NaN if there is none."""
+        """Return the ends of the interval of a metric; both are NaN if there is no interval."""
         return self.intervals.get(metric, NO_INTERVAL)
 
     def has_interval(self, metric: str) -> bool:
@@ -368,7 +387,10 @@ class Cell:
 
     @cached_property
     def fits_of_films(self) -> dict[str, list[tuple[int, dict[str, float]]]]:
-        """For each film, the fits that test it: their numbers of tested films and their metrics."""
+        """For each film, a pair for each fit that tests it.
+
+        The pair contains the number of films that the fit tests, and the metrics of the fit.
+        """
         names, codes = self.coded_groups
         of_films: dict[str, list[tuple[int, dict[str, float]]]] = {}
         for (_, _, rows), values in zip(self.fits, self.values_of_fits, strict=True):
@@ -383,7 +405,7 @@ class Cell:
         return deviation([values[metric] for n_films, values in fits if n_films == 1])
 
     def by_film(self, metrics: Sequence[str]) -> tuple[list[str], MetricValues]:
-        """Return the films, and each metric within each film; NaN if undefined."""
+        """Return the films, and the values of each metric within each film; NaN if undefined."""
         names, codes = self.coded_groups
         # Each film is drawn alone.
         values = self.under(np.eye(len(names)), metrics)
@@ -397,7 +419,7 @@ class Cell:
         return names.tolist(), values
 
     def value_of_films(self, metric: str) -> dict[str, float]:
-        """Return a metric within each film, if defined; empty without films."""
+        """Return a metric within each film where it is defined; empty if no film is known."""
         if metric not in self.metrics or not self.n_films:
             return {}
         names, values = self.by_film([metric])
@@ -405,7 +427,11 @@ class Cell:
         return {name: value for name, value in of_films if math.isfinite(value)}
 
     def of_two_classes(self, metric: str) -> FilmValues:
-        """Return a ranking metric within each film with clips of both classes, in both orders."""
+        """Return a ranking metric within each film that has clips of both classes.
+
+        The first result is for the scores. The second is for the negated scores, which rank the
+        clips in the reversed order.
+        """
 
         def find() -> FilmValues:
             both = {*self.groups[self.y].tolist()} & {*self.groups[~self.y].tolist()}
@@ -421,7 +447,7 @@ class Cell:
         return self._cached(("films", metric), find)
 
     def drawn(self, metric: str, n_replicates: int, seed: int) -> FloatArray:
-        """Return a metric for draws of films; cells of the same films get the same draws."""
+        """Return a metric for each draw of films; cells with the same films get the same draws."""
 
         def find() -> FloatArray:
             def under(weights: FloatArray) -> MetricValues:
@@ -438,7 +464,10 @@ class Cell:
         return {}
 
     def _cached(self, key: Hashable, find: Callable[[], T]) -> T:
-        """Return a cached result that several differences read."""
+        """Return the result under a key; compute it with `find` when it is needed first.
+
+        Several differences read these results.
+        """
         if key not in self._memo:
             self._memo[key] = find()
         found: T = self._memo[key]
@@ -446,7 +475,7 @@ class Cell:
 
     @cached_property
     def is_constant_in_films(self) -> bool:
-        """Whether each fit gives all clips of a film one score."""
+        """Whether each fit gives all clips of a film the same score."""
         by_film = self.rows.groupby(["fold", "seed", "group"])["score"]
         return bool((by_film.nunique() == 1).all())
 
@@ -454,8 +483,9 @@ class Cell:
 def cells_from_tests(tests: pd.DataFrame) -> list[Cell]:
     """Return the cells of a table of tests, in the order of the table.
 
-    If a cell of two tasks tests a clip in several folds, the values of all cells of these tasks are
-    means over fits, so that they are comparable.
+    If one cell tests a clip in several folds, its values are means over fits. The values of all
+    cells with the same training task and test task are then also means over fits, so that they are
+    comparable.
     """
     ids, numbers = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     numbered = tests.assign(clip=numbers)
@@ -486,9 +516,9 @@ class Shared:
 
     Attributes:
         cells: The cells on the shared clips, in the given order; empty if there are too few shared
-            clips. A cell that tested only these clips is the same object as before.
+            clips. A cell that tested no other clips is the same object as the given cell.
         n_clips: The number of shared clips.
-        problem: Why these clips are too few; "" if they are enough.
+        problem: Why there are too few shared clips; "" if there are enough.
     """
 
     cells: Sequence[Cell]
@@ -500,8 +530,9 @@ def on_shared_clips(cells: Sequence[Cell]) -> Shared:
     """Return cells on the clips that all of them tested with the same class.
 
     Values are comparable on these clips only, and all comparisons use this function. The cells must
-    be from one call of `cells_from_tests`. Classes of two runs can differ if annotations were
-    changed in between. Clips of one class only are too few, because they cannot be ranked.
+    be from one call of `cells_from_tests`. The class of a clip can differ between two runs if
+    annotations were changed between them. If all shared clips have the same class, they count as
+    too few, because AP and AUC need both classes.
     """
     tested = cells[0].clips
     for cell in cells[1:]:
@@ -529,7 +560,7 @@ def have_same_clips(cells: Iterable[Cell]) -> bool:
 
 
 def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Return the items under each key, keys in the order in which they first appear."""
+    """Return the items of each key; the keys are in the order in which they first appear."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

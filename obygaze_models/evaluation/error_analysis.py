@@ -1,11 +1,12 @@
 """Regress a model's success on factors of the clips, over all films and in each film.
 
-The odds ratio of a factor compares correct decisions with and without the factor, other factors
-being equal. Factors are correlated: a clip without a concept is an easy negative. Each clip has one
-level; the log odds of a level are the log odds of its clips without concepts. `level_contrasts`
+Success is a correct decision for a clip. The odds ratio of a factor is the odds of success with the
+factor, divided by the odds without it, if all other factors are equal. Factors are correlated: a
+clip without a concept is an easy negative. Each clip has one annotation level. The coefficient of a
+level is the log odds of success for clips of this level without any concept. `level_contrasts`
 compares two levels. Each analysis states which factors have no coefficient, and why: they never
-vary, follow from other factors, or occur in few clips. A factor of a single clip would have log
-odds of 1.1 (log 3) in any film.
+vary, follow from other factors, or fewer than five clips have or lack them. (With Firth's method, a
+factor that only one clip has would have log odds of 1.1, which is log 3, in any film.)
 """
 
 import math
@@ -27,7 +28,10 @@ LEAST_CLIPS = 5
 
 @dataclass(frozen=True)
 class Factor:
-    """The coefficient of one factor, in log-odds of success; `n` clips have a nonzero value."""
+    """The coefficient of one factor, in log odds of success.
+
+    `n` is the number of clips for which the factor is not 0.
+    """
 
     name: str
     log_odds: float
@@ -56,9 +60,10 @@ class Analysis:
 def paper_factors(
     concepts: Mapping[str, ArrayLike], levels: Sequence[str]
 ) -> dict[str, FloatArray]:
-    """Return the eleven factors of the paper: eight concepts and the levels EN, HN and S.
+    """Return the eleven factors of the ObyGaze12 paper: eight concepts and levels EN, HN and S.
 
-    The levels sum to one, so that a regression on all three has no intercept (see `analyse`).
+    The three levels of a clip sum to one. Therefore, a regression on all three must have no
+    intercept (see `analyse`).
 
     Args:
         concepts: For each concept, whether each clip has the concept.
@@ -80,13 +85,15 @@ def analyse_success(
     *,
     intercept: bool = True,
 ) -> list[Analysis]:
-    """Return the regression over all films, with standard errors over films, and one for each film.
+    """Return a regression over all films, followed by one regression for each film.
+
+    The standard errors of the first regression are over films.
 
     Args:
         success: Whether the decision for each clip is correct.
         factors: A column of numbers for each factor.
         films: The film of each clip.
-        intercept: Whether there is an intercept; False if some factors sum to one.
+        intercept: Whether there is an intercept; must be False if some factors sum to one.
     """
     right = as_truth(success)
     names, codes = as_codes(films, right.size)
@@ -106,8 +113,8 @@ def level_contrasts(
 ) -> list[Factor]:
     """Return the difference of the log odds of success for each pair of levels.
 
-    The differences are from regressions over all films. In each of them, an intercept replaces the
-    first level of a pair.
+    The differences are coefficients of regressions over all films. In each regression, an intercept
+    replaces one level, and the coefficient of another level is its difference from this level.
     """
     _, codes = as_codes(films, as_truth(success).size)
     contrasts = []
@@ -131,9 +138,9 @@ def analyse(
 ) -> Analysis:
     """Return the regression of success on the factors that are linearly independent.
 
-    A factor that fewer than five clips have, or fewer than five clips lack, is in the regression,
-    but its coefficient is not returned. With fewer than five clips per factor, there is no
-    regression.
+    A factor that fewer than five clips have, or that fewer than five clips lack, is in the
+    regression, but its coefficient is not returned. If there are fewer than five times as many
+    clips as factors, there is no regression.
     """
     right = as_truth(success)
     n_clips = right.size
@@ -156,7 +163,7 @@ def analyse(
     try:
         fit = fit_logistic(X, right, clusters=by_film, intercept=intercept)
     except FixInput as error:
-        # An error in one film must not stop the analysis of the others.
+        # An error in one film must not stop the analyses of the other films.
         return replace(empty, note=error.message)
     all_estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])
     estimates = all_estimates[:, int(intercept) :]
@@ -190,7 +197,10 @@ def analyse(
 def independent_factors(
     factors: Mapping[str, ArrayLike], n_rows: int, *, intercept: bool = True
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """Return linearly independent factors in order, and why the other factors are excluded."""
+    """Return the linearly independent factors, and for each other factor why it is excluded.
+
+    A factor is excluded if it is a linear combination of the factors before it.
+    """
     basis = [np.ones(n_rows)] if intercept else []
     independent: dict[str, FloatArray] = {}
     left_out: dict[str, str] = {}

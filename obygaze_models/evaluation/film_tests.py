@@ -1,14 +1,16 @@
-"""Tests of differences over films by Student's t: for one difference, and for many of one run.
+"""Student's t-tests of mean differences over films: for one difference, and for many of one run.
 
-If each film is left out in turn, it trains the models of the other films. If models learn nothing
-that holds for other films, the results of two of k films have the correlation 1 / (k - 1). A mean
-over films then has twice the variance of a mean over independent films, and the spread of the films
-shows only 1 - 1 / (k - 1) of their variance. `training_factor` is the ratio of the two.
+If each film is left out in turn, a film tests one model and trains the models that test the other
+films. If models learn nothing that holds for other films, the results of two of k films have the
+correlation 1 / (k - 1). Then the mean over k films has twice the variance of a mean over k
+independent films. The variance that is estimated from the spread of the films is too small: its
+expected value is the true variance of one film times 1 - 1 / (k - 1). `training_factor` is the
+ratio of these two factors, 2 / (1 - 1 / (k - 1)).
 
 The differences of a run depend on each other, because they are computed on the same films. A random
 rotation of the films, the same for all differences, keeps this dependence. The largest t of each
-rotation gives the null distribution of the largest t (Westfall and Young's step-down max-t). A
-single difference has Student's p.
+rotation gives the null distribution of the largest t (Westfall and Young's step-down max-t). The p
+of a single difference is the p of Student's t-test.
 """
 
 import math
@@ -52,14 +54,16 @@ def smallest_shown(by_film: FloatArray, factor: float, n_comparisons: int = 1) -
 def mean_over_films(
     by_film: FloatArray, factor: float, most: float
 ) -> tuple[float, Interval]:
-    """Return the mean of a difference over films, and Student's interval of it.
+    """Return the mean of a difference over films, and Student's interval of this mean.
 
-    There is no interval for fewer than three films, for an infinite factor, and if all films are
-    equal. Equal films show too few clips, and not a certain value.
+    The ends are NaN for fewer than three films, for an infinite factor, and if all films have the
+    same difference. Equal differences mean that there are too few clips, and not that the mean is
+    certain.
 
     Args:
         by_film: The difference of each film; NaN for no value.
-        factor: A factor for the variance of the mean that the spread of films does not show.
+        factor: The true variance of the mean, divided by the variance that is estimated from the
+            spread of the films.
         most: The largest difference that is possible.
     """
     known = by_film[np.isfinite(by_film)]
@@ -129,7 +133,7 @@ def p_among_all(
 
 
 def _student_t(differences: FloatArray, factors: FloatArray) -> FloatArray:
-    """Return Student's t of each column, divided by the root of its factor."""
+    """Return Student's t of each column, divided by the square root of the column's factor."""
     is_known = np.isfinite(differences)
     n_films = is_known.sum(axis=0)
     mean = np.where(is_known, differences, 0.0).sum(axis=0) / np.maximum(n_films, 1)

@@ -25,7 +25,7 @@ MANY = 12
 
 @dataclass(frozen=True)
 class SharedFilms:
-    """Numbers of films, of films with items of both groups, and of the items of these films."""
+    """The number of films, of shared films (with items of both groups), and of their items."""
 
     n_blocks: int
     n_shared: int
@@ -36,10 +36,11 @@ class SharedFilms:
 class GroupTest:
     """The result of a permutation test of two groups of items, `x` and `y`.
 
-    `a` and `b` name what the values measure. `across` is the test that exchanges items between
-    films. `within` is the test that exchanges items within films only, or None if no film has items
-    of both groups. `effect_size` is the difference of means in standard deviations, or None for
-    constant values.
+    `a` and `b` are the one or two names of what the values measure; `b` can be "". `across` is the
+    test that also exchanges items of different films. `within` is the test that exchanges only
+    items of the same film, or None if no film has items of both groups. `effect_size` is the
+    difference of the group means, divided by the standard deviation of all values. It is None if
+    all values are equal.
     """
 
     x: str
@@ -58,7 +59,7 @@ class GroupTest:
 
     @property
     def verdict(self) -> PValue:
-        """The p-values to report: within films, if available."""
+        """The p-values to report, which are those within films if they exist."""
         return self.within or self.across
 
     @property
@@ -68,7 +69,7 @@ class GroupTest:
 
     @property
     def p_across(self) -> float:
-        """The p-value of exchanging items between films."""
+        """The p-value of the test that also exchanges items of different films."""
         return float(getattr(self.across, self.tail))
 
     @property
@@ -142,7 +143,7 @@ def compare_groups(
         s_y: The values of the second group.
         blocks: The film of each value, first for `s_x` and then for `s_y`. If a film has values of
             both groups, a second test exchanges values within films only. None: no second test.
-        tail: The p-value to report.
+        tail: Which of the three p-values to report: "greater", "less" or "two_sided".
         permutations: The number of random permutations if there are too many to enumerate.
     """
     s = np.concatenate([s_x, s_y])
@@ -198,9 +199,10 @@ def summary(
 
 
 def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
-    """Return the difference of means in standard deviations, or None for constant values.
+    """Return the difference of the group means, divided by the standard deviation of all values.
 
-    This is the effect size of Caliskan et al., with the sample standard deviation over both groups.
+    Return None if all values are equal. This is the effect size of Caliskan et al.; the standard
+    deviation is that of a sample (n - 1), over both groups.
     """
     x = np.asarray(s_x, dtype=np.float64)
     y = np.asarray(s_y, dtype=np.float64)
@@ -212,7 +214,7 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
 
 
 def shared_films(is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> SharedFilms:
-    """Return the numbers of films, of films with items of both groups, and of their items."""
+    """Return the counts of a `SharedFilms` for items of two groups in films."""
     _, codes = np.unique(blocks, return_inverse=True)
     sizes = np.bincount(codes)
     in_x = np.bincount(codes, weights=is_x)

@@ -29,8 +29,8 @@ NO_GROUP = -1  # for a clip without a group, such as a clip of an unknown film
 class Leak:
     """Tested clips of a fit that were used in training, validation or for concept vectors.
 
-    `is_copy` states which other tested clips have exactly the features of such a clip. `seen` is
-    the column `seen` of the table of tests.
+    `is_copy` states which other tested clips have exactly the features of a clip that was used in
+    training, validation or for concept vectors. `seen` is the column `seen` of the table of tests.
     """
 
     cell: str
@@ -42,12 +42,15 @@ class Leak:
 
     @property
     def is_leaked(self) -> BoolArray:
-        """Whether each test clip leaked, by its id."""
+        """For each test clip, whether its id was used in training or for concept vectors.
+
+        Training includes validation.
+        """
         return self.in_train | self.in_validation | self.in_concepts
 
     @property
     def share(self) -> float:
-        """The share of the test clips that leaked."""
+        """The number of leaked test clips, divided by the number of test clips."""
         return float(np.mean(self.is_leaked)) if len(self.is_leaked) else 0.0
 
     @property

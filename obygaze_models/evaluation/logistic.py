@@ -58,7 +58,7 @@ def fit_logistic(
         X: One row of factors for each clip.
         y: The outcome, 0 or 1.
         clusters: The film of each clip, for standard errors over films.
-        intercept: Whether there is an intercept; False if columns of X sum to one.
+        intercept: Whether there is an intercept; must be False if columns of X sum to one.
     """
     truth = as_truth(y)
     design = with_intercept(X, truth.size)[:, 0 if intercept else 1 :]
@@ -92,7 +92,10 @@ def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:
 
 
 def is_separated(design: FloatArray, y: BoolArray) -> bool:
-    """Return whether a linear combination separates the classes, so that there is no maximum."""
+    """Return whether a linear combination of the columns separates the two classes.
+
+    If it does, the likelihood has no maximum.
+    """
     signed = design * np.where(y, 1.0, -1.0)[:, None]
     scaled = signed / np.abs(design).max(axis=0)
     # Imported here, because reports do not need it.
@@ -105,9 +108,10 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
 
 
 def _newton(design: FloatArray, y: BoolArray, firth: bool) -> FloatArray:
-    """Return the maximum by Newton steps; a step is halved until the likelihood does not decrease.
+    """Return the coefficients with the largest likelihood, found by Newton steps.
 
-    With Firth's penalty, steps are Fisher scoring steps, which ignore the curvature of the penalty.
+    A step is halved until the likelihood does not decrease. With Firth's penalty, the likelihood is
+    penalised, and the steps are Fisher scoring steps, which ignore the curvature of the penalty.
     """
     beta = np.zeros(design.shape[1])
     value = _likelihood(design, y, beta, firth)
@@ -143,7 +147,7 @@ def _likelihood(
 def _scores(
     design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the contributions of clips to the gradient, and the information matrix."""
+    """Return the gradient of the log likelihood of each clip, and the information matrix."""
     p = special.expit(design @ beta)
     information = np.asarray(design.T @ (design * (p * (1 - p))[:, None]))
     residual = y - p
@@ -161,10 +165,11 @@ def _variances(
     firth: bool,
     clusters: ArrayLike | None,
 ) -> tuple[FloatArray, float]:
-    """Return the variance of each coefficient, and its degrees of freedom.
+    """Return the variance of each coefficient, and the degrees of freedom of all variances.
 
-    The variance is NaN for a factor that varies in one film only. Such a factor has no variance
-    between films, and the sandwich estimate would be far too small.
+    Without films, the degrees of freedom are infinite. The variance is NaN for a factor that varies
+    in one film only. Such a factor has no variance between films, and the sandwich estimate would
+    be far too small.
     """
     rows, information = _scores(design, y, beta, firth)
     bread = np.asarray(np.linalg.inv(information), dtype=np.float64)

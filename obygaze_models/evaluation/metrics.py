@@ -1,12 +1,12 @@
 """Metrics of binary predictions, for all clips or for clips of drawn films.
 
-A draw gives each film a weight: how often it was drawn. `values_under` computes a metric for many
-rows of weights at once, because the counts of decisions are products of the weights with the counts
-of each film.
+A draw gives each film a weight, which is the number of times that the film was drawn. A row of
+weights is one draw. `values_under` computes a metric for many rows in one step: the counts of
+decisions are the matrix product of the weights with the counts of each film.
 
 Precision, recall and F1 are 0 where their denominator is 0. AP without a positive clip and AUC
-without clips of both classes are NaN. For tied scores, AP is the mean over all orders within ties,
-and a tied pair counts one half in AUC.
+without clips of both classes are NaN. If scores are tied, AP is the mean over all orders of the
+tied clips, and a tied pair counts one half in AUC.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -24,7 +24,7 @@ BLOCK = 2_000_000
 
 
 class Confusion(NamedTuple):
-    """The confusion counts of decisions, one entry per row of weights."""
+    """The numbers of true and false positives and negatives, with one entry per row of weights."""
 
     tp: FloatArray
     fp: FloatArray
@@ -47,12 +47,13 @@ class Metric:
 
     Attributes:
         name: Its name in protocols and tables.
-        of_counts: A function of the confusion counts; None for metrics of ranks or probabilities.
+        of_counts: A function that computes the metric from the confusion counts; None for metrics
+            of ranks or probabilities.
         title: Its name in texts, tables and figures; the default is `name`.
         direction: 1 if larger values are better, -1 if smaller values are better, 0 for neither.
-        needs_probabilities: Whether it is undefined for margins.
-        needs_positives: Whether it is undefined for a film without positive clips.
-        is_on_card: Whether the card of a saved model shows it.
+        needs_probabilities: Whether the metric is undefined for margins.
+        needs_positives: Whether the metric is undefined for a film without positive clips.
+        is_on_card: Whether the card of a saved model contains the metric.
     """
 
     name: str
@@ -75,12 +76,12 @@ def divide(top: FloatArray, bottom: FloatArray, empty: float = np.nan) -> FloatA
 
 
 def precision(c: Confusion) -> FloatArray:
-    """Return the share of clips called positive that are positive."""
+    """Return the share of positive clips among the clips that are classified as positive."""
     return divide(c.tp, c.tp + c.fp, 0.0)
 
 
 def recall(c: Confusion) -> FloatArray:
-    """Return the share of positive clips that are called positive."""
+    """Return the share of the positive clips that is classified as positive."""
     return divide(c.tp, c.tp + c.fn, 0.0)
 
 
@@ -98,7 +99,7 @@ def f1_weighted(c: Confusion) -> FloatArray:
 
 
 def f1_macro(c: Confusion) -> FloatArray:
-    """Return the unweighted mean F1 of both classes; a class without clips counts as 0."""
+    """Return the unweighted mean F1 of both classes; the F1 of a class without clips is 0."""
     return (f1_binary(c) + f1_binary(c.swapped())) / 2
 
 
@@ -113,7 +114,7 @@ def prevalence(c: Confusion) -> FloatArray:
 
 
 def share_positive(c: Confusion) -> FloatArray:
-    """Return the share of clips called positive."""
+    """Return the share of clips that are classified as positive."""
     return divide(c.tp + c.fp, c.total)
 
 
@@ -179,7 +180,7 @@ def evaluate(
 
 
 def average_precision(predictions: Predictions) -> float:
-    """Return the average precision, which chooses settings, stores and tolerances."""
+    """Return the average precision, by which settings, stores and tolerances are chosen."""
     return evaluate(predictions, [AP.name])[AP.name]
 
 
@@ -189,15 +190,16 @@ def values_under(
     runs: Sequence[Hashable],
     names: Sequence[str],
 ) -> MetricValues:
-    """Return each metric for each row of weights of films.
+    """Return the values of each metric, one for each row of weights.
 
     Decisions of the fits of one run are pooled; clips are ranked within each fit. A value is the
-    mean over runs, weighted by the share of the clips of a run that are drawn.
+    weighted mean over runs. The weight of a run is the number of its clips in the draw, divided by
+    the number of its clips.
 
     Args:
         weights: The weight of each film (column) in each draw (row).
         fits: The predictions of each fit.
-        runs: The run of each fit, such as its seed; for means over fits, one run per fit.
+        runs: The run of each fit, such as its seed; for means over fits, each fit is a run.
         names: The metrics.
     """
     n_clips = sum(map(len, fits))
@@ -228,7 +230,7 @@ def values_under(
 def _values_of_run(
     weights: FloatArray, fits: Sequence[Predictions], names: Sequence[str]
 ) -> tuple[MetricValues, FloatArray]:
-    """Return each metric of one run, and the share of its clips that are drawn."""
+    """Return each metric of one run, and the weight of the run (see `values_under`)."""
     whole = fits[0] if len(fits) == 1 else Predictions.join(fits)
 
     def total(of_clips: Any) -> FloatArray:
@@ -275,11 +277,13 @@ def _mean(values: Sequence[FloatArray], weights: Sequence[FloatArray]) -> FloatA
 def _ranked_within(fits: Sequence[Predictions], weights: FloatArray) -> MetricValues:
     """Return AP and AUC of clips that are ranked within each fit.
 
-    AP is the mean over fits, weighted by their shares of drawn clips. AUC uses the pairs of clips
-    within a fit, divided by its number of clips (van Elteren's weights), so that a film that is
-    drawn twice counts twice. AUC is not pooled over folds, because models of different folds were
-    trained on different shares of positives: a film with many positives is scored by a model
-    trained on fewer.
+    AP is the weighted mean over fits. The weight of a fit is the number of its clips in the draw,
+    divided by the number of its clips. AUC is the number of correctly ordered pairs, divided by the
+    number of pairs. Pairs are clips of different classes within one fit. Both numbers are sums over
+    fits, in which a fit is divided by its number of drawn clips (van Elteren's weights), so that a
+    film that is drawn twice counts twice. Pairs of clips of different folds are not used, because
+    the models of different folds were trained on different shares of positive clips: if a film has
+    many positive clips, the model that scores it was trained on fewer positive clips.
     """
     precisions = []
     shares = []
@@ -314,8 +318,8 @@ def rank(
 
     Args:
         y: The class of each clip.
-        score: Its score.
-        weights: Rows of weights of the clips.
+        score: The score of each clip.
+        weights: The weight of each clip (column) in each draw (row).
     """
     order = np.argsort(-score, kind="stable")
     last_of_tie = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
@@ -349,7 +353,7 @@ def precision_of_ties(
     positive_above: FloatArray,
     total_above: FloatArray,
 ) -> FloatArray:
-    """Return the sum of the precisions at the positive clips of a tie, averaged over its orders.
+    """Return the sum of the precisions at the positive clips of a tie, as a mean over all orders.
 
     This is the closed form of McSherry and Najork (2008). A clip that is drawn several times has
     one rank. If the clips of a tie have different weights, each rank has the mean weight.
@@ -357,7 +361,7 @@ def precision_of_ties(
     Args:
         positive: The weight of the positive clips of the tie.
         total: The weight of all clips of the tie.
-        n_clips: The number of clips with a positive weight.
+        n_clips: The number of clips of the tie with a weight above 0.
         positive_above: The weight of the positive clips with higher scores.
         total_above: The weight of all clips with higher scores.
     """

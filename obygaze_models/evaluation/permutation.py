@@ -36,10 +36,11 @@ POOL = 1 << 19
 class PValue:
     """One-sided and two-sided p-values, and their method.
 
-    `n` is the number of permutations, and `n_greater` the number that reaches the observed value.
-    `normal` contains the three p-values of a normal distribution with the mean and variance of the
-    permutations, or None if all permutations give the same value. All three are None for
-    `occurrence_p`.
+    `n` is the number of permutations. If they are sampled, the observed groups count as one of
+    them. `n_greater` is the number of permutations with at least the observed value. `normal`
+    contains the three p-values of a normal distribution with the mean and variance of the
+    permutations, or None if all permutations give the same value. The p-values of `occurrence_p`
+    have neither `n` nor `n_greater` nor `normal`.
     """
 
     greater: float
@@ -58,7 +59,7 @@ def permutation_p(
     *,
     permutations: int = 1_000_000,
 ) -> PValue:
-    """Return the p-values of the difference of means under random exchanges of items.
+    """Return the p-values of the difference of two group means under random exchanges of items.
 
     Args:
         values: One number for each item.
@@ -132,11 +133,11 @@ def occurrence_p(
 ) -> PValue:
     """Return the exact p-values of `permutation_p` for booleans, for any number of items.
 
-    The number of true items of a block in the first group has a hypergeometric distribution; the
-    distribution over all blocks is the convolution.
+    In each block, the number of true items of the first group has a hypergeometric distribution.
+    The distribution of the sum over all blocks is the convolution of these distributions.
 
     Args:
-        occurs: Yes or no for each item.
+        occurs: The boolean value of each item.
         is_first: True for the items of the first group.
         block: The block (film) of each item; items are exchanged only within a block.
     """
@@ -169,10 +170,10 @@ def occurrence_p(
 
 
 def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
-    """Return the probability of each number of occurrences in the first group, from 0 on.
+    """Return the probability of 0, 1, 2, ... true items in the first group, for one block.
 
-    Probabilities are computed from the ratios of neighbouring probabilities, starting at the most
-    probable number, so that sums of logarithms stay small. SciPy is not used, because its time per
+    The logarithms of the ratios of neighbouring probabilities are summed, starting at the most
+    probable number. Therefore, the sums stay small. SciPy is not used, because its time for one
     probability grows with the number of items.
     """
     counts = np.arange(min(n_yes, n_taken) + 1)
@@ -191,10 +192,11 @@ def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
 
 
 def _sums_of_halves(block: Block) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the sums of all permutations of one block, as pairs of lists for `_count`.
+    """Yield the sums of the first group under all permutations of one block, for `_count`.
 
-    The items are divided into two halves. The lists of a pair are for k items of the first group
-    from the first half, and for its other items from the second half.
+    The items of the block are divided into two halves. For each number k, there is a pair of lists:
+    the sums of all choices of k items from the first half, and the sums of all choices of the
+    remaining items of the group from the second half.
     """
     values, taken = block
     middle = len(values) // 2
@@ -206,7 +208,7 @@ def _sums_of_halves(block: Block) -> Iterator[tuple[Floats, Floats]]:
 
 
 def _all_sums(blocks: Sequence[Block]) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the sums of all permutations for `_count`: a list with a zero, and the list of sums."""
+    """Yield one pair of lists for `_count`: one zero, and the sums of all permutations."""
     sums = np.zeros(1)
     for values, taken in blocks:
         of_block = map(sum, combinations(values.tolist(), taken))
@@ -220,9 +222,10 @@ def _count(
     mean: float,
     tolerance: float,
 ) -> tuple[int, int, int, int]:
-    """Return the numbers of sums that are as great, as small and as far as observed, and of all.
+    """Count sums: at least `observed`, at most `observed`, at least as far from the mean, and all.
 
-    Far is the distance from the mean. The sums are all pairwise sums of the numbers of two lists.
+    The third count compares the distance of a sum from the mean with the distance of `observed`.
+    Each pair of lists stands for all sums of a number of the first list and one of the second list.
     """
     distance = abs(observed - mean)
     total = greater = less = far = 0
@@ -246,7 +249,7 @@ def _count(
 
 
 def _subset_sums(values: Floats, largest: int) -> list[Floats]:
-    """Return the sums of all subsets up to a size, by size."""
+    """Return a list for each size up to `largest`: the sums of all subsets of this size."""
     sums = [np.zeros(1), *(np.zeros(0) for _ in range(min(largest, len(values))))]
     for value in values:
         for size in range(len(sums) - 1, 0, -1):
@@ -257,7 +260,7 @@ def _subset_sums(values: Floats, largest: int) -> list[Floats]:
 def _random_sums(
     blocks: Sequence[Block], permutations: int
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the sums of random subsets of all blocks for `_count`: a zero, and many sums."""
+    """Yield pairs of lists for `_count`: one zero, and sums over random subsets of all blocks."""
     generator = np.random.default_rng(SEED)
     largest = max(len(values) for values, _ in blocks)
     chunk = int(np.clip(POOL // largest, 256, CHUNK))
@@ -272,7 +275,10 @@ def _random_sums(
 def _shuffled(
     values: Floats, taken: int, size: int, generator: np.random.Generator
 ) -> Floats:
-    """Return the sums of random subsets, by partial shuffles of `size` copies at once."""
+    """Return the sums of `size` random subsets, each of `taken` values.
+
+    `size` copies of the values are partially shuffled in parallel.
+    """
     n = len(values)
     # Sample the items outside the subset if these are fewer.
     fewer = min(taken, n - taken)
@@ -289,7 +295,7 @@ def _shuffled(
 
 
 def p_text(p: float) -> str:
-    """Return a p-value as text, in the style of papers; never zero."""
+    """Return a p-value as text, such as "0.300" or "< .0001"; it is never shown as zero."""
     if p < 1e-4:
         return "< .0001"
     if p < 0.001:
@@ -298,7 +304,7 @@ def p_text(p: float) -> str:
 
 
 def p_equals(p: float) -> str:
-    """Return a p-value in a sentence: "p = 0.300" or "p < .0001"."""
+    """Return a p-value as a part of a sentence, such as "p = 0.300" or "p < .0001"."""
     return f"p {p_text(p)}" if p < 1e-4 else f"p = {p_text(p)}"
 
 

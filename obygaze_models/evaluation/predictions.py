@@ -18,7 +18,7 @@ ROUNDING = 1e-12
 
 
 def rounded_difference(a: ArrayLike, b: ArrayLike) -> FloatArray:
-    """Return differences of values; differences by rounding are 0."""
+    """Return a - b; a difference of less than 1e-12 is rounding, and is returned as 0."""
     apart = np.subtract(a, b)
     return np.where(np.abs(apart) < ROUNDING, 0.0, apart)
 
@@ -27,7 +27,7 @@ def rounded_difference(a: ArrayLike, b: ArrayLike) -> FloatArray:
 class Predictions:
     """Label, score, decision and film number of each clip.
 
-    A decision is from 0 to 1; one half for a random decision.
+    A decision is a number from 0 (negative) to 1 (positive); 0.5 is a random decision.
     """
 
     y: BoolArray
@@ -45,13 +45,14 @@ class Predictions:
     ) -> Self:
         """Return checked predictions; a clip is positive if its score is above the threshold.
 
-        A score equal to the threshold is negative, as with the argmax of two equal probabilities.
+        A clip whose score equals the threshold is negative: the argmax of two equal probabilities
+        is also the first class.
 
-        Args:
-            y: The labels, 0 or 1.
-            score: The score of each clip.
-            threshold: The threshold.
-            films: The film of each clip; by default all are of one film.
+            Args:
+                y: The labels, 0 or 1.
+                score: The score of each clip.
+                threshold: The threshold.
+                films: The film of each clip; by default all are of one film.
         """
         truth = as_truth(y)
         scores = as_scores(score, truth.size)

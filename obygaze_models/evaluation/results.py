@@ -1,6 +1,7 @@
-"""Compute all values of a run from its table of tests; reports read `results` only.
+"""Compute all values of a run from its table of tests.
 
-Intervals and tests are over films (docs/design/0007-calibration.md).
+`results` returns the values as one table, and reports read only this table. Intervals and
+significance tests are over films (docs/design/0007-calibration.md).
 """
 
 from __future__ import annotations
@@ -81,13 +82,14 @@ class RunSettings:
         replicates: The number of draws of films.
         seed: The seed of the draws.
         compares: Whether differences are computed.
-        questions: The differences that the protocol requests (`asks_for`).
+        questions: The questions of the protocol; each question requests differences (`asks_for`).
         models: The models in `grid.models`.
-        contrast: Two training tasks; models trained on both are compared.
+        contrast: Two training tasks (`report.contrast`). Each model that was trained on both tasks
+            is compared between the two.
         starting_at_random: Models whose scores depend on a random start.
-        sizes: For each task with folds of a published file, the numbers of clips and of positive
-            clips of each film, tested or not.
-        paper: The published values.
+        sizes: For each task with folds of a published file, two numbers for each film: all of its
+            clips, and all of its positive clips, whether they are tested or not.
+        paper: The published values of the protocol (`[[paper]]`).
         backbones: The backbone of each store that has one.
     """
 
@@ -112,12 +114,14 @@ class RunSettings:
 def results(
     tests: pd.DataFrame, settings: RunSettings, each: Callable[[Jobs], Any] = one_by_one
 ) -> pd.DataFrame:
-    """Return all values of a table of tests: of cells, differences and contrasts.
+    """Return all values of a table of tests: of cells, of their differences, and of contrasts.
+
+    A contrast is a difference of one model that was trained on two tasks.
 
     Args:
         tests: The table of tests.
         settings: Settings of the protocol and facts of the clips.
-        each: Runs jobs, and returns their results in the same order.
+        each: A function that runs jobs and returns their results in the order of the jobs.
     """
     cells = cells_from_tests(tests)
     of_tasks = []
@@ -141,7 +145,7 @@ def results(
 
 
 def facts_of_cell(cell: Cell) -> RunRow:
-    """Return the columns that all rows of a cell over all films share."""
+    """Return the columns that are equal in all rows of a cell that are over all films."""
     return {
         "task": cell.test,
         "train": cell.train,
@@ -182,9 +186,10 @@ def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
 def _published_values(
     cell: Cell, settings: RunSettings
 ) -> dict[tuple[str, str], RunRow]:
-    """Return the first published value for each film and metric of a cell.
+    """Return for each film and metric the first published value that matches the cell.
 
-    No backbone pattern matches a cell without a backbone, such as a cell of joined features.
+    A published value with a pattern of backbones does not match a cell without a backbone, such as
+    a cell of joined features.
     """
     backbone = settings.backbones.get(cell.store)
     names = {"model": cell.model, "feature": cell.store}
@@ -208,10 +213,11 @@ def is_backbone(backbone: str, pattern: str) -> bool:
 
 
 def compute_intervals(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
-    """Return the intervals over films: of AP, AUC and prevalence, or of all if nothing is trained.
+    """Return the intervals over films of the metrics of a cell.
 
-    Other metrics of a trained model have no interval, because a model with different training films
-    may classify many clips differently.
+    If nothing is trained, all metrics have an interval. If a model is trained, only AP, AUC and
+    prevalence have one, because a model with different training films may classify many clips
+    differently.
     """
     if not _has_enough(cell):
         return {}
@@ -238,12 +244,13 @@ def _has_enough(cell: Cell) -> bool:
 
 
 def _label_inflation(cell: Cell, settings: RunSettings) -> float:
-    """Return the factor of the part of the variance that comes from the share of positives.
+    """Return a factor for the part of the variance that comes from the share of positive clips.
 
-    A stratified test set has the share of positives of all clips of the task. With different films,
-    this share would vary as in draws of films with all their clips. Draws of films with only their
-    test clips also vary by chance within films, which stratification removes. The factor is the
-    ratio of the two variances. If films are tested with all their clips, the factor is 1.
+    A stratified test set has the same share of positive clips as all clips of the task. With other
+    films, this share would vary as it varies between draws of films with all their clips. It varies
+    more between draws of films with only their test clips, because these differ by chance within
+    films; stratification removes this part. The factor is the first variance, divided by the
+    second. If films are tested with all their clips, the factor is 1.
     """
     sizes = settings.sizes.get(cell.test)
     films, codes = np.unique(cell.groups, return_inverse=True)
@@ -264,8 +271,9 @@ class Difference:
 
     Attributes:
         row: The row of results.csv.
-        by_film: The difference in each film, if defined.
-        factor: A factor for the variance of the mean that the spread of films does not show.
+        by_film: The difference in each film in which it is defined.
+        factor: The true variance of the mean over films, divided by the variance that is estimated
+            from the spread of the films.
     """
 
     row: RunRow
@@ -276,9 +284,10 @@ class Difference:
 def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]:
     """Return the difference of two cells in each film with clips of both classes.
 
-    If the second cell gives all clips of a film one score, the difference is half the difference
-    between the order of the clips and the reversed order. For a random order, the mean of this
-    difference is 0. The mean of AP minus the AP of a random order is not 0, because AP is convex.
+    If the second cell gives all clips of a film one score, its scores are not used. The difference
+    is then the metric of the first cell, minus the metric of its negated scores, divided by 2. If a
+    ranking and its reverse are equally likely, the mean of this difference is 0. The mean of AP
+    minus the AP of equal scores can differ from 0, because AP is convex.
     """
     ours, theirs = first.of_two_classes(metric)
     parts = 2
@@ -294,15 +303,15 @@ def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]
 def _compute_differences(
     cells: Sequence[Cell], settings: RunSettings
 ) -> list[Difference]:
-    """Return the differences of the cells of one pair of tasks."""
+    """Return the differences between the cells with one training task and one test task."""
     return [difference(*both, settings) for both in comparable(cells)]
 
 
 def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
     """Yield pairs of cells: two models, a model and a baseline, or a model on two stores.
 
-    All cells must have the same tasks. Both cells of a pair are restricted to the clips that both
-    tested.
+    All cells must have the same training task and test task. Both cells of a pair are restricted to
+    the clips that both cells tested with the same class.
     """
     for first, second in combinations(cells, 2):
         one_model = first.model == second.model and first.store != second.store
@@ -313,7 +322,7 @@ def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
 
 
 def _on_one_set(first: Cell, second: Cell) -> Iterator[tuple[Cell, Cell]]:
-    """Yield two cells on the clips that both tested, if these are enough."""
+    """Yield two cells on the clips that both tested; yield nothing if there are too few clips."""
     shared = on_shared_clips([first, second])
     if not shared.problem:
         ours, theirs = shared.cells
@@ -323,17 +332,18 @@ def _on_one_set(first: Cell, second: Cell) -> Iterator[tuple[Cell, Cell]]:
 def difference(
     first: Cell, second: Cell, settings: RunSettings, factor: float | None = None
 ) -> Difference:
-    """Return the difference of two cells of one test task, which tested the same clips.
+    """Return the difference of two cells of one test task that tested the same clips.
 
-    On unseen films, the difference is the mean over films, with Student's interval. If films are in
-    training and test, it is the difference of the values over all films, with a bootstrap interval.
+    On unseen films, the difference is the mean over films, with Student's interval. If films have
+    clips in training and in test, it is the difference of the values over all films, with a
+    bootstrap interval.
 
     Args:
         first: The first cell.
         second: The second cell.
         settings: Settings of the protocol and facts of the clips.
-        factor: A factor for the variance that the spread of films does not show; None: computed
-            from the splits.
+        factor: The true variance, divided by the variance that is estimated from films; None: it is
+            computed from the splits.
     """
     row = row_of_difference(first, second, settings.metric)
     of_films = film_differences(first, second, settings.metric)
@@ -356,7 +366,10 @@ def difference(
 
 
 def film_factor(first: Cell, second: Cell, n_films: int) -> float:
-    """Return the factor of the variance on unseen films that the spread of films does not show."""
+    """Return the true variance of a mean over unseen films, divided by the estimated variance.
+
+    The variance is estimated from the spread of the films.
+    """
     for cell in (first, second):
         if cell.is_trained and cell.n_test_sets > 1:
             return training_factor(n_films)
@@ -406,7 +419,10 @@ def row_of_difference(first: Cell, second: Cell, metric: str) -> RunRow:
 
 
 def _possible_values(draws: FloatArray) -> tuple[float, float]:
-    """Return the lowest and highest value of a metric: 0 and 1, or the constant of all draws."""
+    """Return the lowest and the highest value that a metric can have.
+
+    They are 0 and 1. If all draws have the same value between 0 and 1, they are this value.
+    """
     finite = draws[np.isfinite(draws)]
     # All draws of a perfect model are 1; this shows too few clips, not a certain value.
     if finite.size and np.ptp(finite) == 0 and 0 < finite[0] < 1:
@@ -423,12 +439,13 @@ def is_about_baselines(question: AskedQuestion) -> bool:
 
 
 def select_requested_cells(cells: Iterable[Cell], settings: RunSettings) -> list[Cell]:
-    """Return the cells of the models that a run asks about, independent of the results.
+    """Return the cells of the models that a run asks about; the choice ignores the results.
 
-    Questions about baselines compare a model with a baseline without video. These questions decide,
-    or all questions if none is about a baseline. A cell is requested if it has the tasks of such a
-    question and is one of its sides. If `grid.models` lists models, the tasks are enough, and the
-    cells are in this order. If no cell is requested, all models are returned.
+    If some questions compare a model with a baseline without video, only these questions count. If
+    there are none, all questions count. A cell is requested if it has the tasks of a question that
+    counts, and if it is one of the two sides of this question. If `grid.models` lists models, it
+    is enough that the cell has the tasks; if the list contains all models, the cells are in the
+    order of the list. If no cell is requested, the cells of all models are returned.
     """
     models = [cell for cell in cells if cell.is_model and cell.store != CHOSEN]
     listed = [*settings.models]
@@ -454,7 +471,7 @@ Names = tuple[str, str]
 
 
 def _is_meant(asked: Names, found: Names) -> bool:
-    """Return whether two names match; an empty requested name matches any."""
+    """Return whether two names match two requested names; a requested "" matches any name."""
     return asked[0] in ("", found[0]) and asked[1] in ("", found[1])
 
 
@@ -511,12 +528,12 @@ def add_p(
 def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> None:
     """Set the corrected p and the number of comparisons of each difference of a family.
 
-    Differences with the same values in all films count as one comparison, such as the differences
-    to several baselines that give all clips of a film one score.
+    Differences that have equal values in each film count as one comparison. For example, this holds
+    for the differences of a model from several baselines that give all clips of a film one score.
 
     Args:
         family: The differences.
-        greater: Whether p is one-sided (the first side is better).
+        greater: Whether p is one-sided, for the alternative that the first side is better.
     """
     films = sorted({film for item in family for film in item.by_film})
     if not films:
@@ -536,7 +553,10 @@ def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> N
 
 
 def asks_for(question: AskedQuestion, row: RunRow) -> bool:
-    """Return whether a question requests a difference, in either order; an empty name is any."""
+    """Return whether a question requests a difference; its sides may be exchanged.
+
+    An empty name in a question matches any name.
+    """
     is_on_tasks = _is_meant(_named_tasks(question), _named_tasks(row))
     return is_on_tasks and any(_is_in_order(question, row))
 
@@ -562,7 +582,7 @@ def exchanged(row: RunRow) -> RunRow:
 
 
 def _is_in_order(question: AskedQuestion, row: RunRow) -> tuple[bool, bool]:
-    """Return whether a difference matches a question, and whether it does with exchanged sides."""
+    """Return whether a difference matches a question as it is, and with its sides exchanged."""
     first, second = _named_sides(question)
     ours = (row["model"], row["store"])
     theirs = (row["against_model"], row["against_store"])
@@ -576,7 +596,10 @@ def _is_in_order(question: AskedQuestion, row: RunRow) -> tuple[bool, bool]:
 def _contrasts(
     cells: Sequence[Cell], settings: RunSettings
 ) -> Iterator[tuple[Cell, Cell]]:
-    """Yield each model trained on both tasks of `report.contrast`, on common clips."""
+    """Yield two cells for each model that was trained on both tasks of `report.contrast`.
+
+    The cells are restricted to the clips that both tested.
+    """
     if not settings.contrast:
         return
     ours, theirs = settings.contrast
@@ -592,10 +615,11 @@ def _compute_contrasts(
 ) -> list[Difference]:
     """Return the differences of a model that was trained on two tasks.
 
-    If all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
-    films and a p, unless the model starts at random, because the effect of a different start is
-    unknown. If each film is tested by models of the other films, it has neither, because the
-    covariance of the two training sets depends on the data. If test clips leaked, it has neither.
+    If all runs share one test set, as in Table 2 of the ObyGaze12 paper, a difference of AP or AUC
+    has an interval over films and a p. A difference has no interval and no p in three cases. If the
+    model starts at random, the effect of a different start is unknown. If each film is tested by
+    models that were trained on the other films, the covariance of the two training sets depends on
+    the data. If test clips leaked or films are unknown, no value can have an interval.
     """
     starts_at_random = first.model in settings.starting_at_random
     is_of_films = has_interval(weakest([first.basis, second.basis]))

@@ -14,7 +14,7 @@ with the mean score of the marked clips, and the share moves by the difference, 
 slope of marks on scores in the other films. The slope does not depend on the film itself. So the
 estimate is unbiased for any scores, and useless scores widen the interval by less than 1 %.
 
-The last dimension of all arrays is the film; earlier dimensions may be simulated worlds.
+The last dimension of all arrays is the film; earlier dimensions may be simulated data sets.
 """
 
 from dataclasses import dataclass
@@ -40,9 +40,11 @@ class MarkedFilms:
         n_marked: The number of marked clips.
         shares: The share of positive clips among the marked clips.
         ahead: The mean score of all clips minus the mean score of the marked clips.
-        marks_squared: The sum of squares of the marks (0 and 1) about their mean.
-        scores_squared: The sum of squares of the scores of the marked clips about their mean.
-        products: The sum of products of marks and scores about their means.
+        marks_squared: The sum of the squared distances of the marks (0 and 1) from their mean.
+        scores_squared: The sum of the squared distances of the scores of the marked clips from
+            their mean.
+        products: The sum over the marked clips of the distance of the mark from its mean, times the
+            distance of the score from its mean (signed distances).
     """
 
     sizes: Floats
@@ -57,7 +59,11 @@ class MarkedFilms:
     def of(
         cls, sizes: Floats, marks: Floats, scores: Floats, score_of_all: Floats
     ) -> "MarkedFilms":
-        """Return the sums over clips, the last dimension; NaN is a clip without a mark."""
+        """Return the sums over the marked clips of each film.
+
+        The last dimension of `marks` and `scores` is the clip. A clip without a mark is NaN in
+        `marks`. `score_of_all` is the mean score of all clips of each film.
+        """
         is_marked = ~np.isnan(marks)
         n_marked = is_marked.sum(axis=-1)
         shares = np.nansum(marks, axis=-1) / n_marked
@@ -80,12 +86,12 @@ class MarkedFilms:
 
     @property
     def weights(self) -> Floats:
-        """The share of each film in all clips."""
+        """The number of clips of each film, divided by the number of clips of all films."""
         return np.asarray(self.sizes / self.sizes.sum(axis=-1, keepdims=True))
 
     @property
     def slopes(self) -> Floats:
-        """The slope of marks on scores within the other films; 0 if undefined."""
+        """For each film, the slope of marks on scores within all other films; 0 if undefined."""
         # Weights as in the variance of a mean: films with few marked clips count more.
         factors = self.weights**2 / self._pairs
         products = factors * self.products
@@ -99,11 +105,14 @@ class MarkedFilms:
 
     @property
     def _pairs(self) -> Floats:
-        """The factors n (n - 1) of the variance of a mean; infinite for one clip."""
+        """For each film, n (n - 1) for n marked clips; infinite for one marked clip.
+
+        The variance of a mean is the sum of squares, divided by this number.
+        """
         return np.where(self.n_marked > 1, self.n_marked * (self.n_marked - 1), np.inf)
 
     def variance_within(self, slopes: Floats | float = 0.0) -> Floats:
-        """Return the variance of the share that comes from sampling clips within films."""
+        """Return the part of the variance of the share that comes from sampling within films."""
         squares = self.marks_squared - 2 * slopes * self.products
         squares = squares + slopes**2 * self.scores_squared
         return np.asarray((self.weights**2 * squares / self._pairs).sum(axis=-1))
@@ -111,9 +120,10 @@ class MarkedFilms:
 
 @dataclass(frozen=True)
 class Share:
-    """The share of clips of all films, with standard error and 95 % interval.
+    """The share of positive clips among all clips of all films.
 
-    Standard error and interval are NaN for a single film.
+    `error` is its standard error, `low` and `high` are its 95 % interval; for a single film, these
+    are NaN.
     """
 
     value: Floats
@@ -133,7 +143,10 @@ def variance_explained(films: MarkedFilms) -> Floats:
 
 
 def _left_within(films: MarkedFilms, slopes: Floats | float) -> Floats:
-    """Return the share of the variance within films that scores leave; 1 without variance."""
+    """Return the share of the variance within films that scores do not explain.
+
+    Return 1 if there is no variance.
+    """
     by_marks = films.variance_within()
     left = np.ones_like(by_marks)
     np.divide(films.variance_within(slopes), by_marks, out=left, where=by_marks > 0)
@@ -141,11 +154,12 @@ def _left_within(films: MarkedFilms, slopes: Floats | float) -> Floats:
 
 
 def estimate_share(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
-    """Return the share of all clips of films.
+    """Return the share of positive clips among all clips of the films.
 
     Args:
         films: The films.
-        slopes: The slope of marks on scores for each film; 0 to ignore scores.
+        slopes: The slope of marks on scores for each film (`MarkedFilms.slopes`); 0: scores are
+            ignored.
     """
     values = films.shares + slopes * films.ahead
     weights = films.weights

@@ -1,8 +1,8 @@
 """The tables of a run: their columns; make, write and read them.
 
 A row of predictions.csv is one test of one clip. Everything that a run shows of its models is
-computed from these rows: metrics, intervals, differences and p (`evaluation.results`). Baselines,
-and the stores that are chosen on training films, are rows like all others.
+computed from these rows: metrics, intervals, differences and p (`evaluation.results`). Tests of
+baselines, and tests of the store that is chosen on the training films, are rows of the same kind.
 `docs/files.md` documents each column.
 """
 
@@ -148,7 +148,10 @@ ColumnArrays = Mapping[str, Sequence[Any] | NDArray[Any]]
 
 
 class Test(NamedTuple):
-    """The test of one fit: one value per clip, and `facts`, the columns equal for all clips."""
+    """The test of one fit: arrays with a value for each clip, and `facts`.
+
+    `facts` contains the columns that have the same value for all clips.
+    """
 
     facts: Mapping[str, Any]
     clip_id: NDArray[Any]
@@ -179,7 +182,10 @@ def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
 def columns_of_rows(
     rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, type]
 ) -> ColumnArrays:
-    """Return the columns of a table from its rows; a value without a key in the row is missing."""
+    """Return the columns of a table from its rows.
+
+    If a row has no key for a column, its value there is missing: "" or NaN.
+    """
     columns = {}
     for name, kind in kinds.items():
         columns[name] = [row.get(name, _nothing(kind)) for row in rows]
@@ -189,7 +195,7 @@ def columns_of_rows(
 def table_of_columns(
     blocks: Sequence[ColumnArrays], kinds: Mapping[str, type]
 ) -> pd.DataFrame:
-    """Return a table from blocks of columns, one below the other."""
+    """Return a table of all blocks, one below the other; a block contains all columns."""
     import pandas as pd
 
     whole = {}
@@ -210,7 +216,10 @@ def _nothing(kind: type) -> Any:
 
 
 def rows_as_dicts(table: pd.DataFrame) -> list[RunRow]:
-    """Return the rows of a table, with whole numbers as int in columns of whole numbers."""
+    """Return the rows of a table as dictionaries.
+
+    In columns of whole numbers, whole numbers are int and not float.
+    """
     rows: Any = table.to_dict("records")
     for row in rows:
         for name in MOSTLY_WHOLE:

@@ -53,8 +53,9 @@ def prevalence(X: Floats, positive: Bools) -> Score:
 def film_prior(X: Floats, positive: Bools) -> Score:
     """Give every clip the share of positives among the training clips of its film.
 
-    The first column of X is the film. Each film gets one additional row with the overall share. So
-    the score of a film with a single row is neither 0 nor 1, and a new film gets the overall share.
+    The first column of X is the film. Each film gets one additional clip, whose label is the share
+    of positives among all training clips. Therefore, the score of a film with a single clip is
+    neither 0 nor 1. A film without training clips gets the share among all training clips.
     """
     overall = positive.mean()
     films, codes = np.unique(X[:, 0], return_inverse=True)
@@ -71,8 +72,9 @@ def film_prior(X: Floats, positive: Bools) -> Score:
 def neighbour(X: Floats, positive: Bools) -> Score:
     """Give every clip the mean label of the training clips of its film; near scenes weigh more.
 
-    X has the columns of `film_and_scene`. The weight is `exp(-|scene distance| / 2)`. A film
-    without training clips gets the overall prevalence.
+    X has the columns of `film_and_scene`. The weight of a training clip is `exp(-d / 2)`, where d
+    is the difference of the two scene numbers. A film without training clips gets the share of
+    positives among all training clips.
     """
     labels = positive.astype(np.float64)
 
@@ -95,8 +97,9 @@ def neighbour(X: Floats, positive: Bools) -> Score:
 def oracle(X: Floats, positive: Bools) -> Score:
     """Fit a logistic regression on the true concepts (0/1 columns), as a reference for bottlenecks.
 
-    Classes are balanced. A model can still have a higher F1, because the threshold is not tuned
-    here, and a higher score if the video shows more than the concepts.
+    Classes are weighted equally. A model can still be better than this reference: in F1, because
+    the threshold is not tuned here, and in all metrics, if the video contains information that the
+    concepts do not contain.
     """
     # Imported here, because the other baselines do not need scikit-learn.
     from sklearn.linear_model import LogisticRegression

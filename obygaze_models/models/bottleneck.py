@@ -30,9 +30,9 @@ from obygaze_models.models.sentences import bank_from_sentences
 class ResidualHead(Head):
     """Logistic regression on features, added to a given logit (PCBM-h).
 
-    The logit of the concepts is not fitted here; it is passed to `fit` as `groups`. The problem is
-    convex. `share_` is the share of the residual in the variance of the logits: var(residual) /
-    (var(residual) + var(concepts)).
+    `fit` receives the logit of the concepts as `groups`, and does not change it. The problem is
+    convex. `share_` is the variance of the logits of the residual, divided by the sum of this
+    variance and the variance of the logits of the concepts.
     """
 
     C: float = 0.01
@@ -75,9 +75,10 @@ class Bottleneck(Classifier):
     The rows are divided into parts, and the margins of a part are computed with vectors that were
     fitted without this part. The head is fitted on these cross-fitted margins, because in-sample
     margins are better than margins of new rows. A part contains whole films if groups are given.
-    `cross_fit` is the number of parts; with 0, margins are in-sample, as in the released code. By
-    default, `bank` is a `ConceptBank()` and `head` is a `LogisticHead()`. If `texts` is the path of
-    a file of sentences, the vectors are the directions of the sentences.
+    `cross_fit` is the number of parts; with 0, margins are in-sample, as in the released code of
+    ObyGaze12. By default, `bank` is a `ConceptBank()` and `head` is a `LogisticHead()`. If `texts`
+    is the path of a file of sentences, the vectors are not fitted: they are computed from the text
+    embeddings of the sentences.
     """
 
     bank: ConceptBank | None = None
@@ -100,12 +101,12 @@ class Bottleneck(Classifier):
 
     @property
     def needs_products(self) -> bool:
-        """Whether the fit uses products of rows, because vectors are fitted on unscaled rows."""
+        """Whether the fit uses dot products of rows, as vectors do that fit unscaled rows."""
         return self.reads_concepts and not self.part("bank").scaled
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The share of the residual in the variance of the logits; empty without a residual."""
+        """`residual_share` (`ResidualHead.share_`); empty without a residual."""
         if self.residual is None:
             return {}
         return {"residual_share": self.residual_.share_}
@@ -137,8 +138,8 @@ class Bottleneck(Classifier):
     def left_out_scores(self, data: FoldData) -> InnerScores | None:
         """Return cross-validated scores of the head, or None if unavailable.
 
-        Scores are available for cross-fitted margins without a residual. A residual reads the
-        features, so it would need new fits.
+        Scores are available if margins are cross-fitted and there is no residual. A residual reads
+        the features, so it would have to be fitted again for each part.
         """
         if self.residual is not None or self.cross_fit < 2:
             return None
@@ -153,7 +154,7 @@ class Bottleneck(Classifier):
         return scores if len(scores.y) else None
 
     def _compute_margins(self, data: FoldData) -> "_Margins":
-        """Return the vectors and the margins of every row; all heads share them."""
+        """Return the vectors and the margins of every row; they do not depend on the head."""
         if self.texts:
             bank = bank_from_sentences(data.sentences[self.texts])
             return _Margins(bank, bank.margins(data.rows.machines.X))
@@ -187,7 +188,7 @@ class Bottleneck(Classifier):
         residual.coef_, residual.intercept_ = scaling.unscale_plane(*of_scaled)
 
     def margins(self, X: Any) -> Floats:
-        """Return the margin of each row to each concept."""
+        """Return the margin of each row for each concept."""
         rows = self._check(X)
         return np.asarray(self.bank_.transform(rows))
 
@@ -202,7 +203,10 @@ class Bottleneck(Classifier):
         return probabilities
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return a base and the contribution of each concept; a residual is a further column."""
+        """Return a base, and a column of contributions for each concept.
+
+        With a residual, the last column contains its contributions.
+        """
         margins = self.margins(X)
         base, parts = self.head_.contributions(margins)
         if self.residual is not None:

@@ -26,12 +26,12 @@ NOT_FINITE = "failed: holds NaN or infinity as float32"  # why a clip has no fea
 class FixTraining(FixInput, ValueError):
     """An estimator cannot be fitted on the given rows, labels or settings.
 
-    It is also a ValueError, because `load_state` refuses inconsistent arrays by this type.
+    It is also a ValueError, because `load_state` refuses arrays if a check raises a ValueError.
     """
 
     @property
     def reason(self) -> str:
-        """Why there is no fit, after `where`, such as the concept, if `where` is stated."""
+        """Why there is no fit; `where` comes first if it is stated, such as the concept."""
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
@@ -47,7 +47,7 @@ def _pools() -> ThreadpoolController:
 def one_thread() -> Iterator[None]:
     """Use one thread for linear algebra, so that results do not depend on the number of cores.
 
-    Their last bits still depend on the BLAS kernel for the processor.
+    The last bits of the results still depend on the BLAS kernel for the processor.
     """
     with _pools().limit(limits=1, user_api="blas"):
         yield
@@ -56,7 +56,7 @@ def one_thread() -> Iterator[None]:
 def total_variance(X: Floats) -> float:
     """Return the mean squared distance of rows from their mean; 1 if all rows are equal.
 
-    Grids of penalty strengths are in units of this variance, so that they do not depend on the
+    Grids of penalty strengths are in units of this variance, so that the grids do not depend on the
     scale and the number of features.
     """
     variance = float(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
@@ -64,8 +64,11 @@ def total_variance(X: Floats) -> float:
 
 
 def check_values(largest: float) -> None:
-    """Raise an error for features whose products would not be finite."""
-    # With `not`, NaN is an error, too: any comparison with NaN is false.
+    """Raise an error if `largest` is so large that dot products of features may not be finite.
+
+    `largest` is the largest absolute value of the features.
+    """
+    # With `not`, NaN is also an error: any comparison with NaN is false.
     if not largest <= LARGEST_VALUE:
         raise FixInput(
             f"the features have values up to {largest:.0e}, expected at most {LARGEST_VALUE:.0e}",
@@ -88,7 +91,7 @@ class Scaling:
 
     @classmethod
     def of(cls, X: Any) -> Self:
-        """Fit on some rows; a feature that is constant in these rows keeps its scale."""
+        """Return the scaling of some rows; a feature that is constant in them is only centred."""
         rows = np.asarray(X, dtype=np.float64)
         return cls(rows.mean(axis=0), column_scales(rows))
 
@@ -98,7 +101,7 @@ class Scaling:
         return np.asarray((rows - self.means) / self.deviations)
 
     def unscale_plane(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """Return planes for unscaled rows, with the margins of the given planes for scaled rows."""
+        """Return planes for unscaled rows that give the margins of these planes for scaled rows."""
         unscaled: Floats = coef / self.deviations
         return unscaled, intercept - unscaled @ self.means
 

@@ -97,8 +97,8 @@ def shift_test(
     Labels are shifted in a circle within each film. They are not permuted, because labels of
     neighbouring clips are similar. The mean and the variance over all shifts are exact; the tail is
     Gaussian. For scores that are cross-fitted over `n_folds` folds, the variance is multiplied by
-    `reuse_inflation`, because each clip both tests and trains. Without this factor, .12 of the true
-    null hypotheses are rejected at the level .05.
+    `reuse_inflation`, because each clip tests the vectors of one fold and trains the vectors of the
+    other folds. Without this factor, .12 of the true null hypotheses are rejected at the level .05.
     """
     is_positive = positive.astype(np.float64)
     ranks = rankdata(scores)

@@ -65,19 +65,21 @@ class ConceptBank(Savable):
 
     Targets have one column per concept: 1 present, 0 absent, -1 not used (see `concept_targets`).
 
-    `C` is the tolerance: one number for all concepts, a number for each concept by name, the
-    published tolerance of each concept ("published"), or the best of six tolerances by average
-    precision over inner folds ("inner"). Inner folds hold out whole groups if groups are given.
-    `balance` is "weights" as in the released code, "subsample" as in the paper's text (equal
-    numbers of rows with and without the concept, sampled by seed), or None. With `unit_norm`,
-    vector and bias are divided by the length of the vector, so that a margin is a distance. The
-    released code does not divide.
+    `C` is the tolerance, which is the parameter C of the support vector machine that finds a plane.
+    It can be one number for all concepts, a number for each concept by name, the tolerance that the
+    ObyGaze12 paper published for each concept ("published"), or the best of six tolerances by
+    average precision over inner folds ("inner"). Inner folds hold out whole groups if groups are
+    given. `balance` is "weights" (as in the released code of ObyGaze12), "subsample" (as in the
+    text of the ObyGaze12 paper: equal numbers of rows with and without the concept, sampled by
+    seed), or None. With `unit_norm`, vector and bias are divided by the length of the vector, so
+    that a margin is a distance. The released code does not divide.
 
-    `fit_fold` fits the planes of concepts with enough positive and negative examples; `against`
-    selects the negative examples. With `scaled`, planes are fitted on scaled rows, and then
-    transformed to planes of unscaled rows. Two settings need the folds of a published file: `C` may
-    be "folds", the tolerance with the best F1 over these folds. `best_of_folds` fits one plane
-    without each fold, and keeps the plane with the best F1 in its fold.
+    `fit_fold` fits the planes of concepts with enough positive and negative examples. `against`
+    states which clips are the negative examples. With `scaled`, planes are fitted on scaled rows,
+    and then converted to planes of unscaled rows. Two settings need the folds of a published file.
+    If `C` is "folds", it is the tolerance with the best mean F1 over these folds. With
+    `best_of_folds`, one plane is fitted without each fold and tested on this fold, and the plane
+    with the best F1 is kept.
     """
 
     concepts: Sequence[str] | None = None
@@ -105,11 +107,11 @@ class ConceptBank(Savable):
         return replace(self, scaled=True)
 
     def key(self, data: FoldData) -> tuple[Hashable, ...]:
-        """Return a cache key of all that the planes depend on."""
+        """Return a cache key, made of everything that the planes depend on."""
         return canonical_json(asdict(self)), data.concept_key
 
     def fit_fold(self, data: FoldData) -> Self:
-        """Return the fitted bank of a fold; it is cached, because fits of all tasks share it."""
+        """Return the fitted bank of a fold; it is cached, because all tasks use the same bank."""
 
         def find() -> Any:
             findable = self.with_findable_concepts(data)
@@ -153,11 +155,11 @@ class ConceptBank(Savable):
     def fit_rows(
         self, machines: Machines, targets: Ints, rows: Ints, groups: Any = None
     ) -> Self:
-        """Fit the planes on some rows of shared features.
+        """Fit the planes on some rows of the features.
 
         Args:
             machines: The features of all rows.
-            targets: Targets of all rows, as from `concept_columns`.
+            targets: Targets of all rows, in the format of `concept_columns`.
             rows: The numbers of the rows to use.
             groups: The group of each row of `machines`, such as its film, for the inner folds.
         """
@@ -233,7 +235,7 @@ class ConceptBank(Savable):
     def _sample(
         self, rows: Ints, positive: Bools, seed: list[int]
     ) -> tuple[Ints, Bools, Floats | None]:
-        """Return the rows to use, whether each has the concept, and their weights."""
+        """Return the rows to use, whether each row has the concept, and the weight of each row."""
         if self.balance == "subsample":
             drawn = subsample(positive, seed)
             rows = rows[drawn]
@@ -251,7 +253,7 @@ class ConceptBank(Savable):
         groups: NDArray[Any] | None,
         seed: list[int],
     ) -> float:
-        """Return the tolerance of a concept: as given, or the best on inner folds."""
+        """Return the tolerance of a concept that `C` states or, for "inner", chooses."""
         if self.C == "inner":
             return self._inner_tolerance(machines, rows, positive, groups, seed)
         if self.C == "published":
@@ -309,7 +311,7 @@ def list_tolerances(bank: ConceptBank) -> dict[str, float]:
 def cross_fit_parts(
     rows: Ints, groups: NDArray[Any] | None, n_parts: int, seed: int
 ) -> list[Ints]:
-    """Return the parts of some rows for cross-fitting; empty with too few groups.
+    """Return the parts of some rows for cross-fitting; empty with fewer than two groups.
 
     Args:
         rows: The rows.
@@ -332,20 +334,22 @@ def cross_fit_parts(
 
 
 def published_tolerance(concept: str) -> float:
-    """Return the published tolerance of a concept of ObyGaze12."""
+    """Return the tolerance that the ObyGaze12 paper published for a concept."""
     return 0.05 if concept in ("Body", "Look", "Activities") else 0.01
 
 
 def cross_fitted_margins(
     bank: ConceptBank, data: FoldData, parts: Sequence[Ints]
 ) -> Floats:
-    """Return the margins of every row; margins of a part are from vectors fitted without it.
+    """Return the margins of every row; the margins of a part are from vectors fitted without it.
 
-    In-sample margins would be better than margins of new rows. If a concept had examples of only
-    one class without a part, the margins of this part are in-sample.
+    In-sample margins would be better than margins of new rows. If the rows outside a part have
+    examples of only one class of any concept, all margins of this part are in-sample. Rows that are
+    in no part have the margins of `bank`.
 
     Args:
-        bank: The vectors fitted on all rows; the vectors without a part have their tolerances.
+        bank: The vectors that were fitted on all parts. The vectors that are fitted without a part
+            get the tolerances of these vectors.
         data: The data of the fold.
         parts: Parts of the rows that vectors are fitted on, from `cross_fit_parts`.
     """
@@ -366,12 +370,17 @@ def cross_fitted_margins(
 
 
 def released_rank(name: str) -> int:
-    """Return the rank of a concept in the released code; other concepts are last."""
+    """Return the position of a concept in the released code of ObyGaze12.
+
+    Concepts that the code does not contain come last.
+    """
     return RELEASED.index(name) if name in RELEASED else len(RELEASED)
 
 
 def fit_by_scheme(bank: ConceptBank, data: FoldData) -> ConceptBank:
-    """Return the vectors that a published scheme chooses over the folds of its file.
+    """Return vectors; tolerances or planes are chosen over the folds of a published file.
+
+    The settings are `C` and `best_of_folds` (see `ConceptBank`).
 
     Args:
         bank: The settings of the vectors.
@@ -398,7 +407,10 @@ def _best_tolerances(bank: ConceptBank, data: FoldData) -> dict[str, float]:
 def _without_each_fold(
     bank: ConceptBank, data: FoldData
 ) -> tuple[list[ConceptBank], Floats]:
-    """Return a bank fitted without each fold, and the F1 of its vectors in this fold."""
+    """Return for each fold a bank that is fitted without it, and the F1 of this bank in the fold.
+
+    The F1 has one row per fold and one column per concept.
+    """
     assert data.file_folds is not None
     rows = data.concept_rows
     folds = data.file_folds[rows]
@@ -418,7 +430,7 @@ def _without_each_fold(
 
 
 def _best_of_folds(banks: Sequence[ConceptBank], scores: Floats) -> ConceptBank:
-    """Return for each concept the vector with the best score; for a tie, of the first bank."""
+    """Return for each concept the vector with the best score; for a tie, that of the first bank."""
     best_bank = banks[0]
     for column, best in enumerate(np.argmax(scores, axis=0)):
         for name in ("coef_", "intercept_", "C_", "length_"):
