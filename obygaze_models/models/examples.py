@@ -41,9 +41,10 @@ def known_concepts(
 def concept_targets(levels: Strings, has: Bools, against: Against = "absent") -> Ints:
     """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
 
-    Positive clips are HN and S clips with the concept. Negative clips are the EN clips ("EN"), or
-    the EN clips and the HN and S clips without the concept ("absent", as in the paper). Not-sure
-    clips and clips without a level are not used.
+    The levels are EN (easy negative), HN (hard negative), S (sure) and not sure. Positive clips are
+    HN and S clips with the concept. With "EN", negative clips are the EN clips. With "absent", as
+    in the ObyGaze12 paper, they are the EN clips, and the HN and S clips without the concept.
+    Not-sure clips and clips without a level are not used.
     """
     is_rated = np.isin(levels, RATED)[:, None]
     is_negative = (levels == "EN")[:, None]
@@ -56,7 +57,7 @@ def concept_targets(levels: Strings, has: Bools, against: Against = "absent") ->
 
 
 def concept_columns(y: Any, n_rows: int) -> Ints:
-    """Return checked targets, one column per concept; a flat array is one concept."""
+    """Return checked targets, one column per concept; a one-dimensional array is one concept."""
     targets = np.asarray(y)
     if len(targets) != n_rows:
         raise FixTraining(f"expected {n_rows} rows of targets, got {len(targets)}")

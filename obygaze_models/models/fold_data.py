@@ -1,8 +1,8 @@
 """The data of a fit: rows of features, their classes, films and concepts, and the rows that train.
 
 `FeatureRows` are the features of a store, with results that all fits on them share. `FoldData`
-states for one fold which rows train, which choose, and which no fit may use. A fit is
-`fitting.fit(estimator, data)`; it calls the method `fit_fold` of the estimator.
+states for one fold which rows train, on which rows settings are chosen, and which rows no fit may
+use. A fit is `fitting.fit(estimator, data)`; it calls the method `fit_fold` of the estimator.
 """
 
 from __future__ import annotations
@@ -170,14 +170,15 @@ class FoldData:
         rows: The features of all clips that have features.
         y: The class of each row; -1 for a row without a class.
         train: Indices of the training rows; each has a class.
-        validation: Indices of the rows that choose an epoch, a setting or a store.
+        validation: Indices of the rows on which an epoch, a setting or a store is chosen.
         films: The film of each row; "" if films are unknown.
-        units: The number of the unit of each row that is held out as a whole: its film or its row.
+        units: For each row, the number of the unit that is held out as a whole: the film of the
+            row, or the row alone.
         is_by_film: Whether whole films are held out.
         may_learn: Whether a fit may use each row; a row without a class may also be used.
         concepts: The concepts of the rows.
-        file_folds: The fold of each row in a published file, whose scheme chooses concept vectors;
-            None: there is no such scheme.
+        file_folds: The fold of each row in a published file, if a published scheme makes the splits
+            and concept vectors are chosen over these folds. None: there is no such scheme.
         sentences: The sentences of zero-shot models, by the path of their file.
     """
 
@@ -224,7 +225,7 @@ class FoldData:
     def inside(self, train: Ints, hidden: Ints) -> FoldData:
         """Return the data of an inner fit on `train`; it may not use the films or rows of `hidden`.
 
-        The validation rows stay the same: inner and outer fit stop on the same rows.
+        The validation rows stay the same: the inner and the outer fit stop early on the same rows.
         """
         is_hidden = np.isin(self.units, self.units[hidden])
         return replace(self, train=train, may_learn=self.may_learn & ~is_hidden)
@@ -237,7 +238,8 @@ class FoldData:
     def inner_splits(self) -> Iterator[tuple[Ints, Ints]]:
         """Yield training rows and held-out rows.
 
-        The held-out rows are the validation rows, or inner folds of films or rows.
+        If the validation rows have both classes, they are held out. If not, inner folds of films or
+        rows are held out in turn.
         """
         if self.can_validate:
             yield self.train, self.validation

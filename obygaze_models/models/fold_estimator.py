@@ -17,17 +17,17 @@ class FoldEstimator:
 
     @property
     def needs_products(self) -> bool:
-        """Whether the fit uses products of the rows of the store."""
+        """Whether the fit uses the dot products of the rows of the store."""
         return False
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Results of the fit that a run records, such as a chosen strength."""
+        """Results of the fit that a run records, such as a chosen penalty strength."""
         return {}
 
     @property
     def core(self) -> Any:
-        """The fitted estimator without its preprocessing, if it has any."""
+        """The fitted estimator; if it has preprocessing, the estimator inside."""
         return self
 
     def fit_fold(self, data: FoldData) -> Self:
@@ -39,7 +39,10 @@ class FoldEstimator:
         return [deepcopy(self).fit_fold(data) for data in folds]
 
     def left_out_scores(self, data: FoldData) -> InnerScores | None:
-        """Return scores of training rows by fits without them, or None if these need new fits."""
+        """Return scores of training rows by fits without these rows.
+
+        Return None if such scores would need new fits.
+        """
         return None
 
     def with_own_scaling(self) -> Self | None:

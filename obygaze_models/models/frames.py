@@ -65,11 +65,12 @@ class StoreRows:
 
 @dataclass(eq=False)
 class FrameProbe(Classifier):
-    """A classifier of clips from their frames or tokens; a row of a matrix is a clip of one frame.
+    """A classifier of clips from their frames or tokens.
 
-    Frames of NaN are padding and are ignored. `pooling` reduces a clip to one vector: the maximum
-    ("max", as in the paper), the mean, or the last frame. A logistic regression of inverse strength
-    C is fitted on these vectors.
+    In a matrix, each row is a clip of one frame. Frames of NaN are padding and are ignored.
+    `pooling` reduces a clip to one vector: the maximum ("max", as in the ObyGaze12 paper), the
+    mean, or the last frame. A logistic regression is fitted on these vectors; C is the inverse of
+    the penalty strength.
     """
 
     pooling: Pooling = "max"
@@ -90,7 +91,7 @@ class FrameProbe(Classifier):
         return softmax(self._pooled(X) @ self.coef_ + self.intercept_)
 
     def _pooled(self, X: Any) -> Floats:
-        """Return one vector for each clip; a row of a matrix is a clip of one frame."""
+        """Return one vector for each clip; in a matrix, each row is a clip of one frame."""
         if X.ndim == 2:
             X = X[:, None]
         parts = [pool(block, self.pooling) for block in self._blocks(X)]

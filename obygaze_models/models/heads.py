@@ -71,9 +71,10 @@ class LogisticHead(Head):
 
 @dataclass(eq=False)
 class TreeHead(Classifier):
-    """The paper's decision tree, as arrays; node 0 is the root, and a leaf has no children.
+    """The decision tree of the ObyGaze12 paper, as arrays with one value per node.
 
-    A row goes left if its margin is at most `threshold_`.
+    Node 0 is the root, and a leaf has no children. A row goes left if its margin is at most
+    `threshold_`.
     """
 
     max_depth: int | None = 4
@@ -120,13 +121,17 @@ class TreeHead(Classifier):
             raise Corrupt("the arrays of the saved TreeHead are not a valid tree")
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the share of both classes in each row's leaf."""
+        """Return for each row the share of each class among the training rows of its leaf."""
         leaves, _ = self._walk(X)
         share = self.share_[leaves]
         return np.stack([1 - share, share], axis=1)
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return the share at the root, and the changes of the share by splits on each concept."""
+        """Return the share of the second class at the root, and its changes by each concept.
+
+        The change by a concept is the sum of the changes at the splits on this concept, on the way
+        of a row from the root to its leaf.
+        """
         return float(self.share_[0]), self._walk(X)[1]
 
     def _walk(self, X: Any) -> tuple[Ints, Floats]:

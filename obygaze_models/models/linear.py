@@ -70,8 +70,9 @@ class RidgeProbe(LinearProbe):
     """Ridge regression on +1/-1 labels; leave-one-film-out errors choose the penalty strength.
 
     One decomposition gives the fits for all strengths, and leaving out a film needs no new fit. The
-    errors of a left-out film are (I - H)^-1 r, where r are its residuals in the fit on all rows,
-    and H is its block of the smoother matrix. Without groups, each row is left out in turn.
+    errors of a left-out film are (I - H)^-1 r. Here, r contains the residuals of the film in the
+    fit on all rows, and H is the block of the smoother matrix for the rows of the film. Without
+    groups, each row is left out in turn.
     Strengths are in units of the total variance of the features. With `class_weight`, errors are
     weighted by class.
     """
@@ -112,8 +113,9 @@ class RidgePath:
     """Ridge regressions of some targets on the same rows for all strengths, from one decomposition.
 
     Rows may be weighted. `root` is the square root of the weights; rows and targets are multiplied
-    by it. The decomposition is an eigendecomposition of the products of rows or of columns,
-    whichever are fewer. This takes a third of the time of a decomposition of the rows.
+    by it. If there are fewer rows than columns, the Gram matrix of the rows is decomposed into its
+    eigenvectors; if not, the matrix of the dot products of the columns. This takes a third of the
+    time of a singular value decomposition of the rows.
     """
 
     def __init__(
@@ -144,9 +146,9 @@ class RidgePath:
         return coef, self.t_mean - coef @ self.x_mean
 
     def left_out(self, alphas: ArrayLike, groups: NDArray[Any] | None) -> Floats:
-        """Return the errors of rows predicted from the other groups, without refitting.
+        """Return the errors of the rows of each group, predicted from all other groups.
 
-        The axes are strengths, rows and targets.
+        No new fit is computed. The axes of the result are strengths, rows and targets.
         """
         keep = self.squares / (self.squares + np.asarray(alphas)[:, None])
         left_out: Floats = self.targets - self.U @ (
@@ -169,7 +171,7 @@ class RidgePath:
 
 
 def _rows_of_groups(groups: NDArray[Any]) -> Iterator[Ints]:
-    """Yield blocks of row numbers, one line per group; all groups of a block have the same size."""
+    """Yield blocks of row numbers [group, row]; all groups of a block have the same size."""
     _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     rows_by_group = np.argsort(codes, kind="stable")
     starts = np.cumsum(sizes) - sizes
@@ -184,10 +186,11 @@ def _rows_of_groups(groups: NDArray[Any]) -> Iterator[Ints]:
 def _solve_without(
     factors: Floats, scales: Floats, errors: Floats, rows: Ints
 ) -> Floats:
-    """Return (1 - half @ half.T)^-1 @ errors for each strength and group; groups have one size.
+    """Return (I - half @ half.T)^-1 @ errors for each strength and group.
 
-    `half` contains the factors of the rows of a group, multiplied by the scales of a strength. Of
-    the two equivalent systems of equations, the smaller is solved.
+    All groups have the same size. `half` contains the factors of the rows of a group, multiplied by
+    the scales of a strength. Two systems of equations are equivalent: one has an equation for each
+    row of the group, the other has one for each column of `half`. The smaller one is solved.
     """
     solved = np.empty((len(scales), *rows.shape, errors.shape[2]))
     own_factors = factors[rows]
@@ -218,7 +221,7 @@ class SVMProbe(LinearProbe):
         self._fit_rows(machines_on(X), np.arange(len(X)), codes)
 
     def fit_fold(self, data: FoldData) -> Self:
-        """Fit on the training rows, with the products of rows that all fits share."""
+        """Fit on the training rows, with the dot products of rows that all fits share."""
         rows = data.train
         machines = data.rows.machines
         self.classes_, codes = encode_classes(data.y[rows])
@@ -242,10 +245,13 @@ class SVMProbe(LinearProbe):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The length of the vector, and the shift from the bias to the most central optimal one."""
+        """`length` of the normal vector, and `bias_shift`.
+
+        The shift is the most central optimal bias (`central_bias`) minus the bias of the fit.
+        """
         return self._facts
 
     @property
     def needs_products(self) -> bool:
-        """Whether the fit uses products of the rows of the store."""
+        """Whether the fit uses the dot products of the rows of the store."""
         return True

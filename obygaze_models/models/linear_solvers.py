@@ -55,9 +55,9 @@ def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
 
 
 class Scales:
-    """Checks of the scale of the rows that are fitted; other rows may have any values.
+    """Checks of the scale of the rows that a fit uses; all other rows may have any values.
 
-    The results of the last rows are cached.
+    The results for the rows that were checked last are cached.
     """
 
     def __init__(self, X: Floats) -> None:
@@ -67,9 +67,10 @@ class Scales:
     def check(self, rows: Ints, C: float) -> int:
         """Return the largest number of steps, or -1 for no limit; refuse rows of large scale.
 
-        The number of steps of libsvm grows with the variance times the tolerance C. Rows are
-        refused if the variance times min(C, 1) is too large. If only the variance times C is too
-        large, the fit gets a limit of steps instead, because a C above 1 is the choice of the user.
+        The number of steps of libsvm grows with the product of the variance and the tolerance C.
+        Rows are refused if the variance, multiplied by C or by 1 if C is larger, is too large. If
+        only the variance multiplied by a C above 1 is too large, the number of steps is limited
+        instead, because a C above 1 is the choice of the user.
         """
         key = rows.tobytes()
         if self._last[0] != key:
@@ -90,21 +91,25 @@ class Scales:
 
     @property
     def far_mean(self) -> Floats | None:
-        """The mean of the last rows if it is large compared with their deviations, else None."""
+        """The mean of the rows that were checked last, or None if the mean is not large.
+
+        The mean is large if its squared length is more than 100 times the total variance.
+        """
         _, _, variance, mean = self._last
         return mean if mean @ mean > FAR_MEAN * variance else None
 
 
 def most_bytes() -> int:
-    """Return the memory limit for products of rows: half of the machine's memory."""
+    """Return the memory limit for a Gram matrix: half of the machine's memory."""
     return system.memory_bytes() // 2
 
 
 class Gram:
-    """Rows with their products; support vector machines are fitted on any subset of the rows.
+    """Rows with their Gram matrix, which contains the dot products of all pairs of rows.
 
-    libsvm spends most of its time on products of rows. Computing them once reduces the time of the
-    paper's fits from seconds to milliseconds; results are equal up to rounding.
+    Support vector machines are fitted on any subset of the rows. libsvm spends most of its time on
+    dot products. Computing them once reduces the time of a fit of the ObyGaze12 paper from seconds
+    to milliseconds; results are equal up to rounding.
     """
 
     def __init__(self, X: NDArray[Any]) -> None:
@@ -115,7 +120,7 @@ class Gram:
 
     @cached_property
     def products(self) -> Floats:
-        """The products of all pairs of rows, computed at first use."""
+        """The dot products of all pairs of rows, computed when they are needed first."""
         n_bytes = 8 * len(self.X) ** 2
         if n_bytes > most_bytes():
             raise FixInput(
@@ -128,12 +133,12 @@ class Gram:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the rows, and of their products if computed."""
+        """Bytes of the rows, and of their dot products if these are computed."""
         has_products = "products" in vars(self)
         return self.X.nbytes + (self.products.nbytes if has_products else 0)
 
     def prepare(self) -> None:
-        """Compute the products, which all fits share, before processes are forked."""
+        """Compute the dot products, which all fits share, before processes are forked."""
         self.products  # noqa: B018 - a cached property
 
     def svm(
@@ -147,11 +152,11 @@ class Gram:
     ) -> Plane:
         """Return the normal vector and the bias of the soft-margin classifier on some rows.
 
-        `weight` multiplies the tolerance C of each row. If all decisions are closer together than
-        the width of the margin, as for features of small length, libsvm stops too early. With
-        `exact`, the fit is then repeated with a smaller stopping tolerance, or computed without
-        libsvm. If rounding prevents convergence within `MAX_STEPS`, the previous plane is
-        returned.
+        `weight` contains a factor for each row, by which the tolerance C is multiplied. If feature
+        vectors are short, all decisions may be closer together than the width of the margin, and
+        libsvm stops too early. With `exact`, such a fit is repeated with a smaller stopping
+        tolerance, or computed without libsvm. If rounding prevents convergence of the repeated fit
+        within `MAX_STEPS` steps per row, the plane of the fit before it is returned.
         """
         most_steps = self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
@@ -173,13 +178,13 @@ class Gram:
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
             bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
-            # If the weight of every row is at its bound, the solution is unique. Else it may be
-            # inexact.
+            # If the weight of every row is at its bound, the solution is unique. If not, the
+            # solution may be inexact.
             if not exact or bound.sum() == len(rows):
                 break
             duals = np.zeros(len(rows))
             duals[svm.support_] = dual
-            # If decisions of a few rows are far apart, skip the products of all rows.
+            # If decisions of a few rows are far apart, the decisions of all rows are not needed.
             if np.ptp(products[:FEW_ROWS] @ duals) > FAR_APART:
                 break
             needed = TOLERANCE * min(1.0, float(np.ptp(products @ duals)) / 2)
@@ -227,7 +232,7 @@ class Gram:
         return self._last_means[1]
 
     def _compute_products(self, rows: Ints) -> Floats:
-        """Return the products of some rows; the last result is cached."""
+        """Return the dot products of all pairs of some rows; the last result is cached."""
         key = rows.tobytes()
         if self._last[0] != key:
             self._last = key, self.products[np.ix_(rows, rows)]
@@ -235,7 +240,7 @@ class Gram:
 
 
 class PrimalRows:
-    """Support vector machines without products of rows; see `primal`."""
+    """Rows on which support vector machines are fitted without a Gram matrix (see `primal`)."""
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
@@ -262,8 +267,9 @@ class PrimalRows:
     ) -> Plane:
         """Return the normal vector and the bias of the soft-margin classifier on some rows.
 
-        The parameters are the same as for `Gram.svm`, but every plane is exact. A fit with a
-        different C starts from the last plane on the same rows.
+        The parameters are those of `Gram.svm`, but every plane is exact, also without `exact`. If
+        the fit before had the same rows and weights, and only a different C, this fit starts from
+        its plane.
         """
         self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
@@ -298,7 +304,7 @@ def _fit_svm(
     tolerance: float,
     steps: int = -1,
 ) -> Any:
-    """Return the fit of libsvm; `fit_status_` is 1 if it did not converge within the steps."""
+    """Return the fit of libsvm; `fit_status_` is 1 if it did not converge within `steps`."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import SVC
 
@@ -311,12 +317,13 @@ def _fit_svm(
 def central_bias(
     along: Floats, positive: Bools, weights: Floats | None, bias: float
 ) -> float:
-    """Return the optimal bias of a support vector machine, or the most central of several.
+    """Return the optimal bias of a support vector machine; of several optimal ones, a central one.
 
-    If all rows are inside the margin, as for small C, many biases have the same loss, and rounding
-    would decide between them. The vector is then short, so that the bias divided by its length
-    would be very large and differ between folds, and no head could be fitted. The centre is the
-    middle between the means of both sides.
+    If C is small, all rows can be inside the margin. Many biases then have the same loss, and
+    rounding would decide between them. The normal vector is short in this case. Therefore, the bias
+    divided by the length of the vector would be very large and differ between folds, and no head
+    could be fitted on the margins. The most central bias is the optimal bias nearest to the one
+    that puts the plane in the middle between the means of the two classes.
     """
     low, high = optimal_biases(
         along, positive, np.ones(len(along)) if weights is None else weights
@@ -348,10 +355,10 @@ def logistic(
 ) -> tuple[Floats, Floats]:
     """Return coefficients, in one row, and the intercept.
 
-    scikit-learn stops if gradients are below a fixed number. For features of small scale, this is
-    the case from the start; for features of large scale, convergence is slow. Therefore, the
-    equivalent problem is solved for rows that are centred and have a mean squared length of 1, with
-    C adapted.
+    scikit-learn stops if gradients are below a fixed number. If the features are of small scale,
+    the first gradient is already below it; if they are of large scale, convergence is slow.
+    Therefore, an equivalent problem is solved: rows are centred and divided so that their mean
+    squared length is 1, and C is multiplied by their total variance.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -37,10 +37,11 @@ from obygaze_models.models.mlp_network import (
 class MLPProbe(Classifier):
     """A perceptron that stops early on validation rows.
 
-    The default settings are the paper's. `keep` selects the weights with the best validation loss,
-    or the last weights, as in the released code. `double_softmax` applies softmax before a
-    cross-entropy that applies it again. The last row of each array in `layers_` is the bias.
-    `train_loss_` and `validation_loss_` have one value per epoch.
+    The default settings are those of the ObyGaze12 paper. `keep` is "best" (keep the weights with
+    the best validation loss) or "last" (keep the last weights, as in the released code of
+    ObyGaze12). With `double_softmax`, softmax is applied before a cross-entropy that applies it
+    again. The last row of each array in `layers_` is the bias. `train_loss_` and `validation_loss_`
+    have one value per epoch.
     """
 
     hidden: Sequence[int] = (128,)
@@ -88,7 +89,7 @@ class MLPProbe(Classifier):
         return fitted
 
     def left_out_scores(self, data: FoldData) -> InnerScores:
-        """Return no scores, because fits without a row would need validation rows."""
+        """Return None: without a held-out row, new fits would be needed, with validation rows."""
         return InnerScores()
 
     @property
@@ -216,7 +217,10 @@ def _epoch(
     probe: MLPProbe,
     rng: np.random.Generator,
 ) -> float:
-    """Train one epoch in the order of the rows; return the mean loss, taken before each step."""
+    """Train one epoch in the order of the rows; return the mean loss.
+
+    The loss of a batch is computed before the step on this batch.
+    """
     rows, target, weight = data
     loss = Loss(probe.double_softmax)
     hits = np.empty(len(rows), dtype=np.float32)

@@ -39,10 +39,10 @@ def logits(layers: Sequence[NDArray[Any]], rows: NDArray[Any]) -> NDArray[Any]:
 
 
 class Loss:
-    """Weighted cross-entropy of a batch, and its slope in the logits.
+    """Weighted cross-entropy of a batch, and its gradient with respect to the logits.
 
     With `twice`, softmax is applied before a cross-entropy that applies it again, as in the
-    released code of the paper. The loss is then at least log(1 + exp(-1)).
+    released code of ObyGaze12. The loss is then at least log(1 + exp(-1)).
     """
 
     def __init__(self, twice: bool) -> None:
@@ -51,7 +51,10 @@ class Loss:
     def slope(
         self, z: Singles, target: Singles, weight: Singles
     ) -> tuple[Singles, Singles]:
-        """Return the probability of each row's class, and the gradient of the batch's mean loss."""
+        """Return the probability of each row's true class, and the gradient of the mean loss.
+
+        The gradient is with respect to the logits.
+        """
         p = softmax(z)
         q = softmax(p) if self.twice else p
         hit = np.add.reduce(q * target, axis=1)
@@ -116,7 +119,10 @@ class Network:
     def backward(
         self, inputs: Sequence[Singles], slope: Singles, dropout: float = 0.0
     ) -> None:
-        """Fill the gradient from the slope in the logits."""
+        """Compute the gradient with respect to all weights.
+
+        `slope` is the gradient with respect to the logits.
+        """
         for i in range(len(self.layers) - 1, -1, -1):
             np.matmul(inputs[i].T, slope, out=self.slopes[i])
             if i:

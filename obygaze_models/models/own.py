@@ -26,8 +26,8 @@ class OwnClassifier(Classifier):
 
     Args:
         class_name: The name of the class, or of a function that returns an estimator.
-        settings: The parameters of the class, and `package`, the version of its code, which must be
-            the current version.
+        settings: The parameters of the class, and `package`: the version of its code. An error is
+            raised if the code has a different version now.
 
     Attributes:
         held: The fitted estimator.
@@ -82,9 +82,10 @@ class OwnClassifier(Classifier):
         return lambda X: self._scores(name, X)
 
     def _scores(self, method: str, X: Any) -> NDArray[Any]:
-        """Return the scores of rows by a method: one per class, or one for two classes.
+        """Return the scores of rows by a method of the fitted estimator.
 
-        Scores are in the order of the classes, whatever order the estimator uses.
+        There is one column per class, in the order of the classes, whatever order the estimator
+        uses. For two classes, `decision_function` has one score per row.
         """
         user_code = self._user_code()
         rows = self._check(X)

@@ -1,8 +1,8 @@
-"""Estimators with fitted preprocessing: features are scaled by the training rows before the fit.
+"""Estimators with fitted preprocessing: before the fit, features are scaled.
 
-Each part of joined features is multiplied by one factor (`joined`), or each feature is standardized
-(`common.Scaling`). A saved model reads features as they are stored: its coefficients include the
-factors of the parts.
+The scaling is fitted on the training rows. Each part of joined features is multiplied by one factor
+(`joined`), or each feature is standardized (`common.Scaling`). A saved model reads features as they
+are stored: its coefficients include the factors of the parts.
 """
 
 from __future__ import annotations

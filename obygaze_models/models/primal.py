@@ -1,7 +1,8 @@
-"""Fit support vector machines by Newton's method, without products of rows.
+"""Fit support vector machines by Newton's method, without a Gram matrix.
 
-libsvm needs the products of all pairs of rows, so that time and memory grow with the square of the
-number of rows. Here, the loss of a row, max(0, 1 - margin), gets a rounded corner. Newton's method
+libsvm needs the dot products of all pairs of rows (the Gram matrix): its time and memory grow with
+the square of the number of rows. Here, the loss of a row, max(0, 1 - margin), gets a rounded
+corner. Newton's method
 minimises the smooth sum, and the corner is narrowed until the plane is more exact than the plane of
 libsvm with its default tolerance. Each step reads the rows a few times.
 """
@@ -41,9 +42,9 @@ def hinge_plane(
     Args:
         X: The rows.
         positive: Whether each row is on the positive side.
-        limits: The tolerance C of each row, times its weight.
+        limits: For each row, the tolerance C multiplied by the weight of the row.
         start: A plane to start from, such as the plane for a different tolerance.
-        widths: The widths of the corner, in the order of use.
+        widths: The widths of the rounded corner of the loss, in the order of use.
     """
     from scipy.linalg import cho_factor, cho_solve
 

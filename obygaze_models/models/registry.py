@@ -155,8 +155,9 @@ class Perceptron(Struct):
 class Bank(Struct):
     """The settings of concept vectors, which are fitted on clips or made from `texts`.
 
-    With published folds, the tolerance "folds" is the best over these folds, and `best_of_folds`
-    selects the best of the vectors that were fitted without each fold.
+    Two settings need published folds (see `ConceptBank`). The tolerance "folds" is the tolerance
+    with the best mean F1 over these folds. `best_of_folds` keeps the best of the vectors that are
+    each fitted without one fold.
     """
 
     tolerance: Annotated[
@@ -237,7 +238,7 @@ class ModelKind:
         class_name: The name of a class of user code or scikit-learn.
         reads: The features of a clip: one vector, or one vector per frame.
         is_trained: Whether scores depend on the training clips.
-        has_epochs: Whether training starts from random weights and stops on validation clips.
+        has_epochs: Whether training starts from random weights and stops early on validation clips.
     """
 
     estimator: str
@@ -385,7 +386,10 @@ def estimator_class(name: str) -> Any:
 
 
 def default_settings(kind: str) -> Settings:
-    """Return the defaults of a model type that a file can contain, by setting."""
+    """Return the default of each setting of a model type.
+
+    Defaults that a file cannot contain are excluded.
+    """
     return find_kind(kind).defaults
 
 
@@ -460,7 +464,7 @@ def build_bank(settings: Mapping[str, Any], *, seed: int = 0) -> Any:
     """Return the unfitted `ConceptBank` for the settings of a bottleneck.
 
     Args:
-        settings: All settings of `BANK`; others are ignored.
+        settings: All settings of `BANK`; other settings are ignored.
         seed: The seed of balanced subsamples.
     """
     bank = estimator_class("ConceptBank")

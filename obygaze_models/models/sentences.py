@@ -13,7 +13,10 @@ from obygaze_models.text_vectors import Sentences
 
 
 def bank_from_sentences(sentences: Sentences) -> ConceptBank:
-    """Return the directions of sentences as concept vectors; a margin is a dot product."""
+    """Return the directions of sentences (`text_vectors.Sentences`) as concept vectors.
+
+    A margin is the dot product of a row with a direction.
+    """
     bank = ConceptBank([*sentences.directions])
     vectors = np.array([*sentences.directions.values()])
     bank.n_features_in_ = vectors.shape[1]
@@ -27,14 +30,17 @@ def bank_from_sentences(sentences: Sentences) -> ConceptBank:
 
 @dataclass(eq=False)
 class ZeroShot(Classifier):
-    """Separate two classes by the directions of two attributes; nothing is trained."""
+    """Separate two classes by two attributes of a prompt file; nothing is trained.
+
+    The direction of an attribute is the mean text embedding of its sentences.
+    """
 
     texts: str = ""
     positive: str = ""
     negative: str = ""
 
     def fit_fold(self, data: FoldData) -> Self:
-        """Take the directions of the attributes; no row is used."""
+        """Store the difference of the directions of the two attributes; no row is used."""
         directions = data.sentences[self.texts].directions
         self.direction_ = directions[self.positive] - directions[self.negative]
         return self
@@ -42,7 +48,7 @@ class ZeroShot(Classifier):
     def left_out_scores(self, data: FoldData) -> InnerScores | None:
         """Return the scores of the training rows, which did not train the model.
 
-        Return None for a published scheme.
+        Return None if a published scheme makes the splits.
         """
         # A published scheme makes only the choices that its publication made.
         if data.file_folds is not None:
@@ -52,7 +58,7 @@ class ZeroShot(Classifier):
         return InnerScores(data.y[rows], scores, np.zeros(len(rows), dtype=np.intp))
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the cosine with the positive direction minus the cosine with the negative one."""
+        """Return the cosine with the positive direction, minus the cosine with the negative one."""
         rows = np.asarray(X, dtype=np.float64)
         lengths = np.linalg.norm(rows, axis=1)
         products: Floats = rows @ self.direction_

@@ -150,8 +150,8 @@ class ClipTable:
     def scenes(self) -> IntArray | None:
         """The position of each clip in its film, or None if a position is unknown.
 
-        The position is the scene if all clips have one, else the rank by start time. Also None if
-        there is only one film.
+        The position is the scene if all clips have one. If not, it is the rank of the clip by start
+        time. The result is also None if there is only one film.
         """
         scenes = [clip.scene for clip in self.clips]
         if len(set(self.films.tolist())) < 2:
@@ -177,7 +177,7 @@ class ClipTable:
         return film_and_scene(self.films, self.scenes)
 
     def column(self, name: str) -> Words:
-        """Return a column of the manifest as text, with values in plain form."""
+        """Return the text of each clip in a column; several values are joined by "|"."""
         try:
             cells = ["|".join(clip.values(name)) for clip in self.clips]
         except NotFound as error:
@@ -204,9 +204,9 @@ def with_view(
 ) -> Data:
     """Return the data of a protocol with the view "auto" replaced.
 
-    The view "auto" becomes the usual view of the manifest. With stores of sound or words, it
-    becomes the view that the manifest already has, because the visual view excludes concepts that
-    pictures do not show.
+    The view "auto" becomes the usual view of the manifest. If a store has features of sound or of
+    words, "auto" becomes the view that the manifest already has. The usual view can be the visual
+    view, which excludes concepts that are not visible in pictures.
     """
     if data.view != AUTO:
         return data
@@ -269,7 +269,10 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
 def _remarks(
     manifest: Manifest, viewed: Manifest, selected: Manifest, data: Data
 ) -> dict[str, str]:
-    """Return remarks on the selected clips; `where` has already warned about values."""
+    """Return remarks on the selected clips.
+
+    `Manifest.where` has already warned about the unknown values among them.
+    """
     remarks = {}
     expression = None
     if data.where:
@@ -339,8 +342,8 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
     """Return hashes of the labels of a run: of clips, of levels and concepts, and of each task.
 
-    The hash of clips is of ids, films and spans. The hash of levels and concepts includes the
-    columns and concepts on which annotators differ. The hash of a task is of the classes of clips.
+    The hash of clips covers ids, films and spans. The hash of levels and concepts also covers the
+    columns and concepts on which annotators differ. The hash of a task covers the classes of clips.
     """
     places = []
     levels: list[list[Any]] = []
@@ -379,9 +382,10 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
-    """Return the class of each clip; without `negative`, clips that do not match `positive` are 0.
+    """Return the class of each clip of a task that is defined by expressions.
 
-    If an empty cell decides, a clip is neither positive nor negative.
+    If the task has no `negative`, clips that do not match `positive` have the class 0. If it
+    depends on an empty cell whether a clip matches, the clip is neither positive nor negative.
     """
     positive, *negative = _expressions(name, task, table)
     for expression in (positive, *negative):
@@ -513,9 +517,10 @@ def unknown_words(
 
 
 def _joined(sentences: Iterable[tuple[str, str, str]]) -> str:
-    """Return sentences about tasks, given as text before the name, name, and text after it.
+    """Return sentences about tasks as one text.
 
-    Tasks with the same texts share a sentence.
+    An item contains the text before the name of a task, the name, and the text after the name.
+    Tasks with the same two texts share a sentence.
     """
     names_of: dict[tuple[str, str], dict[str, None]] = {}
     for before, name, after in sentences:
@@ -530,7 +535,8 @@ def class_names(
 ) -> list[str]:
     """Return the names of the negative and the positive class of a user-defined task.
 
-    They are the words of its column if each class has one word.
+    They are the words in the column of the task if each class has one word, and the words are not
+    numbers. If not, they are the name of the task, and "not" with this name.
     """
     # Without brackets, `not` would apply to the first part of an expression only, and
     # `not level!=EN` would be a double negation.

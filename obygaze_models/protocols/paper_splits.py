@@ -1,10 +1,11 @@
-"""The training sets of Table 2 of the paper: as released in its code, and as described in its text.
+"""The training sets of Table 2 of the ObyGaze12 paper, by its released code and by its text.
 
-Both use the published folds of one file; the last fold tests. To balance classes, only a subset of
-the folds of a larger class trains, a different subset in each of eight runs. Code and text differ.
-The code removes the test and the validation fold. It then chooses training folds from a list that
-still contains the test fold. The list should lack the validation fold. Instead, it lacks fold 0 and
-the fold after the validation fold. Clips without a video are removed before counting.
+Code and text use the published folds of one file; the last fold tests. To balance classes, only a
+subset of the folds of a larger class trains, a different subset in each of eight runs. Code and
+text differ. The code removes the clips of the test fold and of the validation fold. It then chooses
+training folds from a list that still contains the test fold. The list should lack the validation
+fold. Instead, it lacks fold 0 and the fold after the validation fold. Clips without a video are
+removed before clips are counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,16 +60,19 @@ def code_splits(
     balanced: bool = True,
     validates: bool = True,
 ) -> list[Split]:
-    """Return the splits of the released code; each fold but the last two validates in turn.
+    """Return the splits of the released code of ObyGaze12.
+
+    The last fold tests, and each of the folds before the last two validates in turn.
 
     Args:
         folds: The fold of each clip.
         labels: The class of each clip; negative for clips outside the task.
         has_video: Whether each clip has a video.
-        balanced: Whether larger classes use a rotating subset of folds. If False, all other folds
-            train, as for concept vectors, and the last fold but one also validates in turn.
-        validates: Whether a fold validates. If False, there is one split, as for the heads of
-            bottlenecks.
+        balanced: Whether larger classes use a rotating subset of folds. If False, all folds train
+            that neither test nor validate, and each fold before the last validates in turn. The
+            released code does this for concept vectors.
+        validates: Whether a fold validates. If False, there is one split, in which all folds before
+            the last train. The released code does this for the heads of bottlenecks.
     """
     file = _file(folds, labels, has_video)
     last = file.last_fold
@@ -101,7 +105,9 @@ def text_splits(
     balanced: bool = True,
     validates: bool = True,
 ) -> list[Split]:
-    """Return the splits of the paper's text; the last fold but one validates.
+    """Return the splits of the text of the ObyGaze12 paper.
+
+    The last fold tests, and the fold before it validates.
 
     Args:
         folds: The fold of each clip.

@@ -136,7 +136,7 @@ def _without_words_on_changed_tasks(
 ) -> Protocol:
     """Return a protocol without texts and published values that hold for unchanged tasks only.
 
-    The title of a task with changed classes is removed, unless the title was changed, too.
+    If the classes of a task were changed, its title is removed, unless the title was also changed.
     """
     tasks = dict(protocol.tasks)
     changed: set[str] = set()
@@ -163,7 +163,7 @@ def _without_words_on_changed_tasks(
 def require_each_once(changes: Sequence[str]) -> None:
     """Raise an error for a key with two values, because one value would be ignored.
 
-    A value of a key, such as `grid`, is a value of its parts, such as `grid.models`, too.
+    A value of a table, such as `grid`, also counts as a value of its keys, such as `grid.models`.
     """
     keys = sorted((f"{one.partition('=')[0].strip()}.", one) for one in {*changes})
     for (key, first), (next_key, second) in pairwise(keys):
@@ -344,7 +344,11 @@ def _check_every_task_is_run(
     in_file: Collection[str],
     asked: Collection[str],
 ) -> None:
-    """Check that tasks of --set are run, and all tasks of the file if no tasks are selected."""
+    """Check that no task is ignored.
+
+    Tasks that --set defines must be run. If neither --task nor --set selects tasks, all tasks of
+    the file must be run.
+    """
     choices = {key for key in CHOICES_OF_TASKS if key in document.overrides}
     if not protocol.report.contrast:
         choices.discard("report.contrast")

@@ -1,8 +1,8 @@
 """The splits of a training task, from one fold number per clip.
 
 Splits depend on the training task and the clips only, not on other cells of a protocol. Only
-`published` splits have a fold column per task. There, a test clip of one task may be a training
-clip of a different task; such leaks are counted.
+`published` splits have a fold column per task. In published splits, a test clip of one task may be
+a training clip of a different task; such leaks are counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence

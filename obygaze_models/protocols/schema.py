@@ -104,7 +104,7 @@ class Splits:
     names films that train and are never tested. `column` contains groups of films, such as
     directors, that are held out instead of films. In fixed splits, clips with a value of `test` in
     `column` are tested, and one in five of the other films validates. `scheme` makes the training
-    sets of the paper from published folds:
+    sets of the ObyGaze12 paper from published folds:
     `obygaze_models.protocols.paper_splits:code_splits` or `:text_splits`.
     """
 
@@ -125,7 +125,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class GridSettings:
-    """The combinations to run; an empty list means all, except for baselines: none."""
+    """The combinations to run. An empty list means all names; for baselines, it means none."""
 
     train: tuple[Name, ...] = ()
     test: tuple[Name, ...] = ()

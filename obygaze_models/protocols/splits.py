@@ -124,10 +124,10 @@ def film_pairs(
     never: Sequence[int] = (),
     trains: BoolArray | None = None,
 ) -> Sequence[Split]:
-    """Return the splits for unseen films: each pair of films tests and validates, others train.
+    """Return the splits for unseen films: one film tests, one validates, all other films train.
 
-    A film without a row that can train does not validate. The pairs (i, j) and (j, i) have the
-    same training rows.
+    There is a split for each pair of films. A film without a row that can train does not validate.
+    The pairs (i, j) and (j, i) have the same training rows.
 
     Args:
         folds: The fold of each row.

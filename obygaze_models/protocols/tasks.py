@@ -7,7 +7,7 @@ A column of a manifest is a label. A request becomes one or more tasks of a prot
     COLUMN=VALUE            this value against the other values of the column
     COLUMN>=2               for numbers; also with <=, < and >
     EXPRESSION              clips that match against clips that do not
-    NAME=EXPRESSION         the same, with a short name; also NAME=COLUMN>=2 and the others
+    NAME=EXPRESSION         the same, with a short name; also NAME=COLUMN>=2 and similar
 
 A clip with an empty cell has no class.
 """
@@ -112,10 +112,11 @@ def with_tasks(
 def _questions(
     protocol: Protocol, asks: Mapping[str, str], kept: Sequence[str]
 ) -> tuple[Question, ...]:
-    """Return the questions of a protocol, changed so that they are about other tasks.
+    """Return the questions of a protocol, changed so that they are about the requested tasks.
 
-    A question that compares a model with a baseline is repeated for each task, because its text
-    names the task. `kept` are the tasks with the same definition as in the protocol.
+    A question that compares a model with a baseline is repeated for each requested task, because
+    its text names the task. `asks` describes each requested task. `kept` are the requested tasks
+    that have the same definition as in the protocol.
     """
     asked = []
     unit = unit_name(protocol.splits.kind, protocol.splits.column)
@@ -301,7 +302,7 @@ class _Labels:
         return self.task_of_value(column, "==" if sign == "=" else sign, value)
 
     def task_of_expression(self, text: str) -> dict[str, Task]:
-        """Return the task of the clips that match an expression, against the others."""
+        """Return the task of the clips that match an expression, against all other clips."""
         positive: Expression = parse(
             text,
             vocabulary=self.manifest.header.concepts or None,
@@ -357,7 +358,7 @@ class _Labels:
         )
 
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, Task]:
-        """Return the task of the clips that match a comparison, against the others."""
+        """Return the task of the clips that match a comparison, against all other clips."""
         is_known = plain_value(value, column) in self.words(column)
         if not is_known and sign[0] not in "<>":
             raise self.unknown_word(column, value)

@@ -193,8 +193,8 @@ def intervals_hold_for(run: Run, cells: Iterable[Cell]) -> str:
 def answered_question(run: Run) -> AskedQuestion | None:
     """Return the first question of the protocol that this run answers, or None.
 
-    Every run answers a question about a baseline. Only a run with the difference of two models
-    answers a question about them.
+    Every run answers a question about a baseline. A question about two models is answered only if
+    the run has the difference of these models.
     """
     for question in run.settings.questions:
         if is_about_baselines(question) or any(
@@ -310,8 +310,9 @@ def difference_from_baseline(run: Run, model: Cell, baseline: Cell) -> RunRow | 
 def verdict(row: RunRow | None, n_films: int = 0) -> str:
     """Return the word for whether the first side of a difference is better.
 
-    p decides. For the store that is chosen on training films there is no p, and the interval
-    decides. Return `UNKNOWN` without p and interval, and `LEAKED` if test clips leaked.
+    The p of the difference decides. If a side uses the store that is chosen on training films,
+    there is no p, and the interval decides. Return `UNKNOWN` if there is neither p nor interval.
+    Return `LEAKED` if test clips leaked.
 
     Args:
         row: The difference. None: unknown.
@@ -335,7 +336,7 @@ def verdict(row: RunRow | None, n_films: int = 0) -> str:
 
 
 class FilmsAbove(NamedTuple):
-    """Numbers of films: with a first value above the second, with equal values, and in total."""
+    """Numbers of films for two cells: where the first is higher, where they are equal, and all."""
 
     n_above: int
     n_equal: int

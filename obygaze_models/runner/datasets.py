@@ -125,9 +125,9 @@ def _parse_task(described: Mapping[str, Any]) -> Task:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with integers and booleans, also of NumPy, as Python integers.
+    """Return a value; integers and booleans, of Python or NumPy, become Python integers.
 
-    Values inside mappings are converted, too.
+    Values inside mappings are also converted.
     """
     if isinstance(value, Mapping):
         return {str(name): _plain(of_name) for name, of_name in value.items()}

@@ -309,8 +309,9 @@ def write_run(
 ) -> Run:
     """Write the tables, then run.json, and return the run.
 
-    If the folder holds the same run, its other files are kept, except a report of other numbers.
-    User code that draws random numbers without a seed has other numbers each time.
+    If the folder contains the same run, all other files in it are kept. Only a report is removed if
+    the tables of the run have changed. This can happen if user code draws random numbers without a
+    seed, because its results are then different each time.
     """
     contents = {name: as_csv(table) for name, table in tables.items()}
     files = {name: sha256_bytes(data) for name, data in contents.items()}

@@ -3,10 +3,11 @@
 Everything that learns takes its rows from a `HeldOut`: scaling, concept vectors, choices of
 settings and stores, and the fits themselves. Nothing may learn from these clips:
 
-- In splits by film: all clips of a tested film, in all tasks, with or without concepts, also
-  clips in no fold. Fixed splits are by film if no film is on both sides.
-- In splits by clip: the tested clips of the task. Tested clips that a published training set
-  contains are not removed from it, and are counted as leaked.
+- In splits by film: all clips of a tested film, in all tasks, with or without concepts. This
+  includes clips that are in no fold. Fixed splits are by film if no film has test clips as well as
+  training or validation clips.
+- In splits by clip: the tested clips of the task. If a published training set contains tested
+  clips, they are not removed from the training set, and are counted as leaked.
 """
 
 import hashlib
@@ -37,12 +38,13 @@ class HeldOut:
             manifest without films.
         is_by_film: Whether whole films are held out.
         train: Training rows.
-        validation: Validation rows. They choose the epoch, a setting or a store.
+        validation: Validation rows, on which the epoch, a setting or a store is chosen.
         test: Test rows.
         hidden: The values of `units` whose clips are excluded from all learning.
         excluded: Further rows that are excluded from all learning.
-        file_folds: The fold of each clip in the published file, or None for other splits. Concept
-            vectors and their tolerance come from the training folds of this file.
+        file_folds: The fold of each clip in the published file, if a published scheme makes the
+            splits. Concept vectors and their tolerances are found on the training folds of this
+            file. None for all other splits.
     """
 
     name: str
@@ -69,7 +71,7 @@ class HeldOut:
     def hidden_films(self) -> list[str]:
         """The films that the fold holds out as a whole; empty if films are divided.
 
-        Clips in no fold are excluded from learning too, but their films are not listed.
+        Clips that are in no fold are also excluded from learning, but their films are not listed.
         """
         if not self.is_by_film:
             return []
@@ -100,12 +102,18 @@ class HeldOut:
         )
 
     def apart(self) -> "HeldOut":
-        """Return this fold with its validation clips, or their films, excluded from learning."""
+        """Return this fold with its validation clips excluded from learning.
+
+        In splits by film, all clips of their films are excluded.
+        """
         hidden = np.union1d(self.hidden, self.units[self.validation])
         return replace(self, hidden=hidden)
 
     def make_key(self, *fields: str) -> tuple[bytes, ...]:
-        """Return the hash of the rows of each field, as a key that is equal for equal rows."""
+        """Return a key made of the hashes of the rows in the attributes that `fields` names.
+
+        Folds with equal rows have equal keys.
+        """
         key = []
         for name in fields:
             rows: IntArray = getattr(self, name)
@@ -123,7 +131,7 @@ def make_folds(
 
     Args:
         protocol: The protocol.
-        table: Its clips.
+        table: The clips of the protocol.
         labels: The class of each clip, by task.
         usable: Whether each clip has features (and a video, where a scheme needs one).
     """
@@ -178,7 +186,7 @@ def _held_out(
 
     Args:
         protocol: The protocol.
-        table: Its clips.
+        table: The clips of the protocol.
         pair: The training and the test task.
         splits: The splits of the training task, with all clips of their test folds.
         trains: Whether each clip can train.

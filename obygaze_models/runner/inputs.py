@@ -363,9 +363,10 @@ def _texts_of_models(
 
 
 def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
-    """Return a remark with the positive shares of clips without and with joined features, or "".
+    """Return a remark on clips that have no joined features, or "" if there are none.
 
-    If the shares differ, the features are missing more often in one class.
+    The remark states the share of positive clips among the clips without the features and among the
+    clips with them. If the shares differ, the features are missing more often in one class.
     """
     sentences = []
     for store in features:
@@ -409,7 +410,10 @@ def _without_validation(
 def _only_heard(
     table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
 ) -> str:
-    """Return a remark on concepts that can only be heard, if features are of pictures, or ""."""
+    """Return a remark on concepts that can only be heard, if some features are of pictures.
+
+    Return "" if there are no such features or concepts.
+    """
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
     if table.view != "raw" or not of_pictures:
         return ""

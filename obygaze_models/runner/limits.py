@@ -102,9 +102,10 @@ def _copies(run: Run) -> Iterator[str]:
 
 
 def _films_on_both_sides(run: Run) -> Iterator[str]:
-    """Yield the number of test clips of training films, and what intervals hold for.
+    """Yield the number of test clips whose films are in training, and what intervals hold for.
 
-    The sentence names the column of the splits, because this column may divide films by mistake.
+    The sentence names the column that defines the splits, because this column may divide films by
+    mistake.
     """
     divided = [cell for cell in run.models if cell.basis == FILM_SEEN]
     found = _most_of_a_cell(divided, lambda cell: cell.same_film)
@@ -124,14 +125,14 @@ def _films_on_both_sides(run: Run) -> Iterator[str]:
 def _most_of_a_cell(
     models: Sequence[Cell], number: Callable[[Cell], int]
 ) -> tuple[str, str] | None:
-    """Return the beginning and the end of a sentence, or None if no result has such clips.
+    """Return the beginning and the end of a sentence on a problem of test clips, such as a leak.
 
-    The beginning states how many results have such clips. The end states how many test clips of
-    the worst result are such clips.
+    The beginning states how many results have clips with the problem. The end states how many test
+    clips of the worst result have it. Return None if no result has clips with the problem.
 
     Args:
         models: The results.
-        number: Function that returns the number of such clips in a result.
+        number: Function that returns the number of clips with the problem in a result.
     """
     cells = [cell for cell in models if number(cell)]
     if not cells:
@@ -160,7 +161,7 @@ def _clips_as_films(run: Run) -> Iterator[str]:
 
 
 def _few_films(run: Run) -> Iterator[str]:
-    """Yield the number of films behind values if it is too small to represent other films."""
+    """Yield how many films contribute to the values, if too few to hold for other films."""
     counts = [cell.film_counts(compared_metric(run)) for cell in run.models]
     of_few = [both for both in counts if both[0] < FEW_GROUPS]
     if of_few and run.has_groups:
@@ -175,9 +176,10 @@ def _few_films(run: Run) -> Iterator[str]:
 
 
 def _power(run: Run) -> Iterator[str]:
-    """Yield the smallest difference that p would show, for models with a smaller difference.
+    """Yield the smallest difference from a baseline that would be significant.
 
-    It is estimated from the spread of the films.
+    It is stated for models whose difference is not significant, and is estimated from the spread of
+    the films.
     """
     metric = compared_metric(run)
     compared = []
@@ -240,9 +242,10 @@ def why_no_interval(cell: Cell, run: Run) -> str:
 
 
 def _picked(run: Run) -> Iterator[str]:
-    """Yield the best of several results of a task, which is too high if it is selected for this.
+    """Yield the highest of several results of a task, with a warning.
 
-    Yield nothing for a requested model if the run chooses its store on training films.
+    If a model is selected because its result is the highest, the result is expected to be lower on
+    new films. Yield nothing for a requested model if the run chooses its store on training films.
     """
     metric = compared_metric(run)
     asked = requested_cells(run)
@@ -287,9 +290,10 @@ def _skipped_folds(run: Run) -> Iterator[str]:
 
 
 def _folds_of_several_films(run: Run) -> Iterator[str]:
-    """Yield the largest number of films in a fold of the manifest, as intervals are over films.
+    """Yield the largest number of films in a fold of the manifest, if it is more than one.
 
-    Yield nothing for a run that holds out groups, because its intervals are over these groups.
+    Intervals are over films, and do not hold for new groups of films. Yield nothing for a run that
+    holds out groups, because its intervals are over these groups.
     """
     is_of_person = SPLIT_KINDS[run.protocol["splits"]["kind"]].by_task
     if not is_of_person or run.holds_out_groups:
@@ -340,7 +344,7 @@ def _without_words(run: Run) -> Iterator[str]:
 
 
 def _chosen_stores(run: Run) -> Iterator[str]:
-    """Yield how often each store was chosen on training films, for each model of the answer."""
+    """Yield for each requested model how often each store was chosen on training films."""
     for cell in chosen_cells(run):
         n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
         stores = join_names([f"{name} in {n}" for name, n in n_of_store.most_common()])

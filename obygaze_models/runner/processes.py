@@ -25,10 +25,11 @@ COUNTED = (UserWarning, RuntimeWarning)
 
 @contextmanager
 def fitting() -> Generator[None, None, None]:
-    """Use one thread for linear algebra, and skip checks that a run has done already.
+    """Use one thread for linear algebra, and skip checks of scikit-learn that are not needed.
 
-    Threads do not speed up small products, and slow them down on shared cores. The features of a
-    run are finite, and its settings are valid.
+    Several threads do not speed up products of small matrices, and slow them down on shared cores.
+    Checks are not needed, because a run has already checked that its features are finite and its
+    settings are valid.
     """
     from sklearn import config_context
 

@@ -343,7 +343,7 @@ def tests_of_models(run: StoreRun, n_jobs: int, watch: Watch) -> list[CellTests]
 
 
 def prepare(run: StoreRun) -> None:
-    """Compute the products of rows that fits share, before processes are forked."""
+    """Compute the dot products of rows that all fits share, before processes are forked."""
     task = run.protocol.train_tasks[0]
     for model in run.models.values():
         estimator = build_estimators(run, model, task, run.protocol.fit.seed)[0]
@@ -557,11 +557,11 @@ def _without_fit(
 def choose_stores(cells: Sequence[CellTests]) -> list[CellTests]:
     """Return the tests on the store that is chosen on the training films of each fit.
 
-    A choice of the best store after the test would be a choice on test films. So the store is
-    chosen in each fold without its test clips. On each store, training or validation clips have
-    scores by fits without these clips (`Fitted.inner`). The store with the highest average
-    precision of these scores is chosen, and the first store if several are equal. If a fold was
-    skipped on some stores, the other stores are compared.
+    A choice of the best store after the test would be a choice on test films. Therefore, the store
+    is chosen in each fold without the test clips of the fold. On each store, training or validation
+    clips have scores by fits without these clips (`Fitted.inner`). The store with the highest
+    average precision of these scores is chosen; of several equal stores, the first. If a fold was
+    skipped on some stores, only the remaining stores are compared.
     """
     found = []
     by_model = group_by(

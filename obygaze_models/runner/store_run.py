@@ -81,8 +81,9 @@ class StoreRun:
     def for_model(self, model: Model, held: HeldOut) -> HeldOut:
         """Return the fold for a model, with validation clips kept apart or added to training.
 
-        Validation clips are kept apart if they choose the epoch at which a fit stops, or, in splits
-        by clip, the settings of the model. Published schemes always keep validation clips apart.
+        Validation clips are kept apart if the epoch at which a fit stops is chosen on them. In
+        splits by clip, they are also kept apart if the settings of the model are chosen on them.
+        With a published scheme, they are always kept apart.
         """
         has_choice = len(candidates(model)) > 1
         has_epochs = find_kind(model.kind).has_epochs
@@ -100,7 +101,7 @@ class StoreRun:
 
     @cached_property
     def rows(self) -> FeatureRows:
-        """The rows of features, with the solver of all fits, which the number of clips decides."""
+        """The rows of features, with the solver of all fits (`choose_solver`)."""
         features = self.of_store
         equal = None
         if features.equal is not None:
@@ -231,7 +232,7 @@ class Fitted:
 
     @property
     def threshold(self) -> float:
-        """The score above which a clip is called positive."""
+        """The score above which a clip is classified as positive."""
         return decision_threshold(self.estimator)
 
     @property
@@ -299,7 +300,8 @@ def fit_seed(kind: str, seed: int, start: int = 0) -> int:
     Args:
         kind: The type of the model.
         seed: The seed of the protocol.
-        start: The number of the training set. Only fits with epochs have a seed for each.
+        start: The number of the training set. Only models with epochs have a different seed for
+            each training set.
     """
     return seed * SEEDS_APART + start if has_epochs(kind) else seed
 

@@ -1,8 +1,8 @@
 """Train one model to save: make its protocol, and after the run fit it on all clips.
 
 The protocol is `honest` with one task, or with each concept as a task. The model is fitted by the
-same functions as in a run. No clips are held out for a test, but a perceptron still stops on the
-validation clips of the first split.
+same functions as in a run. No clips are held out for a test, but a perceptron still stops early on
+the validation clips of the first split.
 """
 
 import warnings
@@ -232,8 +232,9 @@ def _vectors(run: StoreRun) -> _Kept:
 def _model(run: StoreRun, of_folds: Sequence[Mapping[str, Any]]) -> _Kept:
     """Return the model of a run, with the settings that most folds chose, fitted on all clips.
 
-    Inner splits of the fit are by film or by clip, as in the folds. A model with epochs stops on
-    the validation clips of the first fold, and trains on all other clips.
+    If the folds hold out whole films, inner splits of the fit also hold out whole films. A model
+    with epochs stops early on the validation clips of the first fold, and trains on all other
+    clips.
     """
     protocol = run.protocol
     (model,) = run.models.values()
