@@ -16,7 +16,7 @@ film twice biases AUC, and this bias misleads the correction of BCa.) Each test 
 the sizes of the published films, and a design effect of 11. Five metrics were computed, for a model
 trained on noise and for a model trained on signal.
 
-A metric that is pooled over the folds of a cross-validation has a larger variance than draws of its
+A metric that is pooled over the folds of a cross-validation has a larger variance than its draws of
 films have, because each clip tests the model of one fold and trains the models of the other folds.
 With `n_folds`, an interval is widened for this reason. With ten films or more, the part of the
 variance that comes from the share of positive clips in a draw is not increased, because training
@@ -92,8 +92,8 @@ class GroupCount(NamedTuple):
     """The number of groups that contribute to a value, and the equivalent number of equal groups.
 
     The value is a mean over `n_clips` clips. If the value is above 0.9, its interval contains the
-    interval that a mean over `n_clips` independent clips would have. 0: the interval has no such
-    smallest width.
+    interval that a mean over `n_clips` independent clips would have. If `n_clips` is 0, the interval
+    is not changed.
     """
 
     number: int
@@ -167,7 +167,7 @@ def reuse_inflation(n_folds: int | None) -> float:
 
 
 def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> Interval:
-    """Return the interval of a value; above 0.9, extend it to Wilson's interval for n clips.
+    """Return the interval of a value, extended to Wilson's interval if the value is above 0.9.
 
     Clips of one film are not independent. Therefore, an interval over films must not be narrower
     than an interval for n independent clips. If clips are independent, the mean A of n values from
@@ -453,8 +453,8 @@ def ratio_interval(
 ) -> list[float | None]:
     """Return the 95 % interval of scale * sum(top) / sum(bottom), bootstrapped over clusters.
 
-    The interval is cut to the range from 0 to `most`; for a share, `most` is 1. An end that cannot
-    be computed is None.
+    Both ends are limited to the range from 0 to `most`; for a share, `most` is 1. An end that
+    cannot be computed is None.
     """
     names, codes = np.unique(clusters, return_inverse=True)
     tops = np.bincount(codes, weights=np.asarray(top))

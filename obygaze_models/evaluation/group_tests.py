@@ -25,7 +25,7 @@ MANY = 12
 
 @dataclass(frozen=True)
 class SharedFilms:
-    """The number of films, of shared films (with items of both groups), and of their items."""
+    """The numbers of all films, of films with items of both groups, and of items in the latter."""
 
     n_blocks: int
     n_shared: int

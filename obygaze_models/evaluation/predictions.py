@@ -48,11 +48,11 @@ class Predictions:
         A clip whose score equals the threshold is negative: the argmax of two equal probabilities
         is also the first class.
 
-            Args:
-                y: The labels, 0 or 1.
-                score: The score of each clip.
-                threshold: The threshold.
-                films: The film of each clip; by default all are of one film.
+        Args:
+            y: The labels, 0 or 1.
+            score: The score of each clip.
+            threshold: The threshold.
+            films: The film of each clip; by default all are of one film.
         """
         truth = as_truth(y)
         scores = as_scores(score, truth.size)

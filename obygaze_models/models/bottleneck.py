@@ -101,7 +101,7 @@ class Bottleneck(Classifier):
 
     @property
     def needs_products(self) -> bool:
-        """Whether the fit uses dot products of rows, as vectors do that fit unscaled rows."""
+        """Whether the fit uses dot products of rows: it does if vectors fit unscaled rows."""
         return self.reads_concepts and not self.part("bank").scaled
 
     @property

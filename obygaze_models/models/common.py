@@ -31,7 +31,7 @@ class FixTraining(FixInput, ValueError):
 
     @property
     def reason(self) -> str:
-        """Why there is no fit; `where` comes first if it is stated, such as the concept."""
+        """Why there is no fit. If `where` is stated, such as the concept, it comes first."""
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
@@ -101,7 +101,7 @@ class Scaling:
         return np.asarray((rows - self.means) / self.deviations)
 
     def unscale_plane(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """Return planes for unscaled rows that give the margins of these planes for scaled rows."""
+        """Convert planes for scaled rows into planes for unscaled rows with the same margins."""
         unscaled: Floats = coef / self.deviations
         return unscaled, intercept - unscaled @ self.means
 
