@@ -20,9 +20,9 @@ A metric that is pooled over the folds of a cross-validation has a larger varian
 films have, because each clip tests the model of one fold and trains the models of the other folds.
 With `n_folds`, an interval is widened for this reason. With ten films or more, the part of the
 variance that comes from the share of positive clips in a draw is not increased, because training
-does not change this share. For a linear probe on noise, over the published clips
-in folds of whole films, the intervals of AUC contained 0.5 in .78 to .88 of 60 runs without
-`n_folds`, and in .91 to 1.00 of 100 runs with `n_folds`.
+does not change this share. For a linear probe on noise, over the published clips in folds of whole
+films, the intervals of AUC contained 0.5 in .78 to .88 of 60 runs without `n_folds`, and in .91 to
+1.00 of 100 runs with `n_folds`.
 """
 
 import math
@@ -92,8 +92,8 @@ class GroupCount(NamedTuple):
     """The number of groups that contribute to a value, and the equivalent number of equal groups.
 
     The value is a mean over `n_clips` clips. If the value is above 0.9, its interval contains the
-    interval that a mean over `n_clips` independent clips would have. If `n_clips` is 0, the interval
-    is not changed.
+    interval that a mean over `n_clips` independent clips would have. If `n_clips` is 0, its
+    interval is not extended.
     """
 
     number: int

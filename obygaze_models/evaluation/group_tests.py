@@ -134,7 +134,7 @@ def compare_groups(
 ) -> GroupTest:
     """Compare the values of two groups with permutation tests.
 
-    Boolean values are tested with `occurrence_p`, others with `permutation_p`.
+    Boolean values are tested with `occurrence_p`, all other values with `permutation_p`.
 
     Args:
         names: The names of both groups, and the one or two names of what the values measure; the
@@ -177,8 +177,8 @@ def summary(
 ) -> list[str]:
     """Return the results of tests as sentences.
 
-    If there are at most 12 tests, each test has a sentence. Otherwise, only significant tests have
-    a sentence: at most the 12 tests with the smallest p.
+    If there are at most 12 tests, each test has a sentence. If there are more, only significant
+    tests have a sentence: at most the 12 tests with the smallest p.
     """
     sentences = [sentence(test) for test in tests]
     n_tests = len(tests)

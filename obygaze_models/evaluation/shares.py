@@ -10,9 +10,10 @@ they are. Therefore, the intraclass correlation of the clips of a film is taken 
 With this value, simulated intervals miss the share in at most 0.05 of cases.
 
 Scores of a model may reduce the variance. In each film, the mean score of all clips is compared
-with the mean score of the marked clips, and the share moves by the difference, multiplied by the
-slope of marks on scores in the other films. The slope does not depend on the film itself. So the
-estimate is unbiased for any scores, and useless scores widen the interval by less than 1 %.
+with the mean score of the marked clips. The share of the film is changed by this difference,
+multiplied by the slope of marks on scores in all other films. The slope does not depend on the film
+itself. Therefore, the estimate is unbiased for any scores, and useless scores widen the interval by
+less than 1 %.
 
 The last dimension of all arrays is the film; earlier dimensions may be simulated data sets.
 """

@@ -18,7 +18,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Strings = NDArray[np.str_]
 CLIPS_A_BLOCK = 128
-# libsvm stores products of rows as float32, and perceptrons compute in float32, which ends at 3e38.
+# libsvm stores dot products of rows as float32, and perceptrons compute in float32. The largest
+# float32 is 3e38.
 LARGEST_VALUE = 1e15
 NOT_FINITE = "failed: holds NaN or infinity as float32"  # why a clip has no features
 

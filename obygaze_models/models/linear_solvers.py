@@ -37,8 +37,8 @@ FAR_APART = 1.5  # above 1, no fit is repeated; the rest is a reserve for roundi
 # libsvm takes seconds below this bound and minutes above it. Features of networks have a hundredth
 # of this variance.
 MOST_VARIANCE = 5e4
-# libsvm stores products of rows as float32, which is too coarse for rows far from 0. If the squared
-# length of the mean of the rows, divided by their variance, is larger, libsvm is not used.
+# libsvm stores dot products of rows as float32, which is too coarse for rows far from 0. If the
+# squared length of the mean of the rows, divided by their variance, is larger, libsvm is not used.
 FAR_MEAN = 100
 MIN_RANGE = 0.01  # in units of the decision; the margin is 2 units wide
 
@@ -68,9 +68,9 @@ class Scales:
         """Return the largest number of steps, or -1 for no limit; refuse rows of large scale.
 
         The number of steps of libsvm grows with the product of the variance and the tolerance C.
-        Rows are refused if the variance, multiplied by C or by 1 if C is larger, is too large. If
-        only the variance multiplied by a C above 1 is too large, the number of steps is limited
-        instead, because a C above 1 is the choice of the user.
+        Rows are refused if the variance times min(C, 1) is too large. If C is above 1, and only the
+        variance times C is too large, rows are not refused, because the user chose this C. The
+        number of steps is then limited.
         """
         key = rows.tobytes()
         if self._last[0] != key:

@@ -89,7 +89,7 @@ class MLPProbe(Classifier):
         return fitted
 
     def left_out_scores(self, data: FoldData) -> InnerScores:
-        """Return None: without a held-out row, new fits would be needed, with validation rows."""
+        """Return None, because fits without some training rows would need validation rows."""
         return InnerScores()
 
     @property

@@ -2,9 +2,8 @@
 
 libsvm needs the dot products of all pairs of rows (the Gram matrix): its time and memory grow with
 the square of the number of rows. Here, the loss of a row, max(0, 1 - margin), gets a rounded
-corner. Newton's method
-minimises the smooth sum, and the corner is narrowed until the plane is more exact than the plane of
-libsvm with its default tolerance. Each step reads the rows a few times.
+corner. Newton's method minimises the smooth sum, and the corner is narrowed until the plane is more
+exact than the plane of libsvm with its default tolerance. Each step reads the rows a few times.
 """
 
 from collections.abc import Callable, Sequence

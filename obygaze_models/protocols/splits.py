@@ -36,8 +36,9 @@ class LazySequence(Sequence[T]):
 class Split:
     """Training, validation and test rows of one table, with the numbers of their folds.
 
-    Each of the three is sorted, without duplicates. They may overlap, as in published splits of two
-    tasks; `evaluation.leakage` counts the overlap. No fit may use the rows `outside`.
+    Each of the three arrays of rows is sorted, without duplicates. The arrays may overlap, for
+    example in published splits of two tasks; `evaluation.leakage` counts the overlap. No fit may
+    use the rows `outside`.
     """
 
     name: str

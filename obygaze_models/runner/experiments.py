@@ -270,7 +270,7 @@ def resolve_manifest(
     """Return a manifest and its path. By default, this is the only manifest of the workspace.
 
     A manifest in memory has a path if the workspace has a manifest with the same name and content.
-    Otherwise, its name takes the place of the path.
+    If not, its name is returned in place of a path.
     """
     from obygaze_features.manifest import Manifest, read_manifest
     from obygaze_features.manifest.io import manifest_path, manifest_sha256

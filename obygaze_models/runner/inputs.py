@@ -106,7 +106,7 @@ class Inputs:
         parts: dict[str, Any] = {
             "protocol": self.protocol.sha256,
             "manifest": manifest_sha256(self.manifest),
-            # The view depends on the modalities in the header, too.
+            # The view also depends on the modalities in the header.
             "labels": labels_sha256(self.table, self.labels),
             # Only the header states which concepts are visual.
             "concepts": self.table.concept_names,

@@ -654,7 +654,7 @@ def tests_of_baselines(run: StoreRun) -> list[CellTests]:
     outcomes: Outcomes = {}
     known: set[Any] = set()
     for pair, number, held in run.every_fold:
-        # A baseline trains on validation clips, too. Folds that differ only in which of their clips
+        # A baseline also trains on validation clips. Folds that differ only in which of their clips
         # are for validation give equal baselines, and are tested once.
         fold = (pair, held.merge_validation().make_key("train", "test"))
         if fold not in known:
