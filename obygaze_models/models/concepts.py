@@ -66,13 +66,13 @@ class ConceptBank(Savable):
     Targets have one column per concept: 1 present, 0 absent, -1 not used (see `concept_targets`).
 
     `C` is the tolerance, which is the parameter C of the support vector machine that finds a plane.
-    It can be one number for all concepts, a number for each concept by name, the tolerance that the
-    ObyGaze12 paper published for each concept ("published"), or the best of six tolerances by
+    It can be one number for all concepts, a number for each concept by name, the tolerance of each
+    concept in the released code of ObyGaze12 ("published"), or the best of six tolerances by
     average precision over inner folds ("inner"). Inner folds hold out whole groups if groups are
-    given. `balance` is "weights" (as in the released code of ObyGaze12), "subsample" (as in the
-    text of the ObyGaze12 paper: equal numbers of rows with and without the concept, sampled by
-    seed), or None. With `unit_norm`, vector and bias are divided by the length of the vector, so
-    that a margin is a distance. The released code does not divide.
+    given. `balance` is "weights" (as in the released code), "subsample" (as in the text of the
+    ObyGaze12 paper: equal numbers of rows with and without the concept, sampled by seed), or None.
+    With `unit_norm`, vector and bias are divided by the length of the vector, so that a margin is a
+    distance. The released code does not divide.
 
     `fit_fold` fits the planes of concepts with enough positive and negative examples. `against`
     states which clips are the negative examples. With `scaled`, planes are fitted on scaled rows,
@@ -334,7 +334,7 @@ def cross_fit_parts(
 
 
 def published_tolerance(concept: str) -> float:
-    """Return the tolerance that the ObyGaze12 paper published for a concept."""
+    """Return the tolerance of a concept in the released code of ObyGaze12."""
     return 0.05 if concept in ("Body", "Look", "Activities") else 0.01
 
 
