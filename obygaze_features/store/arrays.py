@@ -84,7 +84,8 @@ class Arrays:
     def read_all(self, array: Array) -> npt.NDArray[Any]:
         """Return the values of all rows, file by file.
 
-        An untrusted number of rows cannot fill the memory: the first missing file is an error.
+        Memory is taken for one file at a time. If store.json states too many rows, the first
+        missing file raises an error before the memory is full.
         """
         n_rows = self.record.rows.total
         parts = []
@@ -95,7 +96,10 @@ class Arrays:
         return np.concatenate(parts)
 
     def texts(self, column: Array, numbers: Sequence[int]) -> Iterator[TextColumn]:
-        """Yield the texts of files of a column, one file at a time; `numbers` are the files."""
+        """Yield the texts of files of a column, one file at a time.
+
+        `numbers` are the numbers of the files.
+        """
         n_rows = self.record.rows.total
         checks = self.checks[column.name]
         ranges = []
@@ -111,7 +115,10 @@ class Arrays:
             yield texts
 
     def reserve(self, array: Array, n_rows: int) -> npt.NDArray[Any]:
-        """Return an uninitialised array of rows; raise an error if it exceeds the memory."""
+        """Return an uninitialised array for `n_rows` rows of an array of the store.
+
+        Raise an error if the rows need more than the memory of this machine.
+        """
         check_memory(
             n_rows * array.row_bytes,
             f"{n_rows} clips of {array.name}",
@@ -123,7 +130,10 @@ class Arrays:
     def _ranges(
         self, array: Array, numbers: list[int], memories: list[Bytes | None]
     ) -> list[Range]:
-        """Return the byte ranges of ascending chunks; neighbours in a file share a range."""
+        """Return the byte ranges of chunks whose numbers ascend.
+
+        Chunks that follow one another in a file share a range, if the range is not too long.
+        """
         chunk_bytes = stored_chunk_bytes(array)
         most_bytes = max(self.listed.files.piece_bytes, chunk_bytes)
         ranges: list[Range] = []
@@ -144,7 +154,10 @@ class Arrays:
         return ranges
 
     def check_index(self, array: Array, file: int) -> None:
-        """Raise an error unless the index of a file is right; only readers of Zarr use it."""
+        """Raise an error unless the index of a file has the offset and length of each chunk.
+
+        Only readers of Zarr use the index.
+        """
         index_start = self._check_length(array, file)
         name = array.file_name(file)
         wanted = Range(name, index_start, index_start + index_bytes(array))
@@ -153,7 +166,11 @@ class Arrays:
             raise self.listed.damaged(name, "the index does not match the chunks")
 
     def _check_length(self, array: Array, file: int) -> int:
-        """Return the offset of the index of a file; raise an error for an unexpected length."""
+        """Return the offset at which the index of a file begins.
+
+        Raise an error if store.json lists another length for the file than its chunks and its
+        index have together.
+        """
         name = array.file_name(file)
         index_start = self._n_chunks(array, file) * stored_chunk_bytes(array)
         n_bytes = index_start + index_bytes(array)

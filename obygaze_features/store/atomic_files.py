@@ -1,11 +1,14 @@
 """Write files once, and give a finished folder its name atomically.
 
-A rename decides between processes: it fails if the name is taken, so the second process changes
-nothing. No lock and no clock is needed. After an error of a rename, the folder is listed: a network
-disk may repeat a request and report that the repetition failed.
+Several processes may build the same folder under hidden names. A rename decides which process
+finishes the folder: it fails if the name is taken, so only the first process changes
+something. No lock and no clock is needed. If a rename reports an error, the parent folder is listed
+to see whether the name is taken: a network disk may repeat a request, and report that the
+repetition failed.
 
-A store is replaced by two renames, not by one exchange of two names. An exchange never fails: a
-process that was suspended before its exchange would undo the change of another process.
+A store is replaced by two renames, not by one exchange of two names. An exchange would never fail:
+a process that is suspended just before its exchange, and continues after another process has
+replaced the store, would undo that replacement.
 """
 
 import errno
@@ -50,7 +53,7 @@ _NO_LINKS = (*system.NO_LINKS, errno.EXDEV)
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file for writing; at the end, it is synced and made read-only."""
+    """Open a new file for writing. When the `with` block ends, sync it and make it read-only."""
     with path.open("xb", buffering=_WRITTEN_BYTES) as stream:
         yield stream
         stream.flush()
@@ -80,9 +83,10 @@ def has_file(path: Path, mark: FileMark) -> bool:
 def write_pieces(
     pieces: Iterator[Any], target: Path, mark: FileMark, where: str, beside: Path
 ) -> None:
-    """Write the pieces of a file; it gets its name if its length and SHA-256 are right.
+    """Write the pieces of a file, and give it its name if its length and SHA-256 are right.
 
-    Until then it has a hidden name next to `beside`.
+    Until it is complete and checked, the file has a hidden name next to `beside`. A file with a
+    wrong length or SHA-256 is removed and raises an error.
     """
     part = hidden_name(beside)
     try:
@@ -149,7 +153,10 @@ def sync_tree(folder: Path) -> None:
 
 
 def take_name(finished: Path, target: Path) -> bool:
-    """Rename a finished folder; return False, and change nothing, if the name is taken."""
+    """Give a finished folder the name of `target`; return whether it got this name.
+
+    If the name is taken, return False and change nothing.
+    """
     try:
         system.rename_folder(finished, target)
     except OSError as error:
@@ -166,9 +173,10 @@ def take_name(finished: Path, target: Path) -> bool:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a hidden folder if it exists: rename first, then delete.
+    """Remove a hidden folder if it exists: rename the folder first, then delete its files.
 
-    Another process may be about to rename the folder, and must not find half of it.
+    Another process may be about to give the folder its final name. After the rename, this process
+    does not find a folder of which some files are deleted already.
     """
     hidden = hidden_name(final_path(folder))
     try:
@@ -182,7 +190,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def store_above(path: Path) -> Path | None:
-    """Return the store above a path, also an unfinished one, or None."""
+    """Return the nearest folder above a path that has a store or an unfinished push, or None."""
     for folder in Path(os.path.realpath(path)).parents:
         for name in (STORE_JSON, CLAIM):
             with suppress(OSError):
@@ -195,9 +203,9 @@ def store_above(path: Path) -> Path | None:
 
 
 def wait_until_visible(path: Path) -> None:
-    """Wait while a network disk reports a name as missing that its folder lists.
+    """Wait while a network disk reports that a path is missing, although its folder lists the name.
 
-    Such disks cache missing names for some time.
+    Network disks remember for some time that a name was missing.
     """
     give_up = time.monotonic() + _MOST_WAIT_S
     while not os.path.lexists(path) and is_listed(path):
@@ -209,7 +217,7 @@ def wait_until_visible(path: Path) -> None:
 def read_finished(path: Path) -> bytes:
     """Return the bytes of a file in a folder that was finished before it got its name.
 
-    A network disk may have cached that the folder or the file was missing.
+    First wait, if a network disk still reports that the folder or the file is missing.
     """
     wait_until_visible(path.parent)
     wait_until_visible(path)

@@ -1,7 +1,7 @@
 """The card of a store, README.md: a description of the store, and its terms.
 
-Licence and citation are in the YAML head of the card, which is not sealed, so that they can be
-added or corrected later.
+The licence and the citation are in the YAML header at the top of the card. The seal does not cover
+the card, so they can be added or corrected later.
 """
 
 import json
@@ -66,7 +66,10 @@ class Terms(NamedTuple):
         )
 
     def require_same(self, stated: Self, where: str) -> None:
-        """Raise an error if `stated` has different terms, whatever the spelling of the licence."""
+        """Raise an error if `stated` has a different licence or citation.
+
+        Spellings of one licence are equal. A term that only one of both states is no difference.
+        """
         ours = Terms(_spdx_or_same(self.licence), _one_line(self.citation))
         theirs = Terms(_spdx_or_same(stated.licence), _one_line(stated.citation))
         # A term that only one of both states is not a difference.
@@ -97,12 +100,12 @@ def _spdx_or_same(licence: str) -> str:
 
 
 def has_head(card: bytes) -> bool:
-    """Return whether a text begins with a head, as all cards of this program do."""
+    """Return whether a card begins with a YAML header, as all cards of this program do."""
     return _HEAD.match(card.decode("utf-8", "replace")) is not None
 
 
 def read_terms(card: bytes) -> Terms:
-    """Return the terms in the head of a card; the head may have been edited."""
+    """Return the terms in the YAML header of a card, which users may have edited."""
     head = _HEAD.match(card.decode("utf-8", "replace"))
     values = dict.fromkeys(("license", "license_name", "citation"), "")
     for key, value in _TERM.findall(head[1]) if head else ():
@@ -113,7 +116,7 @@ def read_terms(card: bytes) -> Terms:
 
 
 def _parse_text(value: str) -> str:
-    """Return the text of a YAML value, in the forms that this program writes or users type."""
+    """Return the text of a YAML value, in the notations that this program writes or users type."""
     text = value.strip()
     if text.startswith('"'):
         with suppress(ValueError):
@@ -128,7 +131,7 @@ def _parse_text(value: str) -> str:
 
 
 def with_terms(card: bytes, terms: Terms) -> bytes:
-    """Return a card with these terms in its head and in its section on terms."""
+    """Return a card with these terms in its YAML header and in its section on terms."""
     # An editor may have written bytes that are not UTF-8.
     text = card.decode("utf-8", "surrogateescape")
     head = _HEAD.match(text)
@@ -145,10 +148,10 @@ def with_terms(card: bytes, terms: Terms) -> bytes:
 
 
 def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
-    """Return the lines of the head with the terms, as the hub reads them.
+    """Return the lines of the YAML header that state the terms, with the keys of Hugging Face.
 
-    The hub shows one licence. If the labels have a different licence, the shown licence is `other`,
-    and its name states both licences.
+    Hugging Face shows one licence. If the labels have a different licence than the features, the
+    value of `license` is `other`, and `license_name` states both licences.
     """
     licence = spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl")
     name = terms.licence
@@ -170,12 +173,18 @@ def _yaml_text(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a text in one line; a merged store has one line for each citation."""
+    """Return the lines of a text in one line, with ` | ` between them.
+
+    The citation of a merged store has one line for each citation of the stores.
+    """
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def citation_text(terms: Terms) -> str:
-    """Return the citation, safe for the text of a card."""
+    """Return the citation in one line, or a sentence that none was given, as text of a card.
+
+    Characters of the citation that Markdown would interpret are escaped.
+    """
     citation = safe_text(_one_line(terms.citation), "markdown")
     return citation or "No citation was given."
 
@@ -190,9 +199,9 @@ def card_of_store(
 
     Args:
         record: The record of the store.
-        rows: All rows.
-        terms: Licence and citation.
-        seal: Its seal.
+        rows: All rows of the store.
+        terms: The licence and the citation of the features.
+        seal: The seal of the store.
     """
     recipe = Recipe.from_json(record.recipe)
     counts = [f"{n:,} {status}" for status, n in record.rows.by_status.items() if n]
@@ -219,13 +228,13 @@ def card_of_store(
 
 
 def array_facts(array: Array, n_rows: int) -> tuple[str, str, str, str]:
-    """Return name, shape, type and size of an array, for a table."""
+    """Return the name, shape, data type and size of an array, as cells of a table of arrays."""
     shape = " x ".join(map(str, array.shape)) or "one number"
     return array.name, shape, array.dtype, human(array.row_bytes * n_rows)
 
 
 def maker_text(maker: Maker) -> str:
-    """Return a maker in one line."""
+    """Return the program, device, precision and versions that made features, in one line."""
     versions = [f"{name} {version}" for name, version in sorted(maker.versions.items())]
     parts = [maker.program, maker.device, maker.device_name, maker.precision, *versions]
     return ", ".join(filter(None, parts))

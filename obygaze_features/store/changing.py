@@ -42,8 +42,8 @@ class Changed:
     """A store that was made from other stores.
 
     Args:
-        path: The folder.
-        seal: Its seal.
+        path: The folder of the new store.
+        seal: The seal of the new store.
         n_clips: The number of rows.
         warnings: Warnings for the user.
     """
@@ -258,7 +258,12 @@ def _file_rows(arrays: Sequence[Array]) -> int:
 
 
 def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
-    """Return the given licence, or the licence that all stores state, with all citations."""
+    """Return the terms of a merged store: one licence, and the citations of all stores.
+
+    The licence is the given one, or the one that all stores state. Raise an error if the stores
+    have different licences and none is given, or if the given licence differs from the licence of
+    all stores.
+    """
     terms = [store.terms for store in stores]
     licences = {each.licence for each in terms}
     if len(licences) == 1:
@@ -295,11 +300,11 @@ class PickedRows:
             self.rows += store.table.some(numbers)
 
     def columns(self) -> RowColumns:
-        """Return all rows of the new store."""
+        """Return the facts of all rows of the new store, as columns."""
         return RowColumns.of(self.rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
-        """Return the rows from `first` to before `after` of an array."""
+        """Return the rows of an array from number `first` up to, but without, number `after`."""
         self.progress.advance(after - first)
         values = fill_rows(array, after - first)
         places = self.places[first:after]
@@ -340,7 +345,11 @@ def _write(
 
 
 def list_origins(stores: Sequence[Store]) -> list[Origin]:
-    """Return the stores from which rows are copied, with the origins of these stores."""
+    """Return the origins of a new store.
+
+    The origins are the stores from which its rows are copied, the stores that these replaced, and
+    their own origins.
+    """
     origins: dict[Origin, None] = {}
     for store in stores:
         location = store.location

@@ -1,8 +1,8 @@
 """Copy whole stores: pull a store from anywhere, or push it to a folder, a bucket or the hub.
 
 Models are copied by the same two functions, `fetch` and `send`. A file that exists with the right
-length and SHA-256 is not copied again. The document that lists the files is written last, so that
-half a copy is not a store. No command replaces a different store.
+length and SHA-256 is not copied again. The document that lists the files is written last, so an
+unfinished copy is not a store. No command overwrites a store that has a different seal.
 """
 
 from __future__ import annotations
@@ -178,12 +178,14 @@ def fetch(
 ) -> int:
     """Copy missing files into a folder; return the number of copied files.
 
-    An existing file is replaced and never removed first: another process may have written it, and
-    may be about to rename the folder.
+    A file with a different length or SHA-256 is replaced by the new file in one step, and is not
+    removed first. Another process may have written it correctly meanwhile, and may be about to
+    rename the folder.
 
     Args:
-        listed: The files, which are checked against their lengths and SHA-256.
-        documents: Documents that are not listed; the document that lists the files comes last.
+        listed: The listed files, each of which must have its listed length and SHA-256.
+        documents: Documents that are not among the listed files. The last of them is the document
+            that lists the files.
         folder: The folder of the copy.
         beside: The path next to which an unfinished file has a hidden name.
         progress: Counts bytes.
@@ -294,9 +296,9 @@ class Parcel(NamedTuple):
 
     Args:
         kind: `store` or `model`.
-        root: The folder.
-        marks: The files, in the order in which they are sent. The last file lists the others and
-            decides the seal; before it exists, no store or model can be read.
+        root: The folder of the store or model.
+        marks: The files, in the order in which they are sent. The last file lists the others, and
+            its SHA-256 is the seal. Before this file exists, no store or model can be read.
     """
 
     kind: str
@@ -324,7 +326,10 @@ class Parcel(NamedTuple):
         )
 
     def conflict_error(self, state: str, where: str) -> AlreadyThere:
-        """Return the error for a target that belongs to a different seal."""
+        """Return the error for a target that has, or is claimed for, a different seal.
+
+        `state` is the end of the message: what a different store does at the target.
+        """
         return AlreadyThere(
             f"a different {self.kind} {state}",
             where=where,
@@ -335,9 +340,10 @@ class Parcel(NamedTuple):
 def send(parcel: Parcel, target: Target, progress: Progress) -> int:
     """Send the files of a parcel to a target; return the number of sent files.
 
-    First, the target is claimed: a document with the seal is created there, which fails if one
-    exists. So a different store is refused, and pushes of the same store send the same bytes.
-    Existing files are not sent again. The document that lists the files is sent last.
+    First, the target is claimed: a document with the seal is created there, if the target has none.
+    A claim with a different seal raises an error. Therefore all processes that push to one target
+    push files with the same bytes. Existing files are not sent again. The document that lists the
+    files is sent last.
     """
     # A damaged store must not claim a target.
     for name in parcel.marks:
@@ -370,7 +376,7 @@ def send(parcel: Parcel, target: Target, progress: Progress) -> int:
 
 
 def _claim_target(parcel: Parcel, target: Target) -> list[str]:
-    """Claim a target for the seal of a parcel; return the names at the target."""
+    """Claim a target for the seal of a parcel; return the names of the files at the target."""
     names = _list_target(parcel, target)
     if parcel.last in names:
         return names
@@ -394,7 +400,11 @@ def _claim_target(parcel: Parcel, target: Target) -> list[str]:
 
 
 def _list_target(parcel: Parcel, target: Target) -> list[str]:
-    """Return the names at a target; raise an error for a different store or unknown files."""
+    """Return the names of the files at a target.
+
+    Raise an error if the target has a store or model with a different seal, or files that do not
+    belong to the parcel.
+    """
     target.check_above()
     names = target.names()
     if parcel.last in names:

@@ -45,7 +45,7 @@ def check_content(array: Array, chunk: Bytes, expected_crc32c: int) -> Bytes:
     Args:
         array: The array.
         chunk: The bytes of the chunk, with its CRC32C at their end.
-        expected_crc32c: The CRC32C of this chunk in `checks`.
+        expected_crc32c: The CRC32C of this chunk in the file `checks` of the store.
     """
     content = chunk[:-CRC_BYTES]
     (stored_crc32c,) = struct.unpack("<I", chunk[-CRC_BYTES:].data)
@@ -96,7 +96,7 @@ def stored_chunk_bytes(array: Array) -> int:
 
 
 def shard_index(array: Array, n_chunks: int) -> bytes:
-    """Return the index of a file with `n_chunks` chunks, one directly after the other."""
+    """Return the index of a file with `n_chunks` chunks that follow one another without gaps."""
     step = stored_chunk_bytes(array)
     entries = np.full((array.chunks_of_a_file, 2), 2**64 - 1, "<u8")
     entries[:n_chunks, 0] = np.arange(n_chunks) * step
@@ -108,7 +108,7 @@ def shard_index(array: Array, n_chunks: int) -> bytes:
 def split_checks(
     data: Bytes, arrays: Sequence[Array], n_rows: int
 ) -> dict[str, npt.NDArray[np.uint32]]:
-    """Return the CRC32C of each chunk of each array, from the bytes of `checks`."""
+    """Return the CRC32C of each chunk of each array, from the bytes of the file `checks`."""
     n_chunks = [array.n_chunks(n_rows) for array in arrays]
     if len(data) != CRC_BYTES * sum(n_chunks):
         raise ValueError(f"expected one checksum for each chunk, got {len(data)} bytes")

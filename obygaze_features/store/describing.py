@@ -93,7 +93,10 @@ def describe(store: Store) -> str:
 
 
 def _lines_of_absent(store: Store) -> list[str]:
-    """Return a line for each of the first clips without features, and a line on the others."""
+    """Return a line for each of the first clips without features.
+
+    If there are more such clips, a further line has their number.
+    """
     _, reasons = store.presence(store.clip_ids.tolist())
     lines = [f"{clip} {why.status}: {why.sentence}" for clip, why in reasons.items()]
     n_more = len(lines) - SHOWN_ROWS
@@ -106,9 +109,9 @@ class StorePage(Listing):
     """The contents of a store, and how it was made.
 
     Args:
-        name: The store, as it was named.
+        name: The name, folder or URL by which the store was opened.
         store: The store.
-        with_clips: Whether clips are listed.
+        with_clips: Whether the page lists the clips of the store.
     """
 
     name: str

@@ -147,7 +147,10 @@ _MEANINGS = {
 
 
 def group_document(documents: Sequence[tuple[str, bytes]]) -> bytes:
-    """Return zarr.json of the group, with the documents of its arrays, by their names."""
+    """Return zarr.json of the group of all arrays, which repeats zarr.json of each array.
+
+    `documents` has the name and the zarr.json of each array.
+    """
     metadata = {name: msgspec.json.decode(data) for name, data in documents}
     return _document(
         {
@@ -200,7 +203,7 @@ def array_document(array: Array, n_rows: int) -> bytes:
 
 
 def _attributes(array: Array) -> dict[str, Any]:
-    """Return the attributes of an array, as the CF conventions name them."""
+    """Return the attributes of an array, with the names of the CF metadata conventions."""
     attributes: dict[str, Any] = {
         "long_name": _MEANINGS.get(array.name, "features of each row")
     }

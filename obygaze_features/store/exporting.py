@@ -1,7 +1,7 @@
 """Write the features of a store in other formats, without the clips that have no features.
 
-Every export records its store: in an array of an npz file, an attribute of an HDF5 file, the
-metadata of a Parquet file and the head of the README.md next to it.
+Every export records the store from which it was made: in an array of an npz file, in an attribute
+of an HDF5 file, or in the metadata of a Parquet file and the README.md of its folder.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Exported:
         n_clips: The number of written clips.
         arrays: The exported arrays.
         left_out: The clips without features, each with its status and reason.
-        warnings: A sentence on the clips without a level; empty: none.
-        not_exported: The arrays that are not exported.
+        warnings: A sentence on the clips without a level; empty if all exported clips have one.
+        not_exported: The arrays of the store that are not exported.
     """
 
     path: Path
@@ -139,7 +139,7 @@ class Exported:
 
 
 def refuse_pictures(store: Store) -> None:
-    """Raise an error for a store of pictures: it is never sent, exported or published."""
+    """Raise an error for a store of pictures, which must not be sent, exported or published."""
     if store.record.array(PICTURES) is not None:
         problem = (
             "stores with pictures of films are private, and are not exported or sent"
@@ -230,16 +230,16 @@ def export_features(
 
 
 class Export:
-    """The arrays of a store, and its rows with features, for an export.
+    """The exported arrays of a store, and the rows that have features.
 
     Attributes:
         store: The store.
         arrays: The exported arrays.
-        columns: The facts of each clip, by column; None if unknown.
+        columns: The facts of each clip, by column; None for an unknown fact.
         numbers: The row numbers of the clips in the store.
-        left_out: The reasons of clips without features.
+        left_out: The clips without features, with the reason of each.
         origin: The store, the recipe and the terms of the features.
-        labels: A sentence on the labels for the card, and their licence.
+        labels: The sentences of the card on the labels, their licence and their citation.
     """
 
     def __init__(
@@ -282,9 +282,10 @@ class Export:
         }
 
     def add_labels(self, labels: Manifest) -> list[str]:
-        """Add the labels of a manifest; return a sentence on clips without a level, if any.
+        """Add the labels of a manifest; return a sentence on the clips without a level, if any.
 
-        Raise an error if the manifest has none of the clips, or another clip with the same id.
+        Raise an error if the manifest has none of the clips of the store, or if it has a different
+        clip with the id of a clip of the store.
         """
         if isinstance(labels.clips, Windows):
             raise FixUsage(
@@ -330,7 +331,10 @@ class Export:
         return [f"{of_all} without a level in the manifest {labels.name}"]
 
     def fact_arrays(self, **others: Any) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns as arrays, after `others`; unknown numbers are NaN."""
+        """Return arrays of the columns in `others`, followed by arrays of the facts of clips.
+
+        Unknown numbers are NaN. Raise an error if an exported array has the name of a column.
+        """
         columns = {name: np.array(value) for name, value in others.items()}
         for name, facts in self.columns.items():
             columns[name] = np.array(
@@ -350,7 +354,7 @@ class Export:
                 )
 
     def pieces(self, array: Array, n_rows: int = 0) -> Iterator[npt.NDArray[Any]]:
-        """Yield the values of some rows at a time, in the order of the store."""
+        """Yield the values of an array for some rows at a time, in the order of the store."""
         n_rows = n_rows or max(1, PIECE_BYTES // array.row_bytes)
         for first in range(0, len(self.numbers), n_rows):
             values = self.store.read(array, self.numbers[first : first + n_rows])
@@ -361,8 +365,8 @@ class Export:
 def _concepts(clip: Clip | None, concepts: Iterable[str]) -> list[str] | None:
     """Return the concepts of a clip, or None if they are unknown.
 
-    If annotators differ on a concept, or the clip has no annotation, a list would state that the
-    other concepts are absent.
+    They are unknown if the clip has no annotation, or if its annotators differ on a concept. A list
+    of concepts would then wrongly state that all concepts outside of the list are absent.
     """
     if clip is None or not is_labelled("concept", clip.values):
         return None
@@ -371,7 +375,7 @@ def _concepts(clip: Clip | None, concepts: Iterable[str]) -> list[str] | None:
 
 @contextmanager
 def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
-    """Yield a hidden path next to a new file or folder, and rename it at the end."""
+    """Yield a hidden path next to a new file or folder; at the end, give it the name `target`."""
     taken = AlreadyThere("a file or folder of this name exists", where=str(target))
     remove_leftovers(target)
     if os.path.lexists(target):

@@ -32,14 +32,14 @@ _KEPT_BYTES = 2**28
 
 
 class NoRanges(FixInput):
-    """A server sends whole files only: copy the store."""
+    """A server sends only whole files: copy the store to read parts of it."""
 
 
 class Range(NamedTuple):
-    """Bytes of a file: from `start` to before `stop`.
+    """The bytes of a file from offset `start` up to, but without, offset `stop`.
 
-    `memory` is the place for these bytes; None: new memory. Only readers that read one part after
-    another use this place, other readers ignore it.
+    `memory` is the memory into which the bytes are read; with None, new memory is taken. Only
+    readers that read one range after another use `memory`. All other readers ignore it.
     """
 
     name: str
@@ -68,7 +68,10 @@ class Files(Protocol):
         """
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files in this order. A part that ends after its file is shorter."""
+        """Yield parts of files in the order of `ranges`.
+
+        If a range ends after the end of its file, its part is shorter than the range.
+        """
 
     def length(self, name: str) -> int:
         """Return the length of a file in bytes; raise FileNotFoundError if it is missing."""
@@ -98,7 +101,7 @@ class FolderFiles:
             return _read_at(stream, 0, np.empty(n_bytes, np.uint8))
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files; a file is opened once for neighbouring parts."""
+        """Yield parts of files; a file is opened once for all its parts that follow one another."""
         for name, parts in groupby(ranges, key=lambda wanted: wanted.name):
             with self._open(name) as stream:
                 for _, start, stop, memory in parts:
@@ -172,7 +175,10 @@ def _read_at(stream: io.FileIO, start: int, memory: Bytes) -> Bytes:
 
 
 def check_length(name: str, n_bytes: int, most_bytes: int, where: str) -> None:
-    """Raise an error if a file is too long; call this before the file is read into memory."""
+    """Raise an error if a file is longer than `most_bytes`, or than the memory of this machine.
+
+    Call this before the file is read into memory.
+    """
     if n_bytes > most_bytes:
         raise Corrupt(
             f"{name} has {human(n_bytes)}, expected at most {human(most_bytes)}",
@@ -237,7 +243,10 @@ class ListedFiles:
         return data
 
     def parts(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of listed files; check only that no part is too short."""
+        """Yield parts of listed files; raise an error for a part that is too short.
+
+        Nothing else is checked: the caller compares checksums.
+        """
         parts = self.files.read_ranges(ranges)
         for wanted in ranges:
             try:
@@ -254,7 +263,10 @@ class ListedFiles:
             yield data
 
     def _read_part(self, wanted: Range) -> Bytes:
-        """Return a part of a file; fetch the whole file, and keep it for the next part."""
+        """Return a part of a file, from a server that sends only whole files.
+
+        The whole file is fetched, and kept in memory for its other parts.
+        """
         if wanted.name not in self._kept:
             kept_bytes = sum(map(len, self._kept.values()))
             if kept_bytes + self.marks[wanted.name].n_bytes > _KEPT_BYTES:
@@ -289,7 +301,10 @@ class ListedFiles:
         return self._not_as_listed(f"{name} is missing")
 
     def _not_as_listed(self, message: str) -> ObygazeError:
-        """Return the error for a wrong file: it is damaged, or the store was replaced meanwhile."""
+        """Return the error for a file that differs from store.json.
+
+        It states that the store was replaced after it was opened, or else `message`.
+        """
         with suppress(ObygazeError, OSError):
             if self.seal:
                 document = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES)
@@ -306,7 +321,10 @@ class ListedFiles:
             raise self.damaged(name, error) from error
 
     def damaged(self, name: str, problem: object) -> ObygazeError:
-        """Return the error that a file is damaged, or that the store was replaced meanwhile."""
+        """Return the error for a file that cannot be decoded or differs from store.json.
+
+        It states that the store was replaced after it was opened, or else that the file is damaged.
+        """
         lines = str(problem).splitlines()
         reason = f": {lines[0][:160]}" if lines else ""
         return self._not_as_listed(

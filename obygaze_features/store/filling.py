@@ -1,8 +1,9 @@
 """Fill a store by blocks, with any number of processes: plan, begin a block, commit the block.
 
-`NAME.next` contains the plan and the finished blocks (docs/store.md, section 7). The rename of a
-block's folder decides which process computed the block. There is no lock and no clock: the hidden
-folder of a begun block only changes the order in which blocks are taken.
+`NAME.next` contains the plan and the finished blocks (docs/store.md, section 7). If several
+processes compute the same block, the first one that gives its folder the name of the block
+succeeds, and the store gets its features. There is no lock and no clock. Each process that begins
+a block makes a hidden folder, which only changes the order in which blocks are begun.
 """
 
 import bisect
@@ -115,12 +116,13 @@ def plan_filling(
         rows: All rows of the new store: clips, films and times. The rows of a changed store come
             first, in their order.
         arrays: The arrays of the new store; a changed store keeps its arrays.
-        recipe: The recipe of the numbers.
-        manifest: The manifest of the rows.
-        kind: The device, precision and version that compute all rows.
+        recipe: The recipe of the features.
+        manifest: The manifest from which the rows come.
+        kind: The device, precision and version with which all rows must be computed.
         windows: Whether the rows are windows of films.
         computed: For each row, whether this filling computes it; by default all rows.
-        replaces: The seal of the store at the target that the filling changes; "": a new store.
+        replaces: The seal of the store at the target, if the filling changes this store; "" if the
+            store is new.
     """
     check_store_name(target.name, str(target))
     check_rows(RowColumns.of(rows), str(target))
@@ -176,9 +178,10 @@ def plan_filling(
 def _check_rows_of_change(
     target: Path, seal: str, rows: Sequence[Row], computed: Sequence[bool]
 ) -> None:
-    """Raise an error unless the rows are right for a change of the store with this seal.
+    """Raise an error unless these rows are allowed for a change of the store with this seal.
 
-    The clips of the store come first, and no clip with features is computed again.
+    The rows must begin with the clips of the store, in the same order. A clip that has features in
+    the store must not be computed again.
     """
     while True:
         store = open_store_before(target, seal)
@@ -265,7 +268,7 @@ class Filling:
     Args:
         target: The folder of the finished store.
         plan: The plan.
-        rows: All rows of the new store, without facts that are known only after computation.
+        rows: All rows of the new store. Facts that are known only after computation are missing.
         computed: For each row, whether this filling computes it.
         digest: The SHA-256 of plan.json followed by clips.json. Each block records it, so that a
             late process cannot add a block to a different plan.
@@ -295,7 +298,7 @@ class Filling:
 
     @property
     def folder(self) -> Path:
-        """NAME.next."""
+        """The folder NAME.next, which has the plan and the finished blocks."""
         return filling_path(self.target)
 
     @property
@@ -346,7 +349,7 @@ class Filling:
         return [block for block in self.needed if block not in done]
 
     def is_done(self, block: int) -> bool:
-        """Return whether a block, or the whole store, is finished; cost: one or two stat calls."""
+        """Return whether a block, or the whole store, is finished, by one or two calls of stat."""
         return self.block_folder(block).exists() or not self.folder.exists()
 
     def list_blocks(self) -> tuple[set[int], Counter[int]]:
@@ -388,9 +391,10 @@ class Filling:
             raise
 
     def _kept_rows(self, block: int) -> dict[str, Values]:
-        """Return the values of all rows of a block before it is computed, by array.
+        """Return, by array, the values of all rows of a block before the block is computed.
 
-        A block has whole files, so rows that are not computed are copied from the changed store.
+        A block consists of whole files, which also have the rows that are not computed. Their
+        values are copied from the store that the filling changes.
         """
         first, after = self.block_range(block)
         if self.computed[first:after].all():
@@ -409,7 +413,8 @@ class Filling:
     def read_block(self, block: int, *, hashes: bool = False) -> BlockRecord | None:
         """Return rows.json of a finished block, or None if the block is damaged.
 
-        A damaged block is renamed, and counts as missing. With `hashes`, every byte is read.
+        A damaged block is renamed, so it counts as missing. With `hashes`, the SHA-256 of each file
+        is compared with the record; without `hashes`, only its length.
         """
         folder = self.block_folder(block)
         try:
@@ -438,7 +443,10 @@ class Filling:
         )
 
     def _has_files(self, folder: Path, record: BlockRecord, hashes: bool) -> bool:
-        """Return whether the files of a block have the right lengths (`hashes`: and hashes)."""
+        """Return whether the files of a block have the recorded lengths.
+
+        With `hashes`, they must have the recorded SHA-256 too.
+        """
         for name, file in record.files.items():
             with (folder / name).open("rb") as stream:
                 if os.fstat(stream.fileno()).st_size != file.n_bytes:
@@ -460,15 +468,15 @@ class Filling:
 def choose_block(
     needed: Sequence[int], done: set[int], begun: Mapping[int, int], start: int
 ) -> int | None:
-    """Return the unfinished block that was begun least often; None if all blocks are finished.
+    """Return one of the unfinished blocks that were begun least often; None if there is none.
 
-    Of several such blocks, return the first one in the order from `start`.
+    Of these blocks, return the first one from `start` on; the first block follows the last block.
 
     Args:
-        needed: All blocks, in order.
-        done: The finished blocks.
-        begun: How often each unfinished block was begun; the processes may have ended.
-        start: The first block to try; after the last block comes the first.
+        needed: The numbers of all blocks to compute, ascending.
+        done: The numbers of the finished blocks.
+        begun: How often each unfinished block was begun, also by processes that have ended.
+        start: The number of the first block to try.
     """
     turn = bisect.bisect_left(needed, start)
     left = [block for block in (*needed[turn:], *needed[:turn]) if block not in done]
@@ -518,7 +526,7 @@ class BlockWriter:
 
         Args:
             row: The row, with its status, its reason and the facts of the video.
-            values: The values of an ok row, by array.
+            values: The values by array, for a row whose status is ok.
         """
         number = self.rows[len(self._added)]
         expected = self.filling.rows[number].clip_id
@@ -535,7 +543,10 @@ class BlockWriter:
         self._added.append(row)
 
     def _check_values(self, array: Array, row: Row, value: Any) -> Any:
-        """Return the values of one row, or the fill value; raise an error for a wrong type."""
+        """Return the values of an ok row as an array, or `value` unchanged for any other row.
+
+        Raise an error for a wrong data type or shape, and for a NaN or an infinite feature.
+        """
         if not row.is_ok:
             return value
         one_row = np.asarray(value)
@@ -549,7 +560,10 @@ class BlockWriter:
         return one_row
 
     def commit(self) -> bool:
-        """Write the block; return False if another process was first, or the store is finished."""
+        """Write the block.
+
+        Return False if another process has written the block, or if the store is finished.
+        """
         if len(self._added) != len(self.rows):
             raise ValueError(f"expected {len(self.rows)} rows, got {len(self._added)}")
         try:
@@ -584,7 +598,10 @@ class BlockWriter:
 def read_rows_before(
     before: Store | None, array: Array, first: int, after: int
 ) -> Values:
-    """Return rows of the changed store `before`; rows that it lacks have the fill value."""
+    """Return rows of `before`, the store that a filling changes.
+
+    Rows that `before` does not have contain the fill value.
+    """
     values = fill_rows(array, after - first)
     n_kept = 0 if before is None else max(0, min(after, len(before)) - first)
     if before is not None and n_kept:
@@ -593,13 +610,17 @@ def read_rows_before(
 
 
 def find_store_before(target: Path, seal: str) -> Path | None:
-    """Return the folder of the store that is changed, or None if it no longer exists."""
+    """Return the folder of the store that a filling changes, or None if it no longer exists."""
     place = target if read_seal(target) else replaced_store_path(target, seal)
     return place if read_seal(place) == seal else None
 
 
 def open_store_before(target: Path, seal: str) -> Store:
-    """Open the store that is changed, also if a process was killed between two renames."""
+    """Open the store that a filling changes.
+
+    A process may have been killed between the two renames that replace this store. The store then
+    has the name of a replaced store, and is opened there.
+    """
     place = find_store_before(target, seal)
     while place is not None:
         try:
@@ -641,7 +662,11 @@ def is_sealed(filling: Filling) -> bool:
 
 
 def remove_leftover(target: Path) -> None:
-    """Remove NAME.next if its store is sealed: the process that sealed it was killed."""
+    """Remove what killed processes left.
+
+    If the store is sealed, remove NAME.next, which the process that sealed the store did not remove.
+    If it is not sealed, remove the hidden folders of blocks that killed processes began.
+    """
     try:
         filling = Filling.open(target)
     except NotFound:
@@ -655,7 +680,7 @@ def remove_leftover(target: Path) -> None:
 
 
 def remove_filling(filling: Filling) -> None:
-    """Remove NAME.next, and the hidden folders of all processes with this plan."""
+    """Remove NAME.next, and the hidden folders that all processes made for the same plan."""
     hidden = hidden_name(filling.target, filling.tag)
     if _read_digest(filling.folder) == filling.digest:
         try:
