@@ -664,8 +664,8 @@ def is_sealed(filling: Filling) -> bool:
 def remove_leftover(target: Path) -> None:
     """Remove what killed processes left.
 
-    If the store is sealed, remove NAME.next, which the process that sealed the store did not remove.
-    If it is not sealed, remove the hidden folders of blocks that killed processes began.
+    If the store is sealed, remove NAME.next: the process that sealed the store was killed before it
+    did so. If it is not sealed, remove the hidden folders of blocks that killed processes began.
     """
     try:
         filling = Filling.open(target)

@@ -84,7 +84,7 @@ class Imported:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command, which says whether clips have no features."""
+        """The exit code of the command; 0 only if all clips have features."""
         return FAILED.exit_code if self.failed else 0
 
     @property
@@ -242,9 +242,10 @@ def open_features(
 
 
 def feature_paths(source: Path) -> tuple[str, list[Path]]:
-    """Return the format of features, and the file, or the files below a folder.
+    """Return the format of features, and their files: `source`, or the files below this folder.
 
-    Hidden files are skipped: macOS writes `._M-1.npy` next to `M-1.npy` on foreign disks.
+    Hidden files are skipped: on USB sticks and network disks, macOS writes a hidden file
+    `._M-1.npy` next to each `M-1.npy`.
     """
     formats = FORMATS_OF_FILES
     files = [source]
@@ -281,7 +282,10 @@ def describe_origin(
     files: Sequence[Path] | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a file or a folder; of a folder, one hash of names and contents."""
+    """Return the record of an imported file or folder, with its SHA-256.
+
+    The SHA-256 of a folder is computed from the names and the contents of its files.
+    """
     origin: dict[str, Any] = {"format": kind}
     if files is None:
         origin |= {"file": path.name, "sha256": sha256_file(path)}

@@ -86,14 +86,20 @@ def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
 
 
 def _find_start(member: zipfile.ZipInfo, file: BinaryIO) -> int:
-    """Return the offset of the bytes of a member: after its header, name and extra field."""
+    """Return the offset in a zip file at which the contents of a member begin.
+
+    They follow the header, the name and the extra field of the member.
+    """
     file.seek(member.header_offset)
     n_name, n_extra = struct.unpack_from("<HH", file.read(LOCAL_HEADER), 26)
     return int(member.header_offset + LOCAL_HEADER + n_name + n_extra)
 
 
 def _array_in(file: BinaryIO, where: str, end: int) -> Values:
-    """Return the memory-mapped array of a .npy file, which must end before `end`."""
+    """Return the memory-mapped array of a .npy file whose bytes end at the offset `end`.
+
+    Raise an error if the array would be longer than this.
+    """
     formats = np.lib.format
     # `np.load` would read other files as a zip or a pickle.
     read_header = formats.read_array_header_2_0
@@ -115,8 +121,8 @@ def _array_in(file: BinaryIO, where: str, end: int) -> Values:
 def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
     """Open a folder with one file per clip.
 
-    The files are in folders of films, as in the released code (FEATURES/<film>/<video>.pth), or all
-    in one folder.
+    The files are in one folder for each film, as in the code released with the ObyGaze paper
+    (FEATURES/<film>/<video>.pth), or all in one folder.
     """
     read = _map_npy
     if kind == "pth":
@@ -148,9 +154,10 @@ def _map_npy(path: Path) -> Values:
 
 
 def _tensor(torch: Any, path: Path) -> Values:
-    """Return the tensor [1, D] or [1, tokens, D] of a file, without the leading 1.
+    """Return the tensor of a file without its first dimension, which must have the size 1.
 
-    Only plain tensors are loaded, by PyTorch's restricted unpickler.
+    The file has the shape [1, D] or [1, tokens, D]. Only plain tensors are loaded, by PyTorch's
+    restricted unpickler.
     """
     check_memory(path.stat().st_size, "one file", str(path))
     data = io.BytesIO(path.read_bytes())

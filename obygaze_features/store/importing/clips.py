@@ -35,7 +35,7 @@ ID_LENGTH = 200
 class Clips(NamedTuple):
     """The rows of the new store, and the places of their clips in the files.
 
-    `places` has for each row the number of its clip in the files; -1: the files do not have it.
+    `places` has for each row the number of its clip in the files; -1 if the files do not have it.
     """
 
     manifest: ManifestMark
@@ -46,9 +46,10 @@ class Clips(NamedTuple):
 
 
 def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
-    """Return the rows of the new store: the clips of the manifest, or of the files.
+    """Return the rows of the new store: the clips of the manifest, or else the clips of the files.
 
-    Clips of files get the ids that a manifest of the same table has: the store then matches it.
+    Without a manifest, the clips get the ids that `manifest import` gives to the same names. The
+    clips of such a manifest are therefore found in the store.
     """
     films = _as_ids(files.films)
     if manifest is None:
@@ -108,7 +109,7 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
 
 
 def _as_ids(texts: Sequence[str]) -> Sequence[str]:
-    """Return texts as ids; the same texts if all are ids."""
+    """Return texts in the spelling of ids; if all texts are valid ids, return them unchanged."""
     letters = "".join(texts)
     # Fast path for a million ids: texts of only these letters, with a letter or digit first.
     are_ids = letters.isascii() and not letters.encode().translate(None, ID_LETTERS)
@@ -121,7 +122,7 @@ def _as_ids(texts: Sequence[str]) -> Sequence[str]:
 
 
 def _frame_numbers(files: FeatureFiles) -> npt.NDArray[np.float64]:
-    """Return the first and last frame and the rate of each clip; NaN if not stated."""
+    """Return the first frame, last frame and frame rate of each clip; NaN if not stated."""
     unknown = np.full(len(files.names), np.nan)
     columns = [files.spans.get(key, unknown) for key in FRAME_KEYS]
     first, last, _ = columns
@@ -135,7 +136,7 @@ def _frame_numbers(files: FeatureFiles) -> npt.NDArray[np.float64]:
 def _make_rows(
     files: FeatureFiles, ids: Sequence[str], films: Sequence[str]
 ) -> RowColumns:
-    """Return the facts of clips in the files as rows."""
+    """Return the rows of the clips in the files, with the facts that the files state."""
     first, last, rate = _frame_numbers(files).T
     columns = {
         **{key: files.spans[key] for key in TIME_KEYS if key in files.spans},
@@ -156,9 +157,9 @@ def _make_rows(
 def _ids_in_manifest(files: FeatureFiles, manifest: Manifest) -> list[str]:
     """Return the clip id of each name in the files, or the name if the manifest has no such clip.
 
-    The id is the name itself, the name as manifests spell ids, or `FILM/ID` as manifests spell it.
-    The name of a file of the released features is the path of a video, `FILM/VIDEO`: its id is that
-    of the clip if the whole video is one clip.
+    A name is searched as it is, in the spelling that manifests use for ids, and as `FILM/NAME` in
+    that spelling. The name of a file of the released features is the path of a video, `FILM/VIDEO`.
+    If the whole video is one clip of the manifest, the name gets the id of this clip.
     """
     clips_of_path: dict[str, list[str]] = {}
     for clip in manifest:

@@ -47,7 +47,7 @@ Columns: TypeAlias = Mapping[str, Any]
 
 
 class BadRow(Exception):
-    """The array of a clip is not usable; the clip becomes a failed row."""
+    """The array of a clip is not usable; the clip becomes a row with the status failed."""
 
 
 class ArrayOfClips:
@@ -190,8 +190,8 @@ def _arrays_of_floats(
     """Return the keys of the arrays of features, by their names in the store.
 
     Experiments read the first array with one vector per clip. A file may have labels too, so it
-    must be clear which array is first: a single array is called `clip` or `frames`; of several
-    arrays, one must have a usual name.
+    must be clear which array is first. A single array is called `clip` or `frames`. Of several
+    arrays, one must have a name of `USUAL_NAMES`.
     """
     usable = []
     for key, column in columns.items():
@@ -217,7 +217,7 @@ def _arrays_of_floats(
 
 
 def to_texts(column: Any, key: str, where: object) -> list[str]:
-    """Return ids as texts, from the types of NumPy, HDF5 and Parquet."""
+    """Return the ids in a column of NumPy, HDF5 or Parquet as Python texts."""
     place = str(where)
     if len(column.shape) != 1:
         problem = f"{key!r}: expected a list of ids, got the shape {column.shape}"

@@ -1,6 +1,6 @@
 """Read HDF5: arrays with a row for each clip, or a data set for each clip under some path.
 
-Links out of the file and arrays that exceed the memory are refused.
+Symbolic links, data in other files, and arrays that exceed the memory are refused.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ class _Hdf5:
         self.root: Any = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
 
     def node(self, path: str) -> Any:
-        """Return the node at a path, or None; raise an error for a link out of the file."""
+        """Return the node at a path, or None.
+
+        Raise an error for a symbolic or external link, and for data in other files.
+        """
         node = self.root
         for word in filter(None, path.split("/")):
             if not isinstance(node, self.h5py.Group) or word not in node:
@@ -143,11 +146,11 @@ class _Hdf5:
         return self.is_array(self.node(pattern.replace(CLIP_MARK, clip)))
 
     def refuse_unread_companions(self, patterns: Keys, clips: list[str]) -> None:
-        """Raise an error if a mask or numbers of words next to a read array are not read too.
+        """Raise an error if a read array has a mask or numbers of words that are not read.
 
         Without the mask, padding would count as frames. Without the numbers of words, clips without
-        words would count as clips with words. At the root of a file with arrays of rows, both are
-        found and read.
+        words would count as clips with words. If the arrays have a row for each clip, the mask and
+        the numbers of words at the root of the file are read without a request.
         """
         for pattern in patterns.values():
             words = pattern.split("/")
@@ -165,9 +168,9 @@ class _Hdf5:
 
 
 def _is_written(node: Any) -> bool:
-    """Return whether a file has all values of a data set.
+    """Return whether all values of a data set were written to the file.
 
-    HDF5 returns zeros for values that a killed program did not write.
+    For values that a killed program did not write, HDF5 returns zeros.
     """
     if node.chunks is None:
         return not node.size or node.id.get_storage_size() > 0
@@ -177,12 +180,13 @@ def _is_written(node: Any) -> bool:
 
 
 def _check_texts(root: Any, node: Any) -> None:
-    """Raise ValueError for a text that is longer than the file, or a damaged block of texts.
+    """Raise ValueError for a text that is longer than the file, or for a damaged block of texts.
 
-    The HDF5 library (also version 2.0) takes memory for such a text, and it reads an entry of no
-    bytes in a block for ever. It has no function that checks texts, so their bytes are checked here
-    before it reads them. An entry of a block begins with its number in 2 bytes (0: the free space
-    after the last entry). Its size is at byte 8, in `n_size` bytes.
+    The HDF5 library (version 2.0 included) reserves memory for a text of any stated length, and it
+    never ends if an entry of a block has 0 bytes. It has no function that checks texts, so their
+    bytes are checked here before the library reads them. An entry of a block begins with its number
+    in 2 bytes; the number 0 marks the free space after the last entry. The length of the entry
+    begins at its byte 8, and is stored in `n_size` bytes.
     """
     n_size = root.id.get_create_plist().get_sizes()[1]
     with Path(root.filename).open("rb") as stream:
