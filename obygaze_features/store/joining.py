@@ -84,7 +84,7 @@ class JoinedPart:
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """The sort key of parts: vectors do not depend on the order in which parts are typed."""
+        """The key by which parts are sorted, whatever the order in which the user typed them."""
         recipe = self.store.recipe
         return (recipe.title, recipe.of_clips.fingerprint, self.array.name)
 
@@ -140,9 +140,10 @@ class JoinedStore(Store):
         return JoinedStore, (self.parts,)
 
     def with_arrays(self, array_of: Mapping[str, str]) -> Self:
-        """Return the join with the arrays of `array_of` for parts without a named array.
+        """Return this join with other arrays, for the parts that name no array.
 
-        `array_of` has names of arrays by names of parts; other parts have their default array.
+        `array_of` has names of arrays, by names of parts. A part that names no array and is not in
+        `array_of` has its default array.
         """
         parts = []
         for part in self.parts:
@@ -162,7 +163,10 @@ class JoinedStore(Store):
 
     @property
     def terms(self) -> Terms:
-        """The licence of all parts, or of each part if licences differ, and all citations."""
+        """The licences and the citations of all parts.
+
+        If the parts have one licence, it is stated once; if they have several, for each part.
+        """
         terms = {part.name: part.store.terms for part in self.parts}
         licences = dict.fromkeys(of_part.licence for of_part in terms.values())
         if len(licences) > 1:
@@ -175,7 +179,10 @@ class JoinedStore(Store):
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """The rows of the first part; a row is failed if a part has no features of its clip."""
+        """The rows of the first part.
+
+        If a part has no features of the clip of a row, the status of the row is failed.
+        """
         rows = self.table.rows()
         for number, reason in self.status().reasons.items():
             row = rows[number]
@@ -187,7 +194,7 @@ class JoinedStore(Store):
         return self._presence(Selection(rows, self))[0]
 
     def match(self, clips: Sequence[Clip]) -> Rows:
-        """Return the rows of clips of a manifest; -1 if a part does not have the clip."""
+        """Return the row of each clip of a manifest; -1 if a part does not have the clip."""
         rows = np.array([part.store.match(clips) for part in self.parts])
         return np.where((rows >= 0).all(axis=0), rows[0], -1)
 
@@ -196,7 +203,7 @@ class JoinedStore(Store):
         clips: Iterable[str | Clip] | None = None,
         films: Iterable[str] | None = None,
     ) -> Selection:
-        """Return the rows of clips, or of films; by default all clips of any part."""
+        """Return the rows of clips, or of films; by default, of all clips that any part has."""
         if clips is None:
             named = None if films is None else each_name(films)
             ids: dict[str, None] = {}
@@ -207,7 +214,10 @@ class JoinedStore(Store):
         return super().select(clips, films)
 
     def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return which rows have words in a part; all rows unless the parts are made of words."""
+        """Return for each row whether a part has words of its clip.
+
+        If not all parts are features of words, return True for each row.
+        """
         if self.recipe.medium != "words":
             return np.ones(len(rows), np.bool_)
         of_parts = []
@@ -216,12 +226,18 @@ class JoinedStore(Store):
         return np.asarray(np.any(of_parts, axis=0))
 
     def _rows_of_parts(self, rows: Rows) -> list[tuple[JoinedPart, Rows]]:
-        """Return each part with its row of each clip of `rows`; -1 if it does not have the clip."""
+        """Return each part with the numbers that the clips of `rows` have as rows of its store.
+
+        The number is -1 if the store of the part does not have the clip.
+        """
         ids = self.table.clip_ids_of(rows).tolist()
         return [(part, part.store.table.find(ids)) for part in self.parts]
 
     def _read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
-        """Return the values of rows in their order; NaN if a part has no features of the clip."""
+        """Return the values of rows in the order of `rows`.
+
+        If a part has no features of a clip, all values of its row are NaN.
+        """
         values = self.arrays.reserve(array, len(rows))
         values[:] = np.nan
         first = 0
@@ -238,7 +254,10 @@ class JoinedStore(Store):
     def _presence(
         self, selection: Selection
     ) -> tuple[npt.NDArray[np.bool_], dict[str, Reason]]:
-        """Return which rows have features in all parts, and for each other clip what is missing."""
+        """Return which rows have features in all parts, and the reasons of all other rows.
+
+        The reason of a row, by its clip, names the parts without features of the clip.
+        """
         ids = selection.clip_ids.tolist()
         self._require_same_clips(ids)
         present = np.ones(len(ids), np.bool_)
@@ -296,7 +315,11 @@ def _warn(text: str) -> None:
 
 
 def _check_parts(parts: Sequence[JoinedPart]) -> None:
-    """Raise an error unless parts differ, and all have clips or windows of the same grid."""
+    """Raise an error if these stores cannot be joined.
+
+    A part must not be a join, two parts must not have the same recipe and array, and all parts must
+    have clips, or all windows of one grid.
+    """
     first = parts[0].store
     part_of_key: dict[tuple[str, str], JoinedPart] = {}
     for part in parts:
@@ -322,7 +345,7 @@ def _check_parts(parts: Sequence[JoinedPart]) -> None:
 
 
 def split_array(text: str) -> tuple[str, str]:
-    """Return a name without `:ARRAY`, and the array; "" if no array is named."""
+    """Return the two parts of `NAME:ARRAY`; for a text without `:ARRAY`, the array is ""."""
     found = _WITH_ARRAY.fullmatch(text)
     return (found[1], found[2]) if found else (text, "")
 
@@ -354,15 +377,17 @@ def open_store(
     """Open a feature store; only one small file is read, whatever the size of the store.
 
     `seen+heard` is a join: it is read as a store whose only array, `clip`, has the vectors of both
-    side by side. `seen:pooled` in it names an array of a store.
+    stores side by side. In a join, `seen:pooled` means the array `pooled` of the store `seen`.
 
     Args:
-        store: A name in the workspace, a folder, an https://, s3:// or hf:// URL, names with +
-            between, or an object with the methods of `Files`. `#sha256=...` at its end is the same
-            as `expect`. An open store is returned as it is.
+        store: A name in the workspace, a folder, an https://, s3:// or hf:// URL, several of these
+            with + between, or an object with the methods of `Files`. A name, folder or URL may end
+            with `#sha256=...`, which has the same effect as `expect`. An open store is returned as
+            it is.
         workspace: The workspace, if it is not the current one.
-        expect: The seal that the store must have, from its publisher; any other is an error.
-        named: Open stores that have a name of their own in a join.
+        expect: The seal that the store must have, from its publisher. A store with a different
+            seal raises an error.
+        named: Open stores, by the names that stand for them in a join.
 
     Example:
         >>> store = og.open_store("mine")

@@ -91,7 +91,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One array of a store: `shape` is the shape of one row, `dims` names its dimensions.
 
-    Make one with `Array.of`, which knows the sizes of chunks and files.
+    Make one with `Array.of`, which chooses how many rows a chunk and a file have.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             name: The name of the array.
             dtype: The number format, one of `DTYPES`.
             shape: The shape of one row.
-            dims: Names of the dimensions of a row; by default they are named by their sizes.
+            dims: Names of the dimensions of a row; by default names with their sizes, as in d512.
         """
         row_bytes = max(math.prod(shape) * np.dtype(dtype).itemsize, 1)
         chunk_rows = power_of_two(CHUNK_BYTES // row_bytes, most=CHUNK_ROWS)
@@ -150,7 +150,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_float(self) -> bool:
-        """Whether the values are floats; rows without features are then NaN."""
+        """Whether the values are floats; rows without features are NaN in such an array."""
         return self.dtype.startswith("float")
 
     @property
@@ -189,7 +189,7 @@ def arrays_of_features(arrays: Sequence[Array]) -> list[Array]:
 def default_array(arrays: Sequence[Array]) -> str:
     """Return the name of the default array: the first array with one vector per clip.
 
-    Without such an array, return the first array of features; without any, return "".
+    Without such an array, return the first array of features; if there is none, return "".
     """
     features = arrays_of_features(arrays)
     vectors = [array for array in features if len(array.shape) == 1]
@@ -267,10 +267,10 @@ def choose_block_rows(n_rows: int, row_bytes: int, *, windows: bool = False) -> 
 
 
 def with_file_rows(arrays: Sequence[Array], file_rows: int = 0) -> tuple[Array, ...]:
-    """Return the arrays with an equal number of rows per file.
+    """Return the arrays with the same number of rows in each of their files.
 
-    `file_rows` is this number; 0: the smallest number of the arrays. A block of a filling is one
-    file of each array, so that nothing is written twice.
+    This number is `file_rows`, or the smallest `file_rows` of the arrays if it is 0. A block of a
+    filling is therefore one file of each array, which the new store uses without writing it again.
     """
     n_rows = file_rows or min((array.file_rows for array in arrays), default=1)
     same = []
@@ -369,7 +369,10 @@ def _is_name(name: str) -> bool:
 
 
 def most_whole_bytes(n_rows: int) -> int:
-    """Return the most bytes of a document on `n_rows` rows, or of a file of `n_rows` texts."""
+    """Return the largest length that is read as a whole, in bytes.
+
+    It applies to a document on `n_rows` rows, and to a file of `n_rows` texts.
+    """
     return WHOLE_BYTES + WHOLE_ROW_BYTES * n_rows
 
 

@@ -1,7 +1,8 @@
 """Write a new store from a source of rows: build its folder, then give it its name.
 
-Import, subset, merge and the sealing of an extraction use this module. Files are written one at a
-time, so that memory is bounded. `store.json` is written last; then the folder gets its name.
+Import, subset, merge and the sealing of an extraction use this module. One file is written after
+another, so the rows of one file at most are in memory. `store.json` is written last; after it, the
+folder gets its name.
 """
 
 import os
@@ -84,9 +85,9 @@ class FinishedFile(NamedTuple):
     """An existing file of an array, which is linked into the new store.
 
     Args:
-        path: Its path.
-        mark: Its length and hash.
-        checks: The CRC32C of each of its chunks, 4 bytes each.
+        path: The path of the file.
+        mark: The length and the SHA-256 of the file.
+        checks: The CRC32C of each chunk of the file, 4 bytes each.
     """
 
     path: Path
@@ -99,11 +100,14 @@ class LinkingSource(RowSource, Protocol):
     """A source of rows that may have finished files of the new store."""
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
-        """Return a file with exactly the rows of file `number` of an array, or None."""
+        """Return a file with exactly the rows of file `number` of an array; None without one."""
 
 
 class Contents(NamedTuple):
-    """The facts of a new store; `write_store` describes them."""
+    """The facts of a new store, without its rows; `write_store` describes them.
+
+    `replaces` has the seals of the stores that the new store replaces.
+    """
 
     arrays: Sequence[Array]
     recipe: Recipe
@@ -186,7 +190,7 @@ def write_store(
 
 
 def check_name_is_free(target: Path) -> None:
-    """Raise an error if the name of a new store is taken, also by a store that is being filled."""
+    """Raise an error if a file, a store or a store that is being filled has this name."""
     remove_leftovers(target)
     if is_listed(filling_path(target)):
         raise AlreadyThere(
@@ -270,9 +274,10 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
 
 
 def _check_texts(contents: Contents, where: str) -> None:
-    """Raise an error for a text that UTF-8 cannot encode, before numbers are read.
+    """Raise an error for a text of the makers or origins that UTF-8 cannot encode.
 
-    Names of files and words of the command line may have bytes of a different encoding.
+    Names of files and words of the command line may have bytes of a different encoding. This check
+    comes before the features are read, so the user does not wait for the error.
     """
     try:
         msgspec.json.encode((contents.makers, contents.origins))

@@ -102,7 +102,7 @@ def object_store(url: str, **client: Any) -> Any:
 
 
 def network_error() -> type[Exception]:
-    """Return the base class of obstore's errors, except the error for a missing file."""
+    """Return the base class of all errors of obstore except the error for a missing file."""
     base: type[Exception] = import_optional(
         "obstore.exceptions", "remote", PURPOSE
     ).BaseError
@@ -163,7 +163,10 @@ class ObjectFiles:
         return data
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files; `REQUESTS_AT_ONCE` are in memory at once."""
+        """Yield parts of files in the order of `ranges`.
+
+        `REQUESTS_AT_ONCE` parts are requested, and are in memory, at the same time.
+        """
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             for first in range(0, len(ranges), REQUESTS_AT_ONCE):
                 yield from pool.map(
@@ -243,7 +246,7 @@ def split_hub_url(url: str) -> tuple[str, str]:
 
 @contextmanager
 def hub_errors(package: Any, where: str) -> Iterator[None]:
-    """Convert errors of the hub; raise other errors unchanged."""
+    """Convert errors of huggingface_hub to ObygazeError; raise all other errors unchanged."""
     try:
         yield
     except Exception as error:

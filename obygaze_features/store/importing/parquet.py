@@ -77,7 +77,10 @@ class _Column:
         self.dtype = np.dtype(column_type.to_pandas_dtype() if is_number else object)
 
     def __getitem__(self, rows: slice) -> Values:
-        """Return rows; raise BadRow if they are not an array. Missing numbers are NaN."""
+        """Return the values of rows as one array; missing numbers are NaN.
+
+        Raise BadRow if lists of these rows are missing or differ in size.
+        """
         values = self.whole[rows].combine_chunks()
         sizes = [len(values)]
         while hasattr(values.type, "value_field"):

@@ -1,6 +1,7 @@
 """Read the values of imported files: pool them, apply masks, and find invalid numbers.
 
-Each array is read once, into a temporary file, so that later changes of a file do not matter.
+Each array is read once, into a temporary file. A later change of an imported file therefore does
+not change the new store.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class ImportedRows:
     ) -> None:
         """Read the files; temporary files are made in `folder`.
 
-        A pooled array is called `pooled` if its frames are kept too, or if it is the only pooled
-        array and was not named. Otherwise it keeps its name.
+        A pooled array is called `pooled` if its frames are stored too, or if it is the only array
+        that is pooled and the user gave it no name. Any other pooled array keeps its name.
         """
         self.arrays: list[Array] = []
         self.pooling = ""
@@ -128,11 +129,11 @@ class ImportedRows:
         self._rows = replace(clips.rows, statuses=statuses, reasons=reasons)
 
     def columns(self) -> RowColumns:
-        """Return all rows of the new store."""
+        """Return the facts of all rows of the new store, as columns."""
         return self._rows
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
-        """Return the rows from `first` to before `after` of an array."""
+        """Return the rows of an array from number `first` up to, but without, number `after`."""
         self._progress.advance(after - first)
         # Values of rows without features are ignored.
         places = np.maximum(self._places[first:after], 0)
@@ -216,7 +217,10 @@ class ImportedRows:
     def _values(
         self, name: str, key: str, pool: str | None, batch: slice
     ) -> tuple[Values, dict[str, Values]]:
-        """Return rows as they are stored, and for each problem which rows have it."""
+        """Return the values of a batch of rows as they are stored, and their problems.
+
+        The problems state, for each problem by its words, which rows of the batch have it.
+        """
         values = self._read(key, batch)
         mask = self._mask(key, values, batch)
         wrong = {}
