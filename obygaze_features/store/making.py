@@ -1,8 +1,8 @@
 """Write a new store from a source of rows: build its folder, then give it its name.
 
 Import, subset, merge and the sealing of an extraction use this module. One file is written after
-another, so the rows of one file at most are in memory. `store.json` is written last; after it, the
-folder gets its name.
+another, so the features of at most one file are in memory. `store.json` is written last; after it,
+the folder gets its name.
 """
 
 import os

@@ -115,7 +115,7 @@ class BeingFilled(Corrupt):
 
     Args:
         n_blocks: The number of finished blocks.
-        folder: The folder in which it is filled.
+        folder: The folder in which the store is filled.
     """
 
     def __init__(self, n_blocks: int, folder: Path) -> None:
@@ -140,8 +140,8 @@ class Status:
 class Selection:
     """The requested rows of a store, and their clip ids.
 
-    A row is -1 if the store does not have the clip. `requested` has the requested clip ids; None:
-    the ids are read from the store.
+    `rows` has the numbers of the rows; -1 if the store does not have the clip. `requested` has the
+    requested clip ids. If it is None, the ids are read from the store.
     """
 
     rows: Rows
@@ -154,7 +154,7 @@ class Selection:
 
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
-        """The requested clip ids, or else the ids of the rows, read from the store."""
+        """The requested clip ids; if none were requested, the ids of the rows in the store."""
         if self.requested is not None:
             return self.requested
         return self.store.table.clip_ids_of(self.rows)
@@ -164,8 +164,9 @@ class Selection:
 class Matrix:
     """Rows of one array in the order in which they were requested.
 
-    `present` is whether each requested row has features; `reasons` says why other rows have none,
-    by clip. With `missing="drop"`, `values`, `rows` and `clip_ids` have only the present rows.
+    `present` states for each requested clip whether it has features. `reasons` has, by clip, why
+    the clips without features have none. With `missing="drop"`, `values`, `rows` and `clip_ids`
+    have only the clips with features.
     """
 
     values: npt.NDArray[Any]
@@ -211,7 +212,7 @@ class Matrix:
 
 
 def name_of(store: StoreName) -> str:
-    """Return the name of a store, as it was given."""
+    """Return the name, folder or URL by which a store was given."""
     return store.location if isinstance(store, Store) else os.fspath(store)
 
 
@@ -270,7 +271,10 @@ def open_store(
 
 
 def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
-    """Return a location without `#sha256=...`, and the expected seal; "": no seal is expected."""
+    """Return a location without `#sha256=...`, and the seal that this or `expect` states.
+
+    The seal is "" if none is stated.
+    """
     address, sign, stated = location.rpartition(EXPECTED)
     if not sign:
         address = location
@@ -370,10 +374,12 @@ def _no_store_error(files: Files) -> ObygazeError:
 
 
 def find_filling(path: Path) -> BeingFilled | None:
-    """Return the error that a store is being filled, with its progress, or None.
+    """Return the error that a store is being filled; None if it is not being filled.
+
+    The error has the number of finished blocks.
 
     Args:
-        path: NAME, or NAME.next.
+        path: The folder NAME or NAME.next of the store.
     """
     for folder in (path, filling_path(path)):
         if (folder / PLAN_JSON).is_file():
@@ -441,7 +447,10 @@ class Store:
         return TorchDataset(read, rows, self.clip_ids[rows].tolist())
 
     def store_json(self) -> bytes:
-        """Return the bytes of store.json, which decide the seal."""
+        """Return the bytes of store.json, whose SHA-256 is the seal.
+
+        Raise an error if the store was replaced after it was opened.
+        """
         data = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
         if seal_of(data) != self.seal:
             raise store_replaced_error(self.location)
@@ -474,7 +483,7 @@ class Store:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the recipe: features of equal fingerprints can be compared."""
+        """The SHA-256 of the recipe; features with equal fingerprints can be compared."""
         return self.record.fingerprint
 
     @property
@@ -485,7 +494,11 @@ class Store:
 
     @property
     def card(self) -> bytes:
-        """The current bytes of README.md; b"" if it is missing or the server sends another text."""
+        """The current bytes of README.md.
+
+        They are b"" if the file is missing, or if a server sends a different text, such as the page
+        of an error.
+        """
         is_in_folder = isinstance(self.files, FolderFiles)
         try:
             card = self.files.read(CARD, MOST_CARD_BYTES).tobytes()
@@ -501,7 +514,7 @@ class Store:
 
     @property
     def terms(self) -> Terms:
-        """The licence and the citation, as the head of README.md states them now."""
+        """The licence and the citation, as the YAML header of README.md states them now."""
         return read_terms(self.card)
 
     @property
@@ -511,7 +524,7 @@ class Store:
 
     @property
     def default_array(self) -> str:
-        """The array that is read if none is named: see `layout.default_array`."""
+        """The name of the array that is read if none is named; see `layout.default_array`."""
         return default_array(self.record.arrays)
 
     def array(self, name: str) -> Array:
@@ -583,9 +596,10 @@ class Store:
     ) -> Selection:
         """Return the rows of clips (in their order), or of films (in the order of the store).
 
-        By default, return all rows. With both parameters, clips of other films are removed. Films
-        are named by their ids. A clip of a manifest must have the same film and times as the clip
-        of its id in the store. A warning counts clips that are matched by their ids alone.
+        By default, return all rows. If `clips` and `films` are both given, clips of other films are
+        left out. Films are named by their ids. A clip of a manifest must have the same film and
+        times as the clip with the same id in the store. A warning counts clips that are matched by
+        their ids alone.
         """
         names = None if films is None else self._check_films(films)
         rows = None if names is None else self.table.rows_of(names)
@@ -611,9 +625,10 @@ class Store:
         return selection[is_missing | np.isin(found, rows)]
 
     def match(self, clips: Sequence[Clip]) -> Rows:
-        """Return the rows of clips of a manifest; -1 if the store does not have the clip.
+        """Return the row of each clip of a manifest; -1 if the store does not have the clip.
 
-        Raise an error for a clip with a different film or span in the store.
+        Raise an error for a clip that has a different film or span in the store. Warn of clips that
+        are matched by their ids alone.
         """
         # Imported late: few commands compare clips, and it imports all readers of tables.
         from obygaze_features.manifest.clip_facts import ClipFacts, require_same
@@ -654,7 +669,7 @@ class Store:
         )
 
     def files_of(self, rows: Rows) -> list[str]:
-        """Return the quick hashes of the videos of rows; "" if unknown."""
+        """Return the quick hashes of the videos of rows; "" for an unknown hash."""
         return self.table.texts("video_hash", rows)
 
     def _check_films(self, films: Iterable[str]) -> list[str]:
@@ -669,9 +684,9 @@ class Store:
     def find_manifest(self, workspace: Workspace) -> Manifest | None:
         """Return the manifest in a workspace that has the name of the manifest of this store.
 
-        The manifest may have changed since. Return None if the workspace has no such manifest, if
-        it cannot be read, or if it has no clip of this store: another laboratory may use the same
-        name.
+        The manifest may have been changed after the store was made. Return None if the workspace
+        has no such manifest, or if it cannot be read. Return None too if it has no clip of this
+        store: another laboratory may use the same name for a different manifest.
         """
         # Imported late: few commands need it, and it imports all readers of tables.
         from obygaze_features.manifest.io import read_manifest
@@ -746,7 +761,7 @@ class Store:
         return self.read(mask, rows).astype(np.bool_)
 
     def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return which rows have words; all rows if the array is not of words.
+        """Return for each row whether its clip has words; always True for an array not of words.
 
         A clip without words has the vector of the empty text, which is similar to some texts.
         """
@@ -759,7 +774,10 @@ class Store:
     def presence(
         self, clips: Iterable[str | Clip]
     ) -> tuple[npt.NDArray[np.bool_], Mapping[str, Reason]]:
-        """Return which clips have features, and by clip why others have none; read no values."""
+        """Return which clips have features, and for each other clip the reason why it has none.
+
+        No features are read.
+        """
         return self._presence(self.select(clips))
 
     def stream(
@@ -769,9 +787,9 @@ class Store:
         clips: Iterable[str | Clip] | None = None,
         missing: Missing = "error",
     ) -> Iterator[Matrix]:
-        """Yield the rows of `matrix` in the order of the store, some MB at a time.
+        """Yield the rows that `matrix` returns, some MB at a time and in the order of the store.
 
-        This is for arrays larger than memory. See `matrix` for the parameters.
+        Use this for arrays that are larger than the memory. See `matrix` for the parameters.
         """
         known = self._check_request(array, missing)
         selection = self.select(clips)
@@ -795,19 +813,20 @@ class Store:
     ) -> Segments:
         """Return the windows of segments of films, from a store of windows.
 
-        The times of a segment are in seconds from the beginning of its film's file. A segment
-        without a window that has features is missing, with the reason.
+        The times of a segment are in seconds from the start of the video file of its film. If no
+        window of a segment has features, the segment is among the missing ones, with the reason.
 
         Args:
             segments: clips or segments of a manifest, each with its film and its times.
             array: the name of the array.
-            rule: which windows belong to a segment: windows that `touch` it (share a picture),
-                windows whose `centre` is in it, or windows that are `within` it.
+            rule: which windows belong to a segment: `touch` takes the windows that share a picture
+                with the segment, `centre` the windows whose centre is in the segment, `within` the
+                windows that are completely in the segment.
             reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
-                Without it, all windows are returned, with offsets.
+                Without it, all windows are returned, with the offsets of each segment.
             of_films: all clips of the films of `segments`, such as the whole manifest; by default
                 `segments`. Only all clips of a film show whether times count from the start of the
-                file or of the film.
+                video file or from the start of the film.
 
         Example:
             >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")
@@ -849,7 +868,7 @@ class Store:
     def _presence(
         self, selection: Selection
     ) -> tuple[npt.NDArray[np.bool_], dict[str, Reason]]:
-        """Return which rows have features, and by clip the reasons of rows without features."""
+        """Return which rows have features, and for each other clip the reason why it has none."""
         rows = selection.rows
         is_known = rows >= 0
         present = is_known.copy()

@@ -1,6 +1,7 @@
-"""The recipe of a store: the settings that determine its numbers, and their fingerprint.
+"""The recipe of a store: the settings that determine its features, and their fingerprint.
 
-For some backbones it also names the text space of the vectors of an array.
+For some backbones, the recipe also names the text space of an array: the space in which its vectors
+can be compared with vectors of texts.
 """
 
 import json
@@ -67,8 +68,8 @@ STATED = "the importer"
 class Recipe:
     """How features were made. Equal recipes have equal fingerprints, whatever the key order.
 
-    Make one with `Recipe.of` (everything is known) or `Recipe.unknown` (imported features, with the
-    stated facts).
+    `Recipe.of` makes a recipe in which everything is known. `Recipe.unknown` makes the recipe of
+    imported features, with the facts that the user stated.
     """
 
     canonical: str
@@ -80,7 +81,7 @@ class Recipe:
         backbone: Mapping[str, Any],
         **sections: Mapping[str, Any],
     ) -> Self:
-        """Return a known recipe of all `SECTIONS`, each of them plain JSON."""
+        """Return a recipe of features whose making is known; it must have all `SECTIONS`."""
         if not backbone.get("name"):
             raise FixInput(
                 "a recipe must name its backbone",
@@ -126,12 +127,12 @@ class Recipe:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256 of the canonical JSON: 64 hex digits."""
+        """The SHA-256 of the canonical JSON of the recipe, as 64 hex digits."""
         return sha256_bytes(self.canonical.encode("utf-8"))
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the features were imported: how they were made is unknown."""
+        """Whether the features were imported, so that it is unknown how they were made."""
         return self._parts.get("unknown") is True
 
     @property
@@ -142,7 +143,7 @@ class Recipe:
 
     @property
     def medium(self) -> str:
-        """The input of the model: "pictures", "sound" or "words"; "" if unknown."""
+        """The input of the model, which is "pictures", "sound" or "words"; "" if unknown."""
         if "sampling" not in self._parts:
             return ""
         return str(self._parts["sampling"].get("medium", "pictures"))
@@ -162,7 +163,10 @@ class Recipe:
 
     @property
     def of_clips(self) -> Self:
-        """This recipe without windows: a window has the features of a clip of the same pictures."""
+        """This recipe without the settings of windows.
+
+        A window has the same features as a clip of the same pictures.
+        """
         value = self.to_json()
         for key in self.windows:
             del value["sampling"][key]
@@ -170,7 +174,7 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """A short title for lists: the backbone, or the source of imported features."""
+        """A short title for lists, which names the backbone or the source of imported features."""
         imported_backbone = self.facts.get("backbone")
         if imported_backbone:
             title = f"{imported_backbone}{IMPORTED}"
@@ -181,10 +185,10 @@ class Recipe:
         return safe_text(title, "terminal")
 
     def as_claimed_by(self, other: Self) -> Self:
-        """Return this recipe with the checkpoint that `other` states, if the weights are equal.
+        """Return this recipe with the stated checkpoint of `other`, if the weights are equal.
 
-        If the hashes of the weights differ, return this recipe unchanged. The bytes of the weights
-        determine the numbers, whatever checkpoint was stated.
+        If the hashes of the weights differ, return this recipe unchanged. Equal weights give equal
+        features, whatever checkpoint the user stated.
         """
         ours = self.to_json()
         theirs = other.to_json()
@@ -201,7 +205,7 @@ class Recipe:
     ) -> list[tuple[str, str]]:
         """Return the keys (dotted paths) whose values differ, each with a line on both values.
 
-        `sides` are the words for this recipe and for `other` in the lines.
+        `sides` has the word for this recipe and the word for `other`, as the lines name them.
         """
         return list(_differences("", self.to_json(), other.to_json(), sides))
 
@@ -213,7 +217,7 @@ class Recipe:
         message: str = "the recipes differ",
         hint: str = "choose another store name",
     ) -> None:
-        """Raise an error (exit 5) that lists the differing keys, unless the recipes are equal."""
+        """Raise an error (exit code 5) if the recipes differ; it lists the keys that differ."""
         differences = self.diff(other)
         if differences:
             keys = ", ".join(key for key, _ in differences[:4])
@@ -254,7 +258,7 @@ def _shortened(value: Any) -> str:
 
 
 def hash_of_space(weights: Mapping[str, str]) -> str:
-    """Return the hash of the space of a model: of its tensors and its configuration."""
+    """Return the hash of the text space of a model, from its tensors and its configuration."""
     tensors = weights[TENSORS]
     if CONFIGURATION not in weights:
         return tensors
@@ -262,12 +266,15 @@ def hash_of_space(weights: Mapping[str, str]) -> str:
 
 
 def space_id_of(checkpoint: str, revision: str, space_hash: str) -> str:
-    """Return the name of a space: checkpoint, revision, and the hash of the model."""
+    """Return the name of a text space, made of the checkpoint, the revision and `space_hash`."""
     return f"{checkpoint or 'local'}@{revision or 'main'}#{space_hash}"
 
 
 def same_space(first: str, second: str) -> bool:
-    """Return whether two names mean one space; if both end in a hash, compare the hashes."""
+    """Return whether two names mean one space.
+
+    If both names end in a hash, compare only the hashes. If not, compare the whole names.
+    """
     hashes = [name.rpartition("#")[2] for name in (first, second) if "#" in name]
     return hashes[0] == hashes[1] if len(hashes) == 2 else first == second
 
@@ -275,8 +282,9 @@ def same_space(first: str, second: str) -> bool:
 def space_of_array(recipe: Recipe, array: str) -> str | None:
     """Return the text space of an array, or None if the recipe does not determine it.
 
-    Raise an error for an array that its backbone never compares with text: cosines between this
-    array and texts would mean nothing.
+    The vectors of a text space can be compared with vectors of texts. Raise an error for an array
+    that its backbone was not trained to compare with text: cosines between this array and texts
+    would mean nothing.
     """
     whole = recipe.to_json()
     backbone: Mapping[str, Any] = whole.get("backbone", {})

@@ -47,7 +47,8 @@ SEVERAL_MANIFESTS = "several manifests"
 class ManifestMark(Record, frozen=True):
     """The manifest of the rows of a store: its name, and the hash of the clip and film ids.
 
-    The name is "" for several manifests, and `WITHOUT_MANIFEST` for none.
+    If the rows come from several manifests, the name is "". If they come from none, it is
+    `WITHOUT_MANIFEST`.
     """
 
     name: str
@@ -55,7 +56,7 @@ class ManifestMark(Record, frozen=True):
 
     @property
     def text(self) -> str:
-        """The manifest in words."""
+        """The manifest as words of a sentence."""
         if self.name == WITHOUT_MANIFEST:
             return "an unknown manifest"
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
@@ -67,7 +68,7 @@ NUMBERS = 1
 
 
 class ComputeSetup(Record, frozen=True):
-    """The device, precision and version that compute rows: equal for all rows of a filling."""
+    """The device, precision and version that compute rows; equal for all rows of a filling."""
 
     device: str = ""
     precision: str = ""
@@ -89,7 +90,7 @@ class Maker(Record, frozen=True):
 
     @property
     def kind(self) -> ComputeSetup:
-        """The setup that must be equal for all rows while a store is filled."""
+        """The device, precision and version, which must be equal for all rows of a filling."""
         return ComputeSetup(self.device, self.precision, NUMBERS)
 
 
@@ -115,7 +116,8 @@ class Origin(Record, frozen=True):
 class Counts(Record, frozen=True, omit_defaults=True):
     """The number of rows, and the number of rows of each status.
 
-    A status that does not occur is not written: older readers refuse only stores with new statuses.
+    The count of a status without rows is not written. An older version of this program therefore
+    refuses a store only if the store has rows of a status that this version does not know.
     """
 
     total: Annotated[int, Meta(ge=1, le=MOST_ROWS)]
@@ -146,7 +148,7 @@ class FileMark(Record, frozen=True, array_like=True):
 
 
 class StoreRecord(Record, frozen=True, kw_only=True):
-    """The content of store.json. The seal is the hash of its bytes: see `seal_of`."""
+    """The content of store.json. The seal is the SHA-256 of the file; see `seal_of`."""
 
     format: str = STORE_FORMAT
     version: int = VERSION
@@ -194,7 +196,7 @@ class PlanRecord(Record, frozen=True, kw_only=True):
 
     @property
     def block_rows(self) -> int:
-        """The number of rows of a block: the rows of one file of each array."""
+        """The number of rows of a block, which has one file of each array."""
         return self.arrays[0].file_rows
 
 
@@ -231,7 +233,7 @@ _NOT_A_DOCUMENT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     """Return the bytes of a document: indented JSON with one final newline.
 
-    Numbers are written as in canonical JSON, whose hash is the fingerprint.
+    Numbers have the same digits as in the canonical JSON of which the fingerprint is the hash.
     """
     value = msgspec.to_builtins(document)
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
@@ -311,13 +313,13 @@ def decode_clips(
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
-    """Raise ValidationError for a duplicate key: readers may take either value."""
+    """Raise ValidationError for a duplicate key: programs differ in which value they read."""
     if len(dict(pairs)) < len(pairs):
         raise msgspec.ValidationError("an object has a key twice")
 
 
 class _Head(msgspec.Struct):
-    """The keys that say whether the other keys can be read."""
+    """The format and the version, which decide whether a document can be read, and the recipe."""
 
     format: str = ""
     version: int = 0
@@ -355,7 +357,7 @@ def _check_recipe(data: bytes) -> None:
 def _check_store(store: StoreRecord, where: str) -> None:
     """Raise an error unless the fingerprint, the counts and the list of files are right.
 
-    A file that is read whole may be only as long as the number of its rows allows.
+    A file that is read as a whole must not be longer than its number of rows allows.
     """
     if Recipe.from_json(store.recipe).fingerprint != store.fingerprint:
         raise _damaged("`fingerprint` does not match the recipe", where)
