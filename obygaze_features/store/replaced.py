@@ -15,8 +15,8 @@ from obygaze_features.store.reading import Store
 def find_replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[str]:
     """Return the videos whose file does not have the length that the store recorded.
 
-    Videos are skipped if their file is missing or the store recorded no length. A segment of a film
-    is compared by the windows of its film.
+    Videos are skipped if their file is missing, or if the store recorded no length. For a segment
+    of a film, the lengths that the store recorded for the windows of this film are compared.
 
     Args:
         clips: Clips of a manifest.
@@ -40,7 +40,10 @@ def find_replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> li
 
 
 def _find_windows(clip: Clip, store: Store) -> list[int]:
-    """Return the rows of the windows of a segment's film; an empty list for other clips."""
+    """Return the rows of the windows of the film of a segment.
+
+    Return an empty list if the clip is no segment, or if the store has no windows.
+    """
     has_own_video = any(clip.extra.get(name) for name in FILM_TIMES)
     is_part = (clip.start_s, clip.end_s) != (None, None)
     if not store.recipe.windows or has_own_video or not is_part:

@@ -72,9 +72,10 @@ OK_CODE = STATUSES.index(OK)
 
 
 def words_of_status(word: str, *, is_imported: bool) -> str:
-    """Return the words for rows of a status.
+    """Return the words for rows of a status, as part of a sentence.
 
-    An import extracts nothing, so its failed rows are "without features".
+    An import extracts nothing. Its failed rows are therefore "without features", instead of "could
+    not be extracted".
     """
     if word == FAILED and is_imported:
         return "without features"
@@ -103,8 +104,8 @@ class Row(NamedTuple):
     """One row of a store: a clip, its status, and the facts of its video.
 
     Args:
-        clip_id: The clip.
-        movie_id: Its film.
+        clip_id: The id of the clip.
+        movie_id: The id of the film of the clip.
         start_s: The requested start of the clip in its video, in seconds; None: the start of the
             file.
         end_s: The requested end of the clip in its video, in seconds; None: the end of the file.
@@ -225,10 +226,13 @@ class RowSource(Protocol):
     """The source of the rows of a new store: files, stores or finished blocks."""
 
     def columns(self) -> RowColumns:
-        """Return all rows of the new store, in their order, before any number is read."""
+        """Return the facts of all rows of the new store, as columns.
+
+        This method is called before `read`.
+        """
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
-        """Return the rows from `first` to before `after` of an array.
+        """Return the rows of an array from number `first` up to, but without, number `after`.
 
-        Values of rows that are not ok are ignored: these rows get the fill value.
+        The values of rows whose status is not ok are ignored: the store has the fill value there.
         """

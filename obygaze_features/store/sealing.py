@@ -46,14 +46,15 @@ def seal(
 ) -> Written:
     """Make the store of a filling whose blocks are finished, and remove NAME.next.
 
-    Several processes may seal a store at once: the first process gives the store its name, and the
-    other processes return that store.
+    Several processes may seal a store at the same time. The first of them gives the store its name,
+    and all of them return this store.
 
     Args:
         target: The folder of the store; NAME.next is beside it.
-        seal_now: Whether to seal although blocks are missing. The new rows of these blocks get the
-            status `not-extracted`.
-        terms: Licence and citation for the card, where the changed store states none.
+        seal_now: Whether to seal although blocks are missing. The new rows of the missing blocks
+            get the status `not-extracted`.
+        terms: The licence and the citation for the card. If the filling changes a store, the terms
+            that this store states are kept.
     """
     while True:
         try:
@@ -118,7 +119,7 @@ def _contents(source: "_Blocks", terms: Terms) -> Contents:
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
     """Return the records of the finished blocks, by number.
 
-    Raise an error if blocks are missing, except with `seal_now` if at least one is finished.
+    Raise an error if blocks are missing. With `seal_now`, raise it only if no block is finished.
     """
     done, _ = filling.list_blocks()
     blocks: dict[int, BlockRecord] = {}
@@ -139,8 +140,8 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
 class _Blocks:
     """The rows of finished blocks and of the store that the filling changes.
 
-    This is a `LinkingSource`: each file of the new store is a file of a block or of the changed
-    store. Only files of missing blocks are written.
+    This is a `LinkingSource`: each file of the new store is linked from a block or from the changed
+    store. Only the files of missing blocks are written.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class _Blocks:
         return all_makers([*makers, *(one.maker for one in self.blocks.values())])
 
     def columns(self) -> RowColumns:
-        """Return all rows of the new store."""
+        """Return the facts of all rows of the new store, as columns."""
         rows: list[Row] = list(self.before.rows) if self.before else []
         for row in self.filling.rows[len(rows) :]:
             rows.append(row._replace(status=NOT_EXTRACTED))
@@ -169,11 +170,14 @@ class _Blocks:
         return RowColumns.of(rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
-        """Return rows of a missing block from the changed store; new rows have the fill value."""
+        """Return rows of a missing block: rows of the changed store, or else the fill value."""
         return read_rows_before(self.before, array, first, after)
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
-        """Return a file of a block or of the changed store with exactly these rows, or None."""
+        """Return file `number` of an array, from a block or from the changed store.
+
+        Return None if neither has a file with exactly these rows, which must then be written.
+        """
         record = self.blocks.get(number)
         if record is None:
             return self._file_before(array, number)
@@ -183,7 +187,10 @@ class _Blocks:
         return FinishedFile(path, mark, file.crcs)
 
     def _file_before(self, array: Array, number: int) -> FinishedFile | None:
-        """Return a file of the changed store, or None if it has none with exactly these rows."""
+        """Return file `number` of an array from the changed store.
+
+        Return None if the changed store has no file with exactly the same rows.
+        """
         before = self.before
         after = min((number + 1) * array.file_rows, len(self.filling.rows))
         if before is None or after > len(before) or array not in before.record.arrays:

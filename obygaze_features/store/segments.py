@@ -46,7 +46,10 @@ REDUCERS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
 
 
 class StoreOfWindows(Protocol):
-    """The part of `Store` that is used here; its module imports this one."""
+    """The methods of `Store` that this module uses.
+
+    The class `Store` cannot be imported here, because its module imports this module.
+    """
 
     table: RowTable
 
@@ -65,7 +68,7 @@ class StoreOfWindows(Protocol):
         """Return the values of rows."""
 
     def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return whether rows have features."""
+        """Return for each row whether it has features."""
 
     def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
         """Return which frames of rows are not padding."""
@@ -75,10 +78,11 @@ class StoreOfWindows(Protocol):
 class Segments:
     """The windows of segments, in the order of the segments.
 
-    `clip_ids` are the segments with a window. `present` is whether each requested segment has a
-    window, and `reasons` has the reasons of the others. The windows of `clip_ids[i]` are
-    `values[offsets[i]:offsets[i + 1]]`. If windows are reduced, `values[i]` is the vector of
-    `clip_ids[i]`, and the offsets still count windows.
+    `present` states for each requested segment whether it has a window. `clip_ids` has the ids of
+    the segments with a window, and `reasons` has, by id, why each other segment has none. The
+    windows of the segment `clip_ids[i]` are `values[offsets[i]:offsets[i + 1]]`. If the windows
+    were reduced to one vector for each segment, `values[i]` is the vector of `clip_ids[i]`, and the
+    offsets still count the windows.
     """
 
     values: npt.NDArray[Any]
@@ -105,7 +109,7 @@ def windows_of_segments(
     rule: str,
     within_s: float,
 ) -> npt.NDArray[np.bool_]:
-    """Return which windows belong to which segments [segment, window].
+    """Return for each segment and window whether the window belongs to it [segment, window].
 
     Args:
         start_s: The start of each window, in seconds.
@@ -113,8 +117,8 @@ def windows_of_segments(
         first_s: The start of each segment, in seconds.
         last_s: The end of each segment, in seconds.
         rule: `touch`: windows that share a picture with the segment; `centre`: windows whose centre
-            is in it; `within`: windows that lie completely in it.
-        within_s: The difference up to which times are equal, in seconds.
+            is in the segment; `within`: windows that lie completely in the segment.
+        within_s: The difference up to which two times count as equal, in seconds.
     """
     first_s = first_s[:, np.newaxis]
     last_s = last_s[:, np.newaxis]
@@ -209,8 +213,9 @@ def _read_windows(
 ) -> list[npt.NDArray[Any]]:
     """Return the values of the windows of each segment of a film.
 
-    `ok` are the rows of the film's windows with features; `spans` has the start and the end of each
-    segment. If windows are reduced, raise an error for frames that are padding.
+    `ok` has the numbers of those rows of the film that have features. `spans` has the start and the
+    end of each segment. If the windows of a segment are reduced to one vector, raise an error if a
+    window has frames that are padding.
     """
     start_s = store.table.numbers("start_s", ok)
     # A merge of two stores may have put the rows of a film in a different order.
@@ -246,7 +251,7 @@ def _find_grid(store: StoreOfWindows) -> Mapping[str, Any]:
 
 
 def _tolerance_s(grid: Mapping[str, Any], start_s: Floats, end_s: Floats) -> float:
-    """Return the largest difference of times in a film that counts as equal, in seconds."""
+    """Return the difference up to which two times in a film count as equal, in seconds."""
     if not len(start_s) or not grid.get("window"):
         return ROUNDING_S
     return PICTURE_SHARE * float(np.median(end_s - start_s)) / float(grid["window"])

@@ -53,7 +53,7 @@ def new_table(rows: RowColumns) -> dict[str, Column]:
 
 
 def _column(name: str, of_rows: Sequence[Any]) -> Column:
-    """Return a column in the form in which it is stored."""
+    """Return the values of a column as they are stored: as an array or as texts."""
     dtype = COLUMNS[name]
     if name == "status":
         code_of = {status: code for code, status in enumerate(STATUSES)}
@@ -134,7 +134,10 @@ class RowTable:
     # Columns.
 
     def numbers(self, name: str, rows: Rows) -> Values:
-        """Return the values of rows in a column of numbers; NaN or -1 if unknown."""
+        """Return the values of rows in a column of numbers.
+
+        An unknown float is NaN, and an unknown whole number is -1.
+        """
         column = self._columns.get(name)
         if column is None:
             unknown = UNKNOWN if COLUMNS[name] == "int64" else np.nan
@@ -160,7 +163,7 @@ class RowTable:
         return self._check_texts(name, texts.tolist())
 
     def _read_texts(self, name: str, numbers: Sequence[int]) -> None:
-        """Read files of a column of texts, and keep their texts."""
+        """Read files of a column of texts, and keep their texts in memory."""
         missing = [number for number in numbers if (name, number) not in self._texts]
         parts = self._arrays.texts(self._columns[name], missing)
         for number, texts in zip(missing, parts, strict=True):
@@ -182,7 +185,7 @@ class RowTable:
         return TextColumn(texts)
 
     def _check_texts(self, name: str, texts: list[str]) -> list[str]:
-        """Return texts of a column; raise an error for invalid texts."""
+        """Return `texts` of a column; raise an error for unprintable texts and for empty ids."""
         is_id = name in ("clip_id", "movie_id")
         n_empty = sum(not text.strip() for text in set(texts)) if is_id else 0
         if not "".join(texts).isprintable():
@@ -222,7 +225,7 @@ class RowTable:
         return self._different(self._clips.texts, range(self.n_rows))
 
     def _different(self, clips: Sequence[str], rows: Iterable[int]) -> dict[str, int]:
-        """Return the row of each clip; raise an error for a duplicate."""
+        """Return the row of each clip; raise an error if a clip occurs twice."""
         row_of_clip = dict(zip(clips, rows, strict=True))
         if len(row_of_clip) < len(clips):
             raise self._damaged("clip_id", "a clip occurs twice")
@@ -264,7 +267,7 @@ class RowTable:
 
     @property
     def films(self) -> list[str]:
-        """The films of the rows, in their order; empty if no film is stated."""
+        """The film ids, in the order of their first rows; empty if no film is stated."""
         return list(self._runs_of_film)
 
     def rows_of(self, films: Iterable[str]) -> Rows:
@@ -302,17 +305,17 @@ class RowTable:
         return np.asarray(self.codes == OK_CODE)
 
     def reasons(self, rows: Rows) -> list[Reason]:
-        """Return the status and the reason of rows."""
+        """Return the status and the reason of each of these rows."""
         statuses = [STATUSES[code] for code in self.codes[rows].tolist()]
         return list(map(Reason, statuses, self.texts("reason", rows)))
 
     # Rows.
 
     def all_rows(self) -> Rows:
-        """Return the numbers of all rows.
+        """Return the numbers of all rows; raise an error if a clip occurs twice.
 
-        Statuses are read first: an untrusted number of rows must not decide the length of a list.
-        Raise an error for a duplicate clip.
+        The statuses are read first. If store.json states more rows than there are, this raises an
+        error before memory is taken for their numbers.
         """
         numbers = np.arange(len(self.codes))
         _ = self._row_of_clip
@@ -341,7 +344,7 @@ class RowTable:
 
 
 def _rows_like(table: ByteTable, texts: Iterable[str]) -> Rows:
-    """Return the rows of a table that may equal one of these texts."""
+    """Return the rows of a table that may have one of these texts; the caller compares them."""
     there = table.view(f"S{table.shape[1]}").reshape(len(table))
     wanted = np.unique(np.array([text.encode(errors="replace") for text in texts]))
     places = np.searchsorted(wanted, there).clip(max=len(wanted) - 1)

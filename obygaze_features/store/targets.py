@@ -90,10 +90,10 @@ def _inside_error(location: str, above: str) -> AlreadyThere:
 class FolderTarget:
     """A folder on this machine or on a shared disk.
 
-    All targets have the same methods. `claim` creates the document with the seal unless one exists,
-    and returns the document at the target: of two processes, only one is first. `has` compares a
-    file at the target with a local file, and `put` sends the local file. All changes are visible
-    after `finish`.
+    All targets have the same methods. `claim` creates the document with the seal, unless the target
+    has one, and returns the document of the target. If two processes claim a target, both get the
+    document of the first one. `has` compares a file at the target with a local file. `put` sends
+    the local file. After `finish`, readers of the target see all changes.
     """
 
     def __init__(self, root: Path) -> None:
@@ -103,7 +103,10 @@ class FolderTarget:
         check_folders_above(root / STORE_JSON)
 
     def claim(self, document: bytes) -> bytes:
-        """Rename a folder with the document unless its name is taken; return what is there."""
+        """Give a folder with the document the name of the claim, unless the name is taken.
+
+        Return the document in the folder that has this name.
+        """
         path = self.root / CLAIM
         self.root.mkdir(parents=True, exist_ok=True)
         made = make_hidden(path.parent)
@@ -115,7 +118,7 @@ class FolderTarget:
         return read_finished(path)
 
     def check_above(self) -> None:
-        """Raise an error if a folder above is a store."""
+        """Raise an error if a folder above the target is a store."""
         above = store_above(self.root)
         if above is not None:
             raise _inside_error(self.location, str(above))
@@ -130,7 +133,7 @@ class FolderTarget:
         return names
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Return whether the target has a file of this length and SHA-256; read it."""
+        """Return whether the target has a file of this length and SHA-256; the file is read."""
         return has_file(self.root / name, mark)
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
@@ -140,7 +143,7 @@ class FolderTarget:
         copy_file(path, target, mark)
 
     def remove_claim(self) -> None:
-        """Remove the folder of the document."""
+        """Remove the folder of the claim."""
         remove_tree((self.root / CLAIM).parent)
         sync_dir(self.root)
 
@@ -171,7 +174,7 @@ class BucketTarget:
         self.location = self.files.location
 
     def claim(self, document: bytes) -> bytes:
-        """Create the object unless it exists; return the bytes of the object at the target."""
+        """Create the object of the claim unless it exists; return the bytes of this object."""
         taken = import_optional(
             "obstore.exceptions", "remote", PURPOSE
         ).AlreadyExistsError
@@ -180,7 +183,10 @@ class BucketTarget:
         return self.files.read(CLAIM, _CLAIM_BYTES).tobytes()
 
     def check_above(self) -> None:
-        """Raise an error if a readable folder above is a store."""
+        """Raise an error if a folder above the target is a store.
+
+        Folders that cannot be read are skipped.
+        """
         bucket, *folders = self.url.removeprefix("s3://").split("/")
         files = ObjectFiles(object_store(f"s3://{bucket}"), f"s3://{bucket}")
         for number in range(len(folders)):
@@ -199,7 +205,10 @@ class BucketTarget:
         return names
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Return whether the object is this file; read the object only if its ETag differs."""
+        """Return whether the object has the bytes of this file.
+
+        The object is read only if its ETag is not the MD5 of the file.
+        """
         try:
             head = self.files.answer(name, {"head": True}).meta
         except FileNotFoundError:
@@ -226,7 +235,7 @@ class BucketTarget:
             )
 
     def remove_claim(self) -> None:
-        """Remove the object."""
+        """Remove the object of the claim."""
         with suppress(FileNotFoundError), self._errors(CLAIM):
             self._call("delete", CLAIM)
 
@@ -241,10 +250,10 @@ class BucketTarget:
 
 
 class HubTarget:
-    """A data set on the hub.
+    """A data set on the Hugging Face hub.
 
-    All files are sent in one commit that names its parent: two pushes cannot mix, and no claim is
-    needed.
+    All files are sent in one commit, which names its parent commit. The hub refuses a second commit
+    with the same parent, so the files of two pushes cannot mix, and no claim is needed.
     """
 
     def __init__(self, url: str) -> None:
@@ -271,18 +280,21 @@ class HubTarget:
         self._operations: list[Any] = []
 
     def claim(self, document: bytes) -> bytes:
-        """Return the document; the hub accepts only the first of two commits with one parent."""
+        """Return the document without sending it, because a data set needs no claim."""
         return document
 
     def check_above(self) -> None:
         """Do nothing: data sets are not nested."""
 
     def names(self) -> list[str]:
-        """Return the names of all files of the data set, without the file that the hub adds."""
+        """Return the names of all files except .gitattributes, which the hub adds."""
         return [name for name in self._there if name != ".gitattributes"]
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Return whether the data set has this file; read small files, listed without SHA-256."""
+        """Return whether the data set has this file.
+
+        The hub lists no SHA-256 for small files, so these are read.
+        """
         entry = self._there.get(name)
         if entry is None or entry.size != mark.n_bytes:
             return False

@@ -14,8 +14,8 @@ ByteTable: TypeAlias = npt.NDArray[np.uint8]
 class TextColumn(Sequence[str]):
     """A column of texts.
 
-    `table` has the bytes of the texts if these are printable ASCII of one length, as most ids are;
-    otherwise it is None.
+    If all texts are printable ASCII of one length, as most ids are, `table` has their bytes, with a
+    row for each text. If not, `table` is None.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -29,20 +29,20 @@ class TextColumn(Sequence[str]):
 
     @classmethod
     def of_table(cls, table: ByteTable) -> Self:
-        """Return the column of a table; its texts are decoded on first use."""
+        """Return a column of the texts in a table of bytes; they are decoded on first use."""
         column = cls(())
         column.table = table
         return column
 
     @cached_property
     def texts(self) -> Sequence[str]:
-        """The texts as objects."""
+        """The texts as Python strings."""
         if self._texts or self.table is None:
             return self._texts
         return self.some(np.arange(len(self.table)))
 
     def some(self, places: npt.NDArray[np.int64]) -> list[str]:
-        """Return the texts at these places."""
+        """Return the texts with these numbers."""
         if self.table is None:
             return [self._texts[place] for place in places.tolist()]
         table = self.table[places]
@@ -72,7 +72,7 @@ class TextColumn(Sequence[str]):
 
 
 def side_by_side(*columns: bytes | ByteTable) -> ByteTable:
-    """Return tables side by side; an argument of bytes is repeated in every row."""
+    """Return tables side by side, as one table; an argument of bytes is repeated in every row."""
     (n_rows,) = {len(column) for column in columns if isinstance(column, np.ndarray)}
     tables = []
     for column in columns:

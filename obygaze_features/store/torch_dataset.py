@@ -19,7 +19,7 @@ class TorchDataset:
     """The clips of a store that have features, as a map-style data set for a DataLoader.
 
     An item is the tensor of a clip and the id of the clip. Each request reads only the chunks of
-    its clips, so that a store may be larger than memory. The clips of a batch are read together.
+    its clips, so a store may be larger than the memory. The clips of a batch are read together.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class TorchDataset:
 
         Args:
             read: Returns the values of rows of the store.
-            rows: The row of each item.
-            clip_ids: The clip of each item.
+            rows: The row of the store for each item.
+            clip_ids: The clip id of each item.
         """
         import_optional("torch", "mlp", "Store.torch")
         self._read = read

@@ -59,9 +59,10 @@ class VerifyReport:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Turn errors about a file into problems, but raise errors of a broken connection.
+        """Turn errors about a file into problems of the report.
 
-        If a server does not answer, or sends no ranges, nothing is known of the file.
+        If the connection broke, or the server sends no parts of files, raise the error: it does not
+        show whether the file is damaged.
         """
         try:
             yield
@@ -71,7 +72,7 @@ class VerifyReport:
             self.add(name, first_line(error))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON, with whether the store is whole."""
+        """Return the report as JSON; the key `whole` states whether no file has a problem."""
         return {**vars(self), "whole": not self.problems}
 
     def __str__(self) -> str:
@@ -163,7 +164,7 @@ def verify(
 
 
 def _check_hash(store: Store, name: str) -> None:
-    """Raise an error unless a file has its SHA-256."""
+    """Raise an error unless a file has the SHA-256 that store.json lists."""
     digest = hashlib.sha256()
     for data in store.listed.pieces(name):
         digest.update(data)
@@ -172,7 +173,7 @@ def _check_hash(store: Store, name: str) -> None:
 
 
 def _check_documents(store: Store, report: VerifyReport) -> None:
-    """Compare the documents of data.zarr, which other readers use, with store.json."""
+    """Compare the documents of data.zarr, which programs for Zarr read, with store.json."""
     expected = {}
     documents = []
     for array in (*store.record.columns, *store.record.arrays):
