@@ -28,7 +28,11 @@ _SHOWN = 20
 
 
 class Case(NamedTuple):
-    """One case: a sentence (`{clips}` is their number), and a hint if the case is refused."""
+    """What a comparison with a store may find for a clip, such as that the clip is new.
+
+    In `sentence`, `{clips}` stands for the number of clips of the case. A case with a `hint` is
+    refused.
+    """
 
     sentence: str
     hint: str = ""
@@ -66,12 +70,12 @@ class ExtractionRequest:
     """The clips and features that a run requests.
 
     Args:
-        clips: The clips of the manifest, in the order of a store.
+        clips: The clips of the manifest, in the order that rows have in a store.
         recipe: The recipe of the features.
         arrays: The names of the arrays that the store should have.
-        kind: The device, precision and version that would compute; None if a different machine
-            computes, which then compares them.
-        facts: The videos as they are now.
+        kind: The device, precision and version that would compute. None if a different machine
+            computes: that machine then compares them with the store.
+        facts: The length and the hash that each video has now.
         kept: The clips with kept frames, which need no video.
         retry_failed: Whether to try failed rows again.
     """
@@ -91,8 +95,8 @@ class Work:
 
     Args:
         rows: All rows of the new store.
-        computed: For each row, whether it is computed.
-        found: The cases, each with a line for each of its clips.
+        computed: For each row, whether the run computes it.
+        found: The cases, each with a line for each clip to which it applies.
     """
 
     rows: Sequence[Row]
@@ -110,7 +114,10 @@ class Work:
         return [_sentence(case, lines) for case, lines in self.found.items()]
 
     def refuse(self, where: str, backbone: str = "BACKBONE") -> None:
-        """Raise an error (exit code 5) if a case is refused; `backbone` is the name in its hint."""
+        """Raise an error (exit code 5) if a case is refused.
+
+        `backbone` is the name of the backbone in the hint of the error.
+        """
         for case, lines in self.found.items():
             if case.hint:
                 filling = shell_word(f"{where}{NEXT}")
@@ -129,7 +136,7 @@ def _sentence(case: Case, lines: Sequence[str]) -> str:
 
 
 def compare_with_store(request: ExtractionRequest, stored: StoreState | None) -> Work:
-    """Return the rows to compute so that a store has all that a run requests."""
+    """Return the rows that a store lacks for a request, and the cases of all its clips."""
     found: dict[Case, list[str]] = defaultdict(list)
     if stored is None:
         found[NEW] = [clip.clip_id for clip in request.clips]
@@ -175,7 +182,7 @@ def new_row(clip: PlannedClip) -> Row:
 
 
 def _recipe_differences(request: ExtractionRequest, stored: StoreState) -> list[str]:
-    """Return the differences of recipe and arrays; a new array needs a new store."""
+    """Return how the recipe differs, and which requested arrays the store does not have."""
     # The bytes of the weights count, not where they came from.
     recipe = request.recipe.as_claimed_by(stored.recipe)
     differences = recipe.diff(stored.recipe, ("here", "in the store"))
@@ -187,9 +194,10 @@ def _recipe_differences(request: ExtractionRequest, stored: StoreState) -> list[
 
 
 def _maker_differences(here: ComputeSetup | None, stored: StoreState) -> list[str]:
-    """Return the makers of the store that may give different numbers than this command.
+    """Return how devices, precisions or versions of the store differ from this command's.
 
-    A finished store may get rows from a later version of the program with the same recipe.
+    The features would differ too. A finished store may get rows from a later version of the program
+    with the same recipe, so the version counts only while the store is filled.
     """
     lines = []
     for there in dict.fromkeys(stored.kinds):
@@ -221,14 +229,14 @@ def case_of_row(
     *,
     is_planned: bool,
 ) -> tuple[Case, str]:
-    """Return the case of a row, and its line.
+    """Return the case of a row, and the line that the row adds to the lines of this case.
 
     Args:
         row: The row.
-        clip: The clip of the manifest with its id; None if there is none.
-        request: The request of a run.
-        stored: The store of the row.
-        is_planned: Whether the store is being filled, and computes this row.
+        clip: The clip in the manifest with the id of the row; None if there is none.
+        request: The clips and features that a run requests.
+        stored: The state of the store that has the row.
+        is_planned: Whether the store is being filled, and its filling computes this row.
     """
     name = row.clip_id
     if clip is None:
@@ -262,15 +270,16 @@ def _is_tried(row: Row, clip: PlannedClip, request: ExtractionRequest) -> bool:
 
 
 def time_difference(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> str:
-    """Return how the span or the film of a clip differs from that of its row, or "".
+    """Return how the span or the film of a clip differs from those in its row, or "".
 
-    Times that agree to the millisecond are equal. A window has no times before it is decoded.
+    Times that differ by at most a millisecond are equal. The times of a window are not compared,
+    because they are unknown before the window is decoded.
 
     Args:
         row: The row.
-        clip: The clip as it is now.
-        count_frames: Whether frames are compared in place of times if both state frames, since the
-            times differ in a different copy of the film.
+        clip: The clip as the manifest states it now.
+        count_frames: Whether frames are compared instead of times, if both the row and the clip
+            state frames. In a different copy of the film, the same frames have different times.
     """
     planned = new_row(clip)
     names = ["movie_id"]
@@ -298,7 +307,10 @@ def _is_same(then: Any, now: Any) -> bool:
 
 
 def video_difference(row: Row, clip: PlannedClip, facts: Facts) -> str:
-    """Return how a video differs from the one that was read, or "" if it is equal or missing."""
+    """Return how the video of a clip differs from the one that was read for its row.
+
+    Return "" if the videos are equal, or if the length of one of them is unknown.
+    """
     now = Source.of(facts.get(clip.video))
     if not now.is_known or row.video_bytes is None:
         return ""
@@ -310,7 +322,10 @@ def video_difference(row: Row, clip: PlannedClip, facts: Facts) -> str:
 
 
 def _format_fact(fact: str | float | None) -> str:
-    """Return a fact as text, a time with all digits: long films differ in the last ones."""
+    """Return a fact as text.
+
+    A time keeps all its digits: two times late in a long film may differ only in the last digits.
+    """
     if fact in (None, ""):
         return "not stated"
     return repr(fact).removesuffix(".0") if isinstance(fact, float) else str(fact)

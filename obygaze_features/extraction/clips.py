@@ -41,10 +41,11 @@ Facts = Mapping[str, tuple[int, str] | None]
 
 
 class PlannedClip(NamedTuple):
-    """A clip to extract: its video, empty if it has none, and its times in the video.
+    """A clip to extract: the path of its video, "" if it has none, and its times in the video.
 
-    A window has its number instead of times, and the film as it was when it was cut. `frames` are
-    the frames of the film if the table of the clip counts frames, else None.
+    A window has its number instead of times. Its `film` has the facts of the film when the film was
+    cut into windows. `frames` are the frames of the clip in its film, or None if the table of the
+    clip does not count frames.
     """
 
     clip_id: str
@@ -58,7 +59,7 @@ class PlannedClip(NamedTuple):
 
 
 def plan_clips(manifest: Manifest) -> list[PlannedClip]:
-    """Return the clips of a manifest in the order of a store, with the paths of their videos."""
+    """Return the clips of a manifest in the order of the rows of a store, with their videos."""
     folder = manifest.header.video_root
     if isinstance(manifest.clips, Windows):
         return _plan_windows(manifest.clips, folder)
@@ -77,7 +78,10 @@ def plan_clips(manifest: Manifest) -> list[PlannedClip]:
 
 
 def video_path(clip: Clip | CutFilm, folder: str) -> str:
-    """Return the path of the video of a clip or a film; "" if there is none, or no folder."""
+    """Return the path of the video of a clip or a film.
+
+    Return "" if the manifest names no video for it, or no folder of the videos.
+    """
     return Path(folder, clip.video).as_posix() if clip.video and folder else ""
 
 
@@ -100,7 +104,7 @@ def read_video_facts(videos: Iterable[str]) -> Facts:
 
 
 def films_of_parts(clips: Sequence[PlannedClip]) -> frozenset[str]:
-    """Return the videos that hold several clips, whose index is kept in the workspace."""
+    """Return the videos with several clips; the indexes of these are kept in the workspace."""
     parts = Counter(
         clip.video for clip in clips if (clip.start_s, clip.end_s) != (None, None)
     )
@@ -112,12 +116,12 @@ def films_of_parts(clips: Sequence[PlannedClip]) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class ViewedClip:
-    """A clip in a view of pictures.
+    """The frames of a clip, as the view of a backbone samples and resizes them.
 
     Args:
-        pictures: The pictures [n, h, w, 3] that this view may share with others.
+        pictures: The decoded pictures [n, h, w, 3], which other views may use too.
         rows: For each frame of this view, its row in `pictures`.
-        mask: Which frames are real; the others are padding, and black.
+        mask: Which frames are real. All other frames are padding, and black.
         arrays: The arrays of a store other than features, such as the times of the frames.
         total: The number of pictures of the clip in its video.
         remark: A remark on the frames for readers of the store.
@@ -133,7 +137,7 @@ class ViewedClip:
 
 @dataclass(frozen=True, eq=False)
 class HeardClip:
-    """A clip in a view of sound.
+    """The sound of a clip, as the view of a backbone takes it.
 
     Args:
         heard: The samples.
@@ -158,8 +162,8 @@ def repetition_remark(n_pictures: int, n_frames: int) -> str:
 class Failure(NamedTuple):
     """Why a clip has no features in a view: the status of the row, and the reason.
 
-    If nothing was decoded for the view, its row has no facts of the video, so that it is the same
-    with and without other views.
+    If nothing was decoded for the view, the row has no facts of the video. The row is therefore the
+    same, whether or not the clip was decoded for other views.
     """
 
     status: RowStatus
@@ -185,14 +189,14 @@ NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video", is_decoded=Fal
 
 
 class Source(NamedTuple):
-    """The video that was read: its length and its quick hash; unknown where it was not read."""
+    """The length and the quick hash of the video that was read; unknown if none was read."""
 
     n_bytes: int | None = None
     quick_hash: str = ""
 
     @classmethod
     def of(cls, facts: tuple[int, str] | None) -> Self:
-        """Return the facts of a file as a store has them: with the first 16 digits of the hash."""
+        """Return the facts of a file as a store has them: only the first 16 digits of the hash."""
         if facts is None:
             return cls()
         n_bytes, quick_hash = facts
@@ -206,7 +210,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """A decoded row: the video that was read, and the clip in each view."""
+    """A decoded row: the facts of the video that was read, and the clip in each view."""
 
     row: int
     source: Source
@@ -220,7 +224,7 @@ class Decoded:
 
 
 class RowJob(NamedTuple):
-    """A row to decode, and the views that its stores need."""
+    """A row to decode, and the views in which the backbones of its stores need its clip."""
 
     row: int
     views: tuple[ClipView, ...]

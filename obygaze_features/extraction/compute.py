@@ -1,7 +1,8 @@
 """Compute the features of decoded clips: one by one in threads on a CPU, in batches on a GPU.
 
-On a CPU, the last bits of a batch depend on its size and on torch's threads. There each clip is
-computed alone in one thread, and several clips at once, so that its features depend on neither.
+On a CPU, the last bits of the features of a batch depend on the size of the batch and on the number
+of threads of torch. There each clip is computed alone, by torch with one thread, so its features do
+not depend on them. Several clips are computed at the same time, each in its own thread.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ MAX_BATCH = 16
 
 @dataclass(frozen=True)
 class Computed:
-    """The arrays of some clips as stored [B, ...], and whether each clip is finite in them [B]."""
+    """The arrays of some clips as they are stored [B, ...].
+
+    `finite` has, for each array, whether all its values for a clip are finite [B].
+    """
 
     arrays: Mapping[str, npt.NDArray[Any]]
     finite: Mapping[str, npt.NDArray[np.bool_]]
@@ -65,10 +69,13 @@ class Computer(ABC):
 
     @abstractmethod
     def split(self, at_once: int) -> tuple[int, int]:
-        """Return the number of clips of one `start`, and the number of starts at once."""
+        """Return the number of clips of one `start`, and the number of starts at the same time.
+
+        `at_once` is the number of clips that may be computed at the same time.
+        """
 
     def compute_all(self, clips: Sequence[DecodedView]) -> list[Computed]:
-        """Compute clips at once, and wait for them."""
+        """Start to compute all clips, and then wait for them."""
         n_clips = self.split(len(clips))[0]
         results = [
             self.start(clips[i : i + n_clips]) for i in range(0, len(clips), n_clips)
@@ -77,7 +84,7 @@ class Computer(ABC):
 
     @abstractmethod
     def pictures(self, clips: Sequence[ViewedClip]) -> Any:
-        """Return the pictures of clips, one after another."""
+        """Return the pictures of clips, those of one clip after those of another."""
 
     def forward(self, clips: Sequence[DecodedView]) -> dict[str, Any]:
         """Return the arrays of clips."""
@@ -98,9 +105,10 @@ class Computer(ABC):
 
 
 def _wait_for(future: Future[Computed]) -> Computed:
-    """Return the result of a thread; signals are handled while it is awaited.
+    """Return the result of a thread; signals are handled during the wait.
 
-    If a signal arrives just before a wait begins, Python handles it at the end of the wait.
+    The wait is repeated every `SIGNALS_S` seconds. If a signal arrives just before a wait begins,
+    Python handles it when this wait ends.
     """
     while not wait([future], timeout=SIGNALS_S).done:
         continue
@@ -119,7 +127,10 @@ class ThreadComputer(Computer):
         return partial(_wait_for, self.pool.submit(self._compute, clip))
 
     def split(self, at_once: int) -> tuple[int, int]:
-        """Return one clip, and as many starts as clips may be computed at once."""
+        """Return one clip for each `start`, and the number of starts at the same time.
+
+        That number is `at_once`, or one for a backbone of the user.
+        """
         # Code of the user may not work in several threads.
         return 1, 1 if self.backbone.card.code else at_once
 
@@ -144,7 +155,8 @@ class ThreadComputer(Computer):
 class Uploads:
     """Pictures on a GPU, copied there once for all backbones that take pictures of their size.
 
-    A copy is kept as long as the decoded pictures: until all backbones have begun with the clip.
+    A copy is kept as long as the decoded pictures are in memory: until the last backbone has begun
+    to compute the clip.
     """
 
     device: str
@@ -153,9 +165,10 @@ class Uploads:
     _copies: dict[int, tuple[weakref.ref[Any], Tensor]] = field(default_factory=dict)
 
     def pictures(self, clips: Sequence[ViewedClip]) -> Tensor:
-        """Return the pictures of clips one after another on the device; the host waits for no copy.
+        """Return the pictures of clips on the device, those of one clip after those of another.
 
-        All clips together take a few kernels, whatever their number is.
+        The host does not wait until they are copied. The number of kernels does not grow with the
+        number of clips, except for the copies.
         """
         import torch
 
@@ -189,7 +202,7 @@ class Uploads:
 
 
 class BatchComputer(Computer):
-    """Compute batches on a GPU; the host waits for nothing but the copy of a batch's features."""
+    """Compute batches on a GPU; the host waits only until the features of a batch are copied."""
 
     def __init__(
         self,
@@ -209,7 +222,7 @@ class BatchComputer(Computer):
         return self.uploads.pictures(clips)
 
     def start(self, clips: Sequence[DecodedView]) -> Callable[[], Computed]:
-        """Start to compute a batch, and to copy its features to pinned memory."""
+        """Start to compute a batch, and to copy its features to pinned memory of the host."""
         import torch
 
         computed = self.forward(clips)
@@ -234,7 +247,10 @@ class BatchComputer(Computer):
         return result
 
     def split(self, at_once: int) -> tuple[int, int]:
-        """Return the clips of a batch, and two: one is computed while the next is prepared."""
+        """Return the number of clips of a batch, and the number of started batches.
+
+        Two batches are started: one is computed while the other is prepared.
+        """
         return at_once, 2
 
 
@@ -269,7 +285,10 @@ def make_computer(
 
 @contextmanager
 def clip_threads(n_threads: int) -> Iterator[Executor]:
-    """Return threads that compute clips; inside, torch computes with one thread in each."""
+    """Return threads that compute clips.
+
+    In the `with` block, torch uses one thread for the clip of each of them.
+    """
     before = _set_torch_threads(1)
     # The number of torch's threads is a setting of each thread.
     pool = ThreadPoolExecutor(n_threads, "compute", _set_torch_threads, (1,))
@@ -299,8 +318,8 @@ def _set_torch_threads(n_threads: int) -> int:
 class Resources:
     """The device, processes and batch of a run, which do not change the features.
 
-    `workers` processes decode, and `batch` clips are computed at once (None: 16 on a GPU, one for
-    each core on a CPU).
+    `workers` processes decode. `batch` clips are computed at once. If it is None, these are 16 on a
+    GPU; on a CPU, one for each core, or fewer if the memory is small.
     """
 
     device: str = "cpu"
@@ -309,11 +328,17 @@ class Resources:
 
     @property
     def compute_threads(self) -> int:
-        """Threads that compute on the CPU: one a core, since decoders that wait use none."""
+        """The number of threads that compute on the CPU.
+
+        It is the number of cores: decoders that wait for these threads need no core.
+        """
         return usable_cores()
 
     def batch_size(self, computer: Computer) -> int:
-        """Return the number of clips that are computed at once; full memory halves it later."""
+        """Return the number of clips that are computed at once.
+
+        If the memory of a GPU is full, the run halves this number later.
+        """
         if self.batch:
             return self.batch
         if isinstance(computer, BatchComputer):

@@ -109,7 +109,7 @@ def windows_of_segments(
     rule: str,
     within_s: float,
 ) -> npt.NDArray[np.bool_]:
-    """Return for each segment and window whether the window belongs to it [segment, window].
+    """Return whether each window belongs to each segment, as an array [segment, window].
 
     Args:
         start_s: The start of each window, in seconds.
