@@ -194,10 +194,11 @@ def _recipe_differences(request: ExtractionRequest, stored: StoreState) -> list[
 
 
 def _maker_differences(here: ComputeSetup | None, stored: StoreState) -> list[str]:
-    """Return how devices, precisions or versions of the store differ from this command's.
+    """Return a line for each maker of the store that differs from `here`.
 
-    The features would differ too. A finished store may get rows from a later version of the program
-    with the same recipe, so the version counts only while the store is filled.
+    Makers differ in device, precision or version, and then their features may differ. A finished
+    store may get rows from a later version of the program with the same recipe, so the version
+    counts only while the store is filled.
     """
     lines = []
     for there in dict.fromkeys(stored.kinds):

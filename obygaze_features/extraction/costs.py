@@ -1,7 +1,7 @@
 """Estimate the time of a run from one clip: `obygaze extract plan`.
 
-While a GPU computes a clip, the cores decode others. The slower of the two determines the time of
-the run; if the cores are slower, the GPU waits for them.
+While a GPU computes a clip, the cores decode the next clips. The slower one of the GPU and the
+cores determines the time of the run. If the cores are slower, the GPU waits for them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ KNOWN_DEVICES = {
 class StoreCost:
     """The clips to compute for one store, their bytes, and the seconds to compute one clip.
 
-    For a GPU of a different machine, the seconds follow from the operations that the card states.
+    For a GPU of a different machine, the seconds are estimated from the operations that the card of
+    the backbone states.
     """
 
     store: str
@@ -92,7 +93,7 @@ class StoreCost:
 class Cost:
     """The counts and bytes of a plan, and the seconds to decode one clip.
 
-    `decode_s` is None if no clip could be decoded; `decode_failure` is then the reason of the first
+    If no clip could be decoded, `decode_s` is None, and `decode_failure` is the reason of the first
     clip.
     """
 
@@ -108,19 +109,19 @@ class Cost:
 
     @property
     def core_s(self) -> float:
-        """The seconds of a run for one core."""
+        """The seconds of a run on a single core, without the work of the GPU."""
         n_clips = max((one.to_extract for one in self.stores), default=0)
         on_cores = [one.seconds for one in self.stores if not one.is_on_gpu]
         return n_clips * (self.decode_s or 0.0) + sum(on_cores)
 
     @property
     def gpu_s(self) -> float:
-        """The seconds of a run for the GPU."""
+        """The seconds for which the GPU computes in a run."""
         return sum(one.seconds for one in self.stores if one.is_on_gpu)
 
     @property
     def seconds(self) -> float:
-        """The seconds of a run, determined by the slower of cores and GPU."""
+        """The seconds of a run; the slower one of the cores and the GPU determines them."""
         return max(self.core_s / self.workers, self.gpu_s)
 
     @property
@@ -130,7 +131,7 @@ class Cost:
 
     @property
     def waits(self) -> float | None:
-        """The share of time in which the GPU waits for the cores; None without a GPU."""
+        """The share of the time of a run in which the GPU waits for cores; None without a GPU."""
         if not self.gpu_s:
             return None
         return max(0.0, 1 - self.gpu_s * self.workers / self.core_s)
@@ -277,10 +278,11 @@ def plan_extraction(
 def _time_clip(
     plan: ExtractionPlan, files: Collection[str], workspace: Workspace
 ) -> tuple[Decoded | None, float | None, str]:
-    """Decode a clip for all backbones as a run does; return the clip, the seconds, and "".
+    """Decode one clip for all backbones, in the same way as a run.
 
-    The clip is from the middle of its film, since films begin with black pictures. If no clip can
-    be decoded, return None, None, and the reason of the first clip.
+    Return the clip, the seconds to decode it, and "". The clip is from the middle of its film,
+    since films begin with black pictures. If no clip can be decoded, return None, None, and the
+    reason of the first clip.
     """
     views = tuple(dict.fromkeys(store.view for store in plan.stores))
     rows_of_video: dict[str, list[int]] = {}
@@ -307,9 +309,10 @@ def _time_clip(
 
 
 def gflop_of_clip(backbone: Backbone, clip: DecodedView) -> float:
-    """Return the billions of operations for a clip, by the card.
+    """Return the billions of operations for a clip, as the card of the backbone states them.
 
-    For sound, the card states the operations for one piece. A spectrogram has only whole pieces.
+    For sound, the card states the operations for one piece of the sound. For a spectrogram, the
+    last piece counts as a whole piece, even if the sound fills only a part of it.
     """
     card = backbone.card
     if not isinstance(clip, HeardClip) or card.sound is None or not card.sound.seconds:
@@ -322,7 +325,8 @@ def gflop_of_clip(backbone: Backbone, clip: DecodedView) -> float:
 def _seconds_to_compute(store: StorePlan, clip: DecodedView) -> float:
     """Return the seconds that a backbone needs for a clip on this machine.
 
-    A GPU computes a whole batch in much less time than its clips one by one.
+    On a GPU, a whole batch is timed, and its time is divided by the number of its clips: one clip
+    alone would take much longer.
     """
     with clip_threads(1) as threads:
         computer = make_computer(store.backbone, store.arrays, threads)

@@ -1,4 +1,7 @@
-"""Cut whole films into windows; films are decoded only if packets have no reliable times."""
+"""Cut whole films into windows.
+
+A film is decoded only if the packets of its file have no reliable times.
+"""
 
 from __future__ import annotations
 
@@ -115,11 +118,11 @@ def make_windows(
 ) -> Manifest:
     """Return the manifest of the windows of whole films.
 
-    Each film is read once, without decoding where its packets have times; its index is kept in the
-    workspace.
+    Each film is read once, and its index is kept in the workspace. A film is decoded only if the
+    packets of its file have no reliable times.
 
     Args:
-        films: A folder of films, or a manifest's name.
+        films: A folder of films, or the name of a manifest.
         grid: How each film is cut.
         workspace: The workspace of the manifests and of the indexes.
         name: The name of the manifest.

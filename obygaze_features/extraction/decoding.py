@@ -54,15 +54,15 @@ class RowDecoder:
     """Decodes rows of a store in advance; kept frames are read instead of films.
 
     Args:
-        clips: All clips, by their rows.
+        clips: The clip of each row.
         pool: The processes that decode.
         most_clips: The number of clips that may be decoded ahead.
         most_bytes: The largest number of bytes of these clips; a single clip may have more.
         indexes: The folder of stored indexes, for films with several clips.
         accept_damaged: Use damaged pictures and sound as the decoder returns them.
-        grid: How the films are cut into windows; None: the rows are clips.
-        kept: The kept frames; empty: all clips are decoded.
-        first_read: The facts of each video when its first clip was read.
+        grid: How the films are cut into windows; None if the rows are clips.
+        kept: The kept frames. If it is empty, all clips are decoded.
+        first_read: The facts of each video at the time when its first clip was read.
     """
 
     clips: Sequence[PlannedClip]
@@ -76,7 +76,7 @@ class RowDecoder:
     first_read: dict[str, Source] = field(default_factory=dict)
 
     def rows(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
-        """Yield rows in order; each job is taken shortly before it is decoded."""
+        """Yield decoded rows in the order of `jobs`; take each job shortly before its decoding."""
         if self.grid is None:
             return self._decoded_clips(jobs)
         return self._decoded_windows(jobs, self.grid)
@@ -125,7 +125,10 @@ class RowDecoder:
     def _decoded_windows(
         self, jobs: Iterable[RowJob], grid: Grid
     ) -> Generator[Decoded, None, None]:
-        """Decode rows that are windows; windows of one film and one block share a sweep."""
+        """Decode rows that are windows.
+
+        Windows of one film and one block are decoded together, in one sweep over the film.
+        """
 
         def sweep_of(job: RowJob) -> tuple[str, str, int, bool]:
             clip = self.clips[job.row]
@@ -189,7 +192,7 @@ class RowDecoder:
 
 
 def bytes_of_job(job: RowJob, clip: PlannedClip) -> int:
-    """Return the bytes of the pictures and of the sound of a row."""
+    """Return the bytes of the pictures and of the sound of a row; unknown sizes are assumed."""
     n_bytes = 0
     for view in job.views:
         if isinstance(view, SoundView):
@@ -211,7 +214,7 @@ def _without_video(job: RowJob) -> Decoded:
 def make_decoded_row(
     job: RowJob, result: DecodeResult, accept_damaged: bool
 ) -> Decoded:
-    """Return a row as the pool decoded it."""
+    """Return a decoded row, from the result of a process of the pool."""
     # After an error the file is not read again: reading may have failed or blocked.
     source = Source.of(result.file_facts if result.error is None else None)
     views: dict[ClipView, DecodedView | Failure] = {}

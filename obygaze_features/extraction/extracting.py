@@ -229,7 +229,10 @@ class Begun(NamedTuple):
 
 
 def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
-    """Compare the manifest with each store; raise an error, or plan what is missing."""
+    """Compare the manifest with each store, and plan what is missing.
+
+    Raise an error if a store must not be changed.
+    """
     attempts_left = _MOST_ATTEMPTS
     while True:
         plan = plan_stores(
@@ -264,7 +267,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
 
 
 def _refuse_other_licence(plan: ExtractionPlan, licence: str) -> None:
-    """Raise an error if a finished store would not get the licence that was typed."""
+    """Raise an error if a finished store would not get the licence of the option --licence."""
     for store in plan.stores if licence else ():
         if not store.seal:
             continue
@@ -279,7 +282,7 @@ def _refuse_other_licence(plan: ExtractionPlan, licence: str) -> None:
 
 
 def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
-    """Yield the notes before a run: the device, and the state of the stores."""
+    """Yield the notes before a run: the device, kept frames, and the state of the stores."""
     if not run.seal_now:
         yield from _what_computes(plan, run.resources.device)
     yield from plan.notes
@@ -293,7 +296,7 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
 
 
 def _what_computes(plan: ExtractionPlan, device: str) -> Iterator[str]:
-    """Yield the device that computes features, if any are missing."""
+    """Yield a note on the device that computes features; nothing if no features are missing."""
     makers = []
     for store in plan.stores:
         keeps_frames = store.target.backbone.startswith(FRAMES_OF)
@@ -308,9 +311,10 @@ def _what_computes(plan: ExtractionPlan, device: str) -> Iterator[str]:
 
 
 def _refuse_lost(one: Begun) -> None:
-    """Raise an error if a plan was removed because the store changed meanwhile.
+    """Raise an error if a plan was removed because the store was changed during the run.
 
-    Otherwise the plan was removed since another command computed it, and all rows failed as before.
+    It is no error if the store is unchanged. In this case another command computed the plan, all
+    rows failed again as before, and this command removed the plan.
     """
     replaces = one.filling.plan.replaces
     if not replaces or read_seal(one.store.path) != replaces:
@@ -326,7 +330,7 @@ def _refuse_lost(one: Begun) -> None:
 
 
 def _group_by_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
-    """Return groups of stores with the same clips and times: these share one decoding."""
+    """Return groups of stores with the same clips and times, which decode each clip together."""
     groups: dict[tuple[Row, ...], list[Begun]] = {}
     for one in begun:
         if one.filling.missing():
@@ -394,7 +398,7 @@ def _fill(
 def _files_read_before(
     together: Sequence[Begun], clips: Sequence[PlannedClip]
 ) -> dict[str, Source]:
-    """Return the facts of each video that the finished rows of the stores state."""
+    """Return the facts of each video, as the finished rows of the stores state them."""
     files = {}
     for store, _ in together:
         for row, clip in zip(store.work.rows, clips, strict=True):
@@ -406,7 +410,7 @@ def _files_read_before(
 def _clips_of_plan(
     rows: Sequence[Row], clips: Sequence[PlannedClip]
 ) -> Sequence[PlannedClip]:
-    """Return the clip of each row; without a video if the row is no longer in the manifest."""
+    """Return the clip of each row; for a row that left the manifest, a clip without a video."""
     clip_of_id = {clip.clip_id: clip for clip in clips}
     planned = []
     for row in rows:
@@ -421,7 +425,10 @@ def _clips_of_plan(
 def _seal_if_complete(
     one: Begun, run: ExtractionRun, clips: Sequence[PlannedClip]
 ) -> None:
-    """Seal a store if all its blocks are finished, or if the run seals what is there."""
+    """Seal a store if all its blocks are finished, or if the run has the option --seal-now.
+
+    If a change of a store brought no features, its filling is removed instead.
+    """
     store, filling = one
     n_missing = len(filling.missing()) if filling.is_current() else 0
     if n_missing and not run.seal_now:
@@ -463,7 +470,7 @@ def _refuse_videos_of_two_files(store: StorePlan, clips: Iterable[PlannedClip]) 
 
 
 def _is_as_before(filling: Filling) -> bool:
-    """Return whether all computed rows of a change failed again as they did before."""
+    """Return whether all rows that a change computed failed for the same reasons as before."""
     try:
         before = open_store_before(filling.target, filling.plan.replaces).rows
         computed: dict[int, Row] = {}

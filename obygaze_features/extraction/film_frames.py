@@ -1,7 +1,7 @@
-"""Find when the frames that a table counts are shown, with the index of the film's file.
+"""Find when frames of a film are shown, for tables that state numbers of frames.
 
-A frame rate does not give these times, because containers round times, films begin late, and rates
-are rounded.
+The times come from the index of the file. A frame rate does not give them, because containers round
+times, films begin late, and rates are rounded.
 """
 
 from fractions import Fraction
@@ -26,7 +26,7 @@ DRIFT_S = 0.001
 
 
 class FilmFrames:
-    """The frames of a film: when each is shown, and the frame rate, by the index of its file.
+    """The times of the frames of a film, and its frame rate, from the index of its file.
 
     Args:
         path: The file.
@@ -41,19 +41,22 @@ class FilmFrames:
         self.rate = parse_frame_rate(rate) or rate
 
     def find_times(self, frames: FrameSpan) -> Span:
-        """Return when the first of some frames begins and the last one ends."""
+        """Return when the first frame of `frames` begins, and when the last one ends."""
         start_s = float(self.boundaries_s[frames.first])
         end_s = float(self.boundaries_s[frames.last + 1])
         # The first picture may be some nanoseconds before the rounded beginning of the file.
         return max(start_s, 0.0), end_s
 
     def problem_with(self, frames: FrameSpan, stated_s: Span | None = None) -> str:
-        """Return how the film contradicts a row that counts frames, with both values; "" if not.
+        """Return how the film contradicts a row of a table that counts frames.
+
+        The text has the value of the film and the value of the row. It is "" if there is no
+        contradiction.
 
         Args:
             frames: The frames of the row.
-            stated_s: The times of the row, which may be counted from the first frame on; None: the
-                row states none.
+            stated_s: The times of the row, or None if it states none. They may be times in the
+                file, or times that are counted from the first frame on.
         """
         if frames.last >= self.n_frames:
             return f"expected frames 0 to {self.n_frames - 1}, got frame {frames.last}"
@@ -82,7 +85,10 @@ class FilmFrames:
         return ""
 
     def _has_rate(self, rate: Fraction) -> bool:
-        """Return whether the film has a frame rate, by its header or by the times of its frames."""
+        """Return whether the film has this frame rate.
+
+        The rate must agree with the header of the file, or with the times of the frames.
+        """
         if abs(self.rate - rate) <= SAME_RATE * rate:
             return True
         # The delays of many frames are averaged, because containers round times, and films for

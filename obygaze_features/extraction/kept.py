@@ -50,14 +50,17 @@ from obygaze_features.video.worker import ClipView
 
 @dataclass(frozen=True)
 class StoredFrames:
-    """A store of kept frames, its usable row of each clip, and the clips that changed since."""
+    """A store of kept frames, the row of each clip whose frames may be used, and other clips.
+
+    `changed` has a line for each clip that changed after its frames were kept.
+    """
 
     store: Store
     row_of_clip: Mapping[str, int]
     changed: Sequence[str] = ()
 
     def serves(self, view: ClipView, grid: Grid | None) -> bool:
-        """Return whether the store has all pictures of a view; it never has sound."""
+        """Return whether the store has all pictures of a view; a view of sound is never kept."""
         if not isinstance(view, PictureView):
             return False
         recipe = self.store.recipe.to_json()
@@ -75,7 +78,7 @@ class StoredFrames:
         return is_sampled_so and is_decoded_so and is_resized_so
 
     def clip(self, clip_id: str, view: PictureView) -> ViewedClip:
-        """Return a clip in a view, as the decoder would return it."""
+        """Return a clip in a view, as if the decoder had decoded it."""
         row = self.row_of_clip[clip_id]
         values = {}
         for array in self.store.record.arrays:
@@ -117,7 +120,8 @@ def stores_of_frames(
 ) -> tuple[list[Store], list[str]]:
     """Return the stores of kept frames of a manifest: MANIFEST.frames-* in a workspace.
 
-    Also return a sentence on each store that cannot be read: the films are decoded instead.
+    Also return a sentence on each store that cannot be read. Its frames are not used: the films are
+    decoded.
     """
     # A name may contain characters of a pattern, such as films[1].
     pattern = f"{glob.escape(manifest)}.frames-*/{STORE_JSON}"
@@ -146,12 +150,14 @@ def find_kept(
     views: Iterable[ClipView],
     grid: Grid | None,
 ) -> dict[ClipView, StoredFrames]:
-    """Return for each view the store with most of its frames, if there is one.
+    """Return for each view the store that has its frames of the most clips.
+
+    A view is missing in the result if no store has its frames.
 
     Args:
-        stores: The stores of frames.
+        stores: The stores of kept frames.
         clips: The clips of the manifest.
-        facts: Their videos as they are now.
+        facts: The length and the hash that each video has now.
         views: The views of the backbones.
         grid: How the films are cut, if the clips are windows.
     """
@@ -171,7 +177,7 @@ def find_kept(
 def _usable_frames(
     store: Store, clips: Sequence[PlannedClip], facts: Facts
 ) -> StoredFrames:
-    """Return the frames of a store that may be used for clips."""
+    """Return the frames of a store that may be used for these clips, and the changed clips."""
     is_clean = store.read(CLEAN, np.arange(len(store)))
     clip_of_id = {clip.clip_id: clip for clip in clips}
     row_of_clip: dict[str, int] = {}
@@ -189,7 +195,7 @@ def _usable_frames(
 
 
 def refuse_changed_clips(kept: StoredFrames) -> None:
-    """Raise an error (exit code 5) if the times or the video of a clip changed since."""
+    """Raise an error (exit code 5) if a clip or its video changed after its frames were kept."""
     if kept.changed:
         raise Mismatch(
             f"{count(len(kept.changed), 'clip')} changed since the frames were kept",
@@ -206,7 +212,7 @@ def is_kept(clip: PlannedClip, view: ClipView, kept: KeptViews) -> bool:
 
 
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
-    """Return a row from kept frames, as the pool would decode it."""
+    """Return a row from kept frames, as if the processes that decode had decoded it."""
     views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
         try:

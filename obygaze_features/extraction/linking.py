@@ -70,11 +70,11 @@ def link_manifest(
 def set_times_of_frames(
     report: LinkReport, before: Manifest, indexes: Path
 ) -> Manifest:
-    """Return linked clips; clips that count frames get the times of these frames in the film.
+    """Return linked clips. Clips that count frames get the times of these frames in the film.
 
     Args:
         report: The linked clips.
-        before: The manifest before.
+        before: The manifest before it was linked.
         indexes: The folder of stored indexes.
     """
     # PyAV is loaded only where videos are read, and not by the help of the command.
@@ -113,10 +113,10 @@ def set_times_of_frames(
 
 
 def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:
-    """Return the clips that end after their video: when they end, and when it does, in seconds.
+    """Return the clips that end after their video, by id.
 
-    A video ends at the time in its header. Videos that cannot be read are skipped: extraction
-    reports them.
+    Each has the end of the clip and the end of the video, in seconds. The end of a video is the
+    time in the header of its file. Videos that cannot be read are skipped: extraction reports them.
     """
     # PyAV is loaded only where videos are read, and not by the help of the command.
     from obygaze_features.video.container import BadVideo

@@ -1,8 +1,8 @@
 """The loop of an extraction: decode missing rows, compute them in batches, write them in blocks.
 
-`fill` has the loop, and each step is a function below. A block is begun when its first row is to be
-decoded. A batch ends with its block, so that the numbers of a block do not depend on the blocks
-before it.
+`fill` has the loop, and each step is a function below. A block is begun when its first row is about
+to be decoded. No batch has clips of two blocks, so the features of a block do not depend on the
+blocks that were computed before it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def fill(
 ) -> Generator[tuple[int, bool], None, None]:
     """Compute the missing blocks of stores, until no block is missing or a stop is requested.
 
-    Yields each row that was decoded, and whether it failed; a row whose features are not finite is
-    yielded once more.
+    Yield each decoded row, and whether it failed. If the features of a row are not finite, the row
+    is yielded once more, as failed.
 
     Args:
         stores: The stores, all with the same rows.
@@ -97,9 +97,10 @@ def fill(
 
 
 def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
-    """Yield the rows of missing blocks, span by span, each with the views that stores need.
+    """Yield the rows of missing blocks, each with the views that the stores need.
 
-    A span has as many rows as the largest block of the stores; the smaller blocks divide it.
+    Rows are yielded span by span. A span has as many rows as the largest block of the stores, so
+    it consists of whole blocks of each store.
     """
     span_rows = max(store.filling.plan.block_rows for store in stores)
     n_rows = stores[0].filling.plan.rows
@@ -123,7 +124,11 @@ def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
 def _next_span(
     stores: Sequence[StoreFiller], span_rows: int, taken: set[int], start: int
 ) -> int | None:
-    """Return a span with a missing block, first one that no process has begun; None if none."""
+    """Return the number of a span with a missing block that is not in `taken`; None without one.
+
+    Of these spans, return the one that was begun least often. If there are several, return the
+    first one from `start` on.
+    """
     begun_of_span: dict[int, int] = {}
     missing: set[int] = set()
     for store in stores:
@@ -150,7 +155,7 @@ class _Waiting(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A batch of clips of one block; `result` waits for its features."""
+    """A batch of clips of one block that is being computed; `result` waits for its features."""
 
     block: _Block
     clips: Sequence[_Waiting]
@@ -158,7 +163,7 @@ class _Running(NamedTuple):
 
 
 class _WrittenRow(NamedTuple):
-    """A row of a block as it is written: without values unless it is ok."""
+    """A row of a block as it is written; it has values only if its status is ok."""
 
     row: Row
     values: Mapping[str, Any] | None
@@ -166,7 +171,7 @@ class _WrittenRow(NamedTuple):
 
 @dataclass(eq=False)
 class _Block:
-    """A block; `finished` has rows that wait for an earlier row."""
+    """A block; `finished` has the finished rows that can be written only after an earlier row."""
 
     writer: BlockWriter
     finished: dict[int, _WrittenRow] = field(default_factory=dict)
@@ -175,9 +180,9 @@ class _Block:
 
 
 class StoreFiller:
-    """One store: decoded rows become batches, batches features, and features blocks.
+    """One store: decoded rows are collected in batches, and computed features in blocks.
 
-    Rows may be finished in any order; they are written in the order of their block.
+    Rows may be finished in any order; they are written in the order that they have in their block.
 
     Args:
         filling: The plan of the store and its finished blocks.
@@ -221,7 +226,10 @@ class StoreFiller:
         return self.filling.is_current() and bool(self.filling.missing())
 
     def needs(self, row: int) -> bool:
-        """Return whether a row is to be decoded for this store; begin its block with its first."""
+        """Return whether a row must be decoded for this store.
+
+        With the first such row of a block, begin the block.
+        """
         number = row // self.filling.plan.block_rows
         if not self.filling.computed[row] or number in self._over:
             return False
@@ -235,7 +243,10 @@ class StoreFiller:
         return True
 
     def _block_of(self, row: int) -> _Block | None:
-        """Return the block of a row if it is at work; drop it if another process finished it."""
+        """Return the block of a row, or None if the block is not at work.
+
+        If another process has finished the block, drop it and return None.
+        """
         number = row // self.filling.plan.block_rows
         block = self._at_work.get(number)
         if block is not None and self.filling.is_done(number):
@@ -252,10 +263,10 @@ class StoreFiller:
     # Clips of a block become batches.
 
     def add(self, decoded: Decoded) -> None:
-        """Add the next decoded row to its batch; a failed row is finished.
+        """Add the next decoded row to its batch; a row that failed is finished.
 
-        A batch is complete when it has all its clips, or at the last row of its block. Before it is
-        started, the oldest running batch is awaited if too many are running.
+        A batch is started when it has all its clips, or at the last row of its block. If too many
+        batches are running, first wait for the oldest of them.
         """
         block = self._block_of(decoded.row)
         if self._block is not block:
@@ -286,7 +297,7 @@ class StoreFiller:
             self._running.append(_Running(block, waiting, result))
 
     def _check_padding(self, clip: DecodedView | Failure) -> DecodedView | Failure:
-        """Return a clip, or a failure if it has padding and the backbone takes no mask."""
+        """Return a clip, or a failure if it has padding and the backbone takes no mask of frames."""
         backbone = self.computer.backbone
         if isinstance(clip, Failure | HeardClip):
             return clip
@@ -302,7 +313,7 @@ class StoreFiller:
     # Batches become features.
 
     def _collect(self) -> None:
-        """Wait for the first of the running batches, and finish its rows."""
+        """Wait for the batch that was started first, and finish its rows."""
         batch = self._running.popleft()
         with self._too_large_if_out_of_memory():
             computed = batch.result()
@@ -343,7 +354,10 @@ class StoreFiller:
             )
 
     def rows_without_numbers(self) -> Iterator[tuple[int, bool]]:
-        """Yield the rows that failed here since the last call, as `fill` does."""
+        """Yield each row whose features were not finite since the last call, and True.
+
+        `fill` yields the same pairs: a row, and whether it failed.
+        """
         rows = self._without_numbers
         self._without_numbers = []
         for row in rows:
@@ -407,7 +421,10 @@ class StoreFiller:
         self._complete = []
 
     def _later(self, step: Callable[..., object], *arguments: object) -> None:
-        """Pass a step to the thread that writes; wait first if too many steps are waiting."""
+        """Pass a step to the thread that writes.
+
+        If too many steps wait already, first wait for the oldest of them.
+        """
         while len(self._steps) >= _MOST_STEPS:
             self._steps.popleft().result()
         self._steps.append(self._writing.submit(step, *arguments))
