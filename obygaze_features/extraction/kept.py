@@ -50,7 +50,7 @@ from obygaze_features.video.worker import ClipView
 
 @dataclass(frozen=True)
 class StoredFrames:
-    """A store of kept frames, the row of each clip whose frames may be used, and other clips.
+    """A store of kept frames, and the row of each clip whose frames may be used.
 
     `changed` has a line for each clip that changed after its frames were kept.
     """

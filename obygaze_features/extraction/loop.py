@@ -297,7 +297,7 @@ class StoreFiller:
             self._running.append(_Running(block, waiting, result))
 
     def _check_padding(self, clip: DecodedView | Failure) -> DecodedView | Failure:
-        """Return a clip, or a failure if it has padding and the backbone takes no mask of frames."""
+        """Return a clip, or a failure if it has padding and the backbone takes no mask."""
         backbone = self.computer.backbone
         if isinstance(clip, Failure | HeardClip):
             return clip

@@ -65,7 +65,7 @@ def choose_backbones(
     stores: Mapping[str, PathLike] | None,
     dtype: str,
 ) -> list[ChosenBackbone]:
-    """Return each backbone with its settings; `weights` and `stores` map names of backbones."""
+    """Return each backbone with its settings; `weights` and `stores` name their backbones."""
     names = each_name(backbones)
     weights_of = _weights_by_name(weights, names)
     stores_of = stores or {}
@@ -91,7 +91,10 @@ def choose_backbones(
 def _weights_by_name(
     weights: Sequence[str] | Mapping[str, PathLike], names: Sequence[str]
 ) -> Mapping[str, str]:
-    """Return the weights by the names of backbones; for a single one, PATH alone is enough."""
+    """Return the weights by the names of backbones, from words NAME=PATH.
+
+    If there is a single backbone, one word PATH is enough.
+    """
     if isinstance(weights, Mapping):
         return {name: os.fspath(path) for name, path in weights.items()}
     words = each_name(weights)
@@ -107,7 +110,7 @@ def _weights_by_name(
 def choose_device_of_targets(
     device: str, targets: Sequence[ChosenBackbone], workspace: Workspace
 ) -> str:
-    """Return the device that computes targets; `auto` chooses one that they can use."""
+    """Return the device that computes targets; for `auto`, one that their backbones can use."""
     cards = (find_card(target.backbone, workspace) for target in targets)
     return choose_device(device, cards)
 
@@ -115,7 +118,7 @@ def choose_device_of_targets(
 def store_path(
     target: ChosenBackbone, manifest: Manifest, workspace: Workspace
 ) -> Path:
-    """Return the folder of a target's store: MANIFEST.NAME by default."""
+    """Return the folder of the store of a target, whose name is MANIFEST.NAME by default."""
     name = target.store
     if not name:
         label = find_card(target.backbone, workspace).label
@@ -163,12 +166,12 @@ class StorePlan:
 
     @property
     def view(self) -> ClipView:
-        """The view of the backbone."""
+        """The view in which the backbone takes a clip."""
         return self.backbone.view
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one row."""
+        """The bytes of one row in all arrays."""
         return sum(array.row_bytes for array in self.arrays)
 
     @property
@@ -199,7 +202,7 @@ class ExtractionPlan:
         return f"obygaze manifest link {shell_word(self.manifest)} FOLDER"
 
     def refuse_changes(self) -> None:
-        """Raise an error if a store, or the kept frames that it needs, must not be used."""
+        """Raise an error if a store must not get rows, or if its kept frames must not be used."""
         for store in self.stores:
             store.work.refuse(str(store.path), store.target.backbone)
         for store in self.stores:
@@ -207,7 +210,10 @@ class ExtractionPlan:
                 refuse_changed_clips(self.kept[store.view])
 
     def refuse(self) -> None:
-        """Raise an error as `refuse_changes` does, or if all rows would fail for lack of videos."""
+        """Raise the errors of `refuse_changes`, and an error if no clip can be read.
+
+        No clip can be read if no video exists, and no frames that a store needs are kept.
+        """
         self.refuse_changes()
         needed = [store.view for store in self.stores if store.work.is_needed]
         if not needed or not self.kept.keys().isdisjoint(needed):
@@ -235,8 +241,9 @@ def plan_stores(
 ) -> ExtractionPlan:
     """Load the backbones and compare the manifest with their stores; no store is written.
 
-    Missing weights are an error unless `download` fetches them. If a different machine computes
-    (`is_elsewhere`), only that machine can tell whether it may add rows to a store.
+    If weights are missing, download them with `download`, and raise an error without it. With
+    `is_elsewhere`, a different machine computes. Then the device, precision and version are not
+    compared with the store: only that machine can tell whether it may add rows.
     """
     if not system.HAS_DECODE_WORKERS:
         raise FixUsage(
@@ -332,7 +339,7 @@ def plan_stores(
 
 
 def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
-    """Return the filling of a store; plan it if it is not there."""
+    """Return the filling of a store; if the store is not being filled, plan its filling."""
     if store.filling is not None:
         return store.filling
     rows = store.work.rows

@@ -36,10 +36,10 @@ PACKAGES = ("av", "numpy", "torch", "transformers")
 
 
 def make_arrays(backbone: Backbone, names: Sequence[str] = ()) -> list[Array]:
-    """Return the arrays of a store: of features, times, and the mask of real frames.
+    """Return the arrays of a store: arrays of features and times, and the mask of real frames.
 
-    The times are the times of the frames, or of the parts of the sound. Without `names`, all arrays
-    of features are returned except `HEAVY`.
+    `names` are the arrays of features; without `names`, they are all arrays except `HEAVY`. The
+    times are those of the frames of a clip, or of the parts of its sound.
     """
     available = backbone.arrays
     unknown = [name for name in names if name not in available]
@@ -66,7 +66,7 @@ def make_arrays(backbone: Backbone, names: Sequence[str] = ()) -> list[Array]:
 
 
 def make_recipe(backbone: Backbone, grid: Grid | None = None) -> Recipe:
-    """Return the recipe: everything that determines the numbers of a store."""
+    """Return the recipe, which has everything that determines the features of a store."""
     return Recipe.of(
         sampling=sampling_recipe(backbone.view, grid),
         decoder=decoder_recipe(backbone.view),

@@ -66,7 +66,7 @@ class ProgressDisplay:
         self._bar.expect(n_clips, "clips")
 
     def row(self, clip_id: str, row: int, failed: bool) -> None:
-        """Count a clip once, and show the number of failed clips."""
+        """Count a clip once, even if it is decoded again; show the number of failed clips."""
         bar = self._bar or Progress()
         if clip_id not in self._seen:
             self._seen.add(clip_id)
@@ -108,7 +108,7 @@ class Extraction(StatusOfStores):
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of a run that was not stopped: the highest code of its stores."""
+        """The highest exit code of the stores, for a run that was not stopped."""
         return max((state.exit_code for state in self), default=0)
 
     def require_ok(self) -> None:
@@ -171,7 +171,7 @@ def next_steps(
 
 
 def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
-    """Return the command that uses complete stores: an experiment if arrays and labels allow it."""
+    """Return the next command for complete stores, an experiment if arrays and labels allow it."""
     names = []
     names_with_vectors = []
     for store in plan.stores:

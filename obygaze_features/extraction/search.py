@@ -32,7 +32,7 @@ class Hit(NamedTuple):
 
 
 class Hits(list[Hit]):
-    """The clips most like a query, best first; `notes` name the file that they were written to."""
+    """The clips most like a query, best first; `notes` has the file to which they were written."""
 
     notes: Sequence[str] = ()
 
@@ -123,7 +123,7 @@ def search(
 
 
 def _array_of_vectors(store: Store, name: str | None) -> str:
-    """Return the array that is compared; raise an error if it has no vectors of features."""
+    """Return the array to compare with the query; raise an error if it has no vectors."""
     arrays = []
     for array in map(store.array, store.feature_arrays):
         if array.is_float and array.shape:
@@ -169,7 +169,7 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
 def _vector_of_text(
     store: Store, array: str, text: str, weights: str | None, workspace: Workspace
 ) -> NDArray[np.float64]:
-    """Return the vector of a text, which must be in the space of the array."""
+    """Return the vector of a text, which must be in the text space of the array."""
     from obygaze_features.backbones.cards import refuse_code_of_store
     from obygaze_features.backbones.text import load_text_tower
 
@@ -208,7 +208,10 @@ def _most_similar(
     mask: NDArray[np.bool_],
     top: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the rows most like a vector, best first, and their cosines; part by part."""
+    """Return the rows most like a vector, best first, and their cosines.
+
+    The store is read part by part. Rows that are False in `mask` are left out.
+    """
     rows = np.empty(0, np.int64)
     cosines = np.empty(0)
     for part in store.stream(array, missing="drop"):
@@ -226,9 +229,10 @@ def _most_similar(
 def _closest(
     values: NDArray[Any], real: NDArray[np.bool_] | None, query: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the highest cosine of each clip's vectors with the query.
+    """Return for each clip the largest cosine between one of its vectors and the query.
 
-    A vector of zeros, such as a model of speech gives for silence, has the cosine -inf.
+    Vectors of padding do not count. The cosine of a vector of zeros, which a model of speech gives
+    for silence, is -inf.
     """
     vectors = values.astype(np.float64)
     lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(query)

@@ -105,7 +105,7 @@ def write_slurm_script(
 def _check_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     """Return the plan of a run.
 
-    An error of `extract run` is raised now, since a task may wait for days before it fails.
+    This raises the errors of `extract run` now: a task may wait for days before it raises them.
     """
     run = make_command(EXTRACT, "run")
     try:
@@ -154,7 +154,7 @@ def _missing_blocks(store: StorePlan, *, windows: bool) -> int:
 
 
 def _obygaze_program() -> list[str]:
-    """Return the words that start the running installation."""
+    """Return the words of a command line that start this installation of the program."""
     called = Path(sys.argv[0])
     if called.name == "obygaze" and called.is_file():
         return [str(called.absolute())]
@@ -163,7 +163,7 @@ def _obygaze_program() -> list[str]:
 
 
 def _as_pattern(folder: Path) -> str:
-    """Return a folder as the pattern that Slurm expects in the name of a log."""
+    """Return a folder for the name of a log, with each % doubled, because Slurm replaces %."""
     # Slurm replaces nothing in a name with a backslash: all tasks would have one log.
     if "\\" in str(folder):
         raise FixUsage(
@@ -184,7 +184,10 @@ def _for_sbatch(word: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return text that is one line; a line break would start a command of its own."""
+    """Return a text unchanged; raise an error if it has line breaks or control characters.
+
+    In a script, the text after a line break would be a command.
+    """
     if not text.isprintable():
         raise FixUsage(
             f"a Slurm script cannot have line breaks or control characters in: {text!r}"

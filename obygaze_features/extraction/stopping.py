@@ -19,7 +19,9 @@ RESUME = "run the same command again to resume"
 
 @dataclass
 class StopFlag:
-    """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once.
+    """Whether a stop was requested, and by which signal.
+
+    A second Ctrl-C raises KeyboardInterrupt immediately.
 
     `note` is called with a sentence when the first signal arrives.
     """
@@ -57,7 +59,7 @@ class StopFlag:
 def stop_on_signals(note: Callable[[str], object] = silent) -> Iterator[StopFlag]:
     """Return a flag that is set by a signal to the main thread.
 
-    Enter it before slow imports, so that a signal during these is not lost.
+    Begin the `with` block before slow imports, so a signal during the imports is not lost.
 
     Args:
         note: Callback for a sentence at the first signal.

@@ -49,13 +49,13 @@ class StoreState:
 
     Args:
         recipe: The recipe of the features.
-        arrays: Its arrays.
-        rows: All rows; planned rows that are not computed are `not-extracted`.
-        kinds: The devices and versions that computed the rows, or will compute them.
+        arrays: The arrays of the store.
+        rows: All rows. Rows that a filling has not computed yet are `not-extracted`.
+        kinds: The devices, precisions and versions that computed the rows, or will compute them.
         manifest: The manifest whose clips the rows are.
         seal: The seal of the finished store; "" if there is none.
         computed: For each row, whether this filling computes it; None for a finished store.
-        filling: Its filling; None for a finished store.
+        filling: The filling of the store; None for a finished store.
     """
 
     recipe: Recipe
@@ -74,12 +74,16 @@ class StoreState:
 
     @property
     def array_names(self) -> list[str]:
-        """The names of its arrays."""
+        """The names of the arrays."""
         return [array.name for array in self.arrays]
 
 
 def read_stored(path: Path) -> StoreState | None:
-    """Return the state of a store: of its filling, else of the finished store; None if neither."""
+    """Return the state of a store that is being filled, or else of the finished store.
+
+    If a finished store is being changed, return the state of its filling. Return None if there is
+    neither a filling nor a store.
+    """
     while True:
         remove_leftovers(path)
         remove_leftover(path)
@@ -144,14 +148,14 @@ class StoreStatus:
 
     Args:
         store: The folder of the store.
-        backbone: The backbone that made it.
-        manifest: The manifest whose clips its rows are.
+        backbone: The backbone that computed the features.
+        manifest: The manifest whose clips the rows are.
         clips: The number of rows.
         counts: The number of rows with each status. While the store is filled, rows that are not
             extracted yet are `not-extracted`.
-        blocks: The number of blocks to compute while it is filled; 0 for a finished store.
+        blocks: The number of blocks to compute while the store is filled; 0 for a finished store.
         blocks_done: The number of finished blocks.
-        seal: Its seal; "" while it is filled.
+        seal: The seal of the store; "" while the store is filled.
         failures: Why clips have no features, by their ids.
     """
 

@@ -79,10 +79,11 @@ class ClipTexts:
         rule: The rule that found the words.
         texts: The words of each clip; "" if nothing is said.
         failures: The status and the reason of each clip whose words are unknown.
-        streams: For each clip, the subtitles of its video that were read; "" if it has no others.
-        videos: For each clip, the video that was read.
+        streams: For each clip, the subtitles of its video that were read; "" if the video has no
+            other subtitles.
+        videos: For each clip, the facts of the video that was read.
         origins: The folder or the table that was read; empty for subtitles inside videos.
-        unused: Entries of the source for other films or clips.
+        unused: Files, films or clips of the source that the manifest does not have.
     """
 
     rule: str
@@ -99,8 +100,8 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
 
     Args:
         manifest: The clips.
-        subtitles: A folder with files MOVIE_ID.srt, .vtt or .ass; "embedded", for those in the
-            videos; or a table of cues or of texts.
+        subtitles: A folder with files MOVIE_ID.srt, .vtt or .ass; "embedded", for the subtitles
+            inside the videos; or a table of cues or of texts.
     """
     if isinstance(manifest.clips, Windows):
         raise FixUsage(
@@ -154,7 +155,7 @@ class Utterance(NamedTuple):
 def _files_of_films(
     folder: Path, manifest: Manifest
 ) -> tuple[dict[str, Path], list[str]]:
-    """Return the file of each film, and the names of files of other films."""
+    """Return the file of subtitles of each film, and the names of files of other films."""
     files: dict[str, Path] = {}
     unused = []
     found = []
@@ -195,7 +196,7 @@ def _of_films(
     unused: Sequence[str],
     where: str,
 ) -> ClipTexts:
-    """Return the words of clips by their places in the films."""
+    """Return the words of clips, which are found by the times of the clips in their films."""
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name, "the subtitles of films have no clips")
     if not cues_of_film:
@@ -235,7 +236,10 @@ def _ids(clips: Iterable[Clip | PlannedClip]) -> list[str]:
 def _spans_in_film(
     clips: Sequence[Clip], folder: str
 ) -> tuple[Mapping[str, Span], float]:
-    """Return the spans of clips in their film, and its length, or 0 if that is unknown."""
+    """Return the span of each clip in the film, and the length of the film in seconds.
+
+    The length is 0 if it is unknown.
+    """
     videos = {video_path(clip, folder) for clip in clips}
     length_s = 0.0
 
@@ -256,7 +260,10 @@ def _spans_in_film(
 def _outside_failure(
     length_s: float, start_s: float | None, end_s: float | None
 ) -> Failure | None:
-    """Return the failure of a clip outside its film, with the reason as for pictures; or None."""
+    """Return the failure of a clip that is not inside its film, or None if it is.
+
+    The reason is the same as for a clip whose pictures are extracted.
+    """
     if not length_s:
         return None
     problem = overshoot(length_s, start_s, end_s)
@@ -291,7 +298,7 @@ def _utterances(cues: Iterable[Cue]) -> list[Utterance]:
 
 
 def _join_words(utterances: Iterable[Utterance], span: Span) -> str:
-    """Return the words of a clip: all cues that overlap it, whole and in order."""
+    """Return the words of a clip: the whole text of each cue that overlaps the clip, in order."""
     start_s, end_s = span
     texts = []
     for begins, ends, text in utterances:
@@ -306,7 +313,7 @@ def _join_words(utterances: Iterable[Utterance], span: Span) -> str:
 
 
 def _of_videos(manifest: Manifest) -> ClipTexts:
-    """Return the words of clips by their places in their files."""
+    """Return the words of clips, which are found by the times of the clips in their videos."""
     clips_of_video: dict[str, list[PlannedClip]] = {}
     for clip in plan_clips(manifest):
         clips_of_video.setdefault(clip.video, []).append(clip)
@@ -389,7 +396,7 @@ def _read_texts(path: Path, manifest: Manifest) -> dict[str, str]:
 
 
 def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipTexts:
-    """Return the words of clips by their ids."""
+    """Return the words of clips, which are found by the ids of the clips."""
     found = {}
     failures = {}
     id_of_name = ids_of_names(texts, "clip", str(path))
@@ -414,7 +421,7 @@ def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipT
 def _read_cues(
     path: Path, films: Collection[str]
 ) -> tuple[dict[str, list[Cue]], list[str]]:
-    """Return the cues of each film, and the other films of a table."""
+    """Return the cues of each of these films in a table, and the ids of all other films in it."""
     violations = Violations(path)
     table = read_table(path, required=CUES, violations=violations, content="cues")
     cues_of_film: dict[str, list[Cue]] = {}
@@ -444,7 +451,7 @@ def _read_cues(
 
 
 def _require_name(row: TableRow, column: str) -> None:
-    """Add a violation for a row without a clip or a film."""
+    """Add a violation for a row that does not name its clip or film."""
     if not row[column].strip():
         row.add(column, f"is empty, but required in each row{MERGED}")
 

@@ -26,7 +26,7 @@ MASK_WORDS = ("man", "woman")
 
 @dataclass(frozen=True)
 class WrittenTexts:
-    """The file of written texts, its facts for programs, and the same facts in words."""
+    """The file to which texts were written, facts on them for programs, and these in words."""
 
     facts: Mapping[str, Any]
     words: str
@@ -187,7 +187,7 @@ def _scores(
     lm: LanguageModel,
     encoder: SentenceEncoder,
 ) -> dict[str, list[float]]:
-    """Return the columns of priors and similarities, two for each ending."""
+    """Return the columns of scores: for each ending, the priors and the similarities."""
     visual = [row["visual"] for row in rows]
     scores: dict[str, list[float]] = {}
     for ending in endings:

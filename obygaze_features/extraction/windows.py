@@ -1,7 +1,8 @@
 """Decode the windows of films in one sweep.
 
-A sweep decodes each picture once, in parts that begin at key frames, and windows share its
-pictures. A window with a damaged picture is decoded by itself, as a clip is.
+A sweep decodes each picture of a film once, and all windows share the decoded pictures. The
+pictures are decoded in parts that begin at key frames. A window with a damaged picture is decoded
+by itself, in the same way as a clip.
 """
 
 from collections import deque
@@ -69,8 +70,9 @@ def decode_windows(
         pool: The processes that decode.
         indexes: The folder of stored indexes.
         most_bytes: The number of bytes of pictures that may wait; a single part may have more.
-        film: The film as it was when it was cut, since a different film would have different
-            windows; None: not compared.
+        film: The facts of the film when it was cut into windows. If the video has different facts
+            now, all windows fail, because they would have different pictures. None: the facts are
+            not compared.
     """
     sound_views = _sound_views(windows)
     job = DecodeJob(video, (), indexes=indexes, with_sound=bool(sound_views))
@@ -112,7 +114,7 @@ def _sound_views(windows: Iterable[WantedWindow]) -> tuple[SoundView, ...]:
 def _replaced_error(
     video: str, index: FrameIndex, film: CutFilm | None
 ) -> BadVideo | None:
-    """Return an error if a film does not have the pictures and length of the film that was cut."""
+    """Return an error if a video has not the pictures and times of the film that was cut."""
     if film is None:
         return None
     now = make_cut_film(film.movie_id, film.video, index)
@@ -135,10 +137,11 @@ class _Window:
     """A window of a film.
 
     Args:
-        ranks: The ranks of its pictures; empty if the film was rewritten and begins a little later.
+        ranks: The numbers of its pictures in presentation order. There are none if the film was
+            rewritten so that it begins a little later.
         samples: The sampled pictures of each view.
-        needed: The ranks of the pictures that any view needs, sorted.
-        span_s: Its start and its end, in seconds.
+        needed: The ranks of the pictures that any view needs, ascending.
+        span_s: The start and the end of the window, in seconds.
     """
 
     ranks: Ints
@@ -202,7 +205,10 @@ class _Sweep:
     def sounds(
         self, windows: Sequence[WantedWindow], views: tuple[SoundView, ...]
     ) -> Iterator[DecodeResult | None]:
-        """Yield for each window a result that contains its sound, or None if no view has sound."""
+        """Yield for each window the result of the piece of sound that contains its sound.
+
+        If no view has sound, yield None for each window.
+        """
         if not views:
             yield from [None] * len(windows)
             return
@@ -254,7 +260,7 @@ class _Sweep:
     def _decoded_parts(
         self, windows: Sequence[_Window], size: tuple[int, int]
     ) -> Iterator[_DecodedPart]:
-        """Decode the pictures that windows need, each once, in parts of about `PART_BYTES`."""
+        """Decode each picture that a window needs once, in parts of about `PART_BYTES` bytes."""
         # Views that differ only in their sampling share their pictures.
         kinds: dict[PictureView, None] = {}
         for window in windows:
@@ -301,7 +307,10 @@ class _Sweep:
         return _Window(ranks, samples, np.unique(np.concatenate(needed)), span_s)
 
     def _result(self, window: _Window) -> DecodeResult:
-        """Return the result of a window from the parts; one with damage is decoded by itself."""
+        """Return the result of a window from the decoded parts.
+
+        If a picture of the window is missing or damaged, decode the window by itself.
+        """
         clips = dict[PictureView, DecodedClip]()
         for view in window.samples:
             clip = self._clip(window, view)
@@ -372,7 +381,10 @@ class _Sweep:
 def cut_spans(
     spans_s: Sequence[tuple[float, float]], most_s: float
 ) -> list[list[tuple[float, float]]]:
-    """Group consecutive spans into pieces of at most `most_s` seconds; a longer span is alone."""
+    """Group consecutive spans into pieces of at most `most_s` seconds.
+
+    A span that is longer than `most_s` is a piece of its own.
+    """
     pieces: list[list[tuple[float, float]]] = []
     for span_s in spans_s:
         if not pieces or span_s[1] - pieces[-1][0][0] > most_s:
@@ -382,9 +394,10 @@ def cut_spans(
 
 
 def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
-    """Cut sorted ranks into parts of at least `least` that begin at key frames.
+    """Cut sorted ranks into parts of at least `least` ranks that begin at key frames.
 
-    A part of more than `most`, because key frames are rare, is cut again.
+    If key frames are rare, such a part may have more than `most` ranks. It is then cut into equal
+    parts, which do not begin at key frames.
     """
     cuts = [0]
     for start in np.unique(np.searchsorted(ranks, keys)).tolist():
@@ -404,9 +417,10 @@ def _listed_view(view: PictureView, count: int) -> PictureView:
 
 
 def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -> Ints:
-    """Return the ranks of the pictures of a window; empty if the film has no pictures there.
+    """Return the ranks of the pictures of a window: their numbers in presentation order.
 
-    A window in seconds has the same pictures as a clip with these times.
+    Return no ranks if the film has no pictures in the window. A window in seconds has the same
+    pictures as a clip with these times.
     """
     if grid.seconds:
         span_s = grid.span_s(window, film)
@@ -416,7 +430,7 @@ def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -
 
 
 def make_cut_film(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
-    """Return a film as a row of the table of films; its rate is 0 if it is not constant."""
+    """Return the row of a film in the table of films; the rate is 0 if it is not constant."""
     # Pictures in a damaged beginning may have times before the beginning of the file.
     begins_s = max(float(index.times_s[0]), 0.0)
     times_s = index.times_s - index.times_s[0]

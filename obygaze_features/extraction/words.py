@@ -64,11 +64,11 @@ class WordRows:
     values: Mapping[str, npt.NDArray[Any]]
 
     def columns(self) -> RowColumns:
-        """Return all rows."""
+        """Return the facts of all rows of the new store, as columns."""
         return self.rows
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[Any]:
-        """Return the rows of an array from `first` on, before `after`."""
+        """Return the rows of an array from number `first` up to, but without, number `after`."""
         return self.values[array.name][first:after]
 
 
@@ -158,7 +158,10 @@ def extract_words(
 
 
 def _in_another_language(card: Card, texts: Iterable[str]) -> list[str]:
-    """Return a warning if a model of English gets texts without common English words."""
+    """Return a warning if a model that reads only English gets texts in another language.
+
+    Such texts are recognised by their small share of common English words.
+    """
     if card.language != "English":
         return []
     words = _WORD.findall(" ".join(texts).lower().replace("’", "'"))
