@@ -74,7 +74,7 @@ class ExtractionRequest:
         recipe: The recipe of the features.
         arrays: The names of the arrays that the store should have.
         kind: The device, precision and version that would compute. None if a different machine
-            computes: that machine then compares them with the store.
+            computes: that machine then compares its own with the store.
         facts: The length and the hash that each video has now.
         kept: The clips with kept frames, which need no video.
         retry_failed: Whether to try failed rows again.

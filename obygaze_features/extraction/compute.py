@@ -2,7 +2,7 @@
 
 On a CPU, the last bits of the features of a batch depend on the size of the batch and on the number
 of threads of torch. There each clip is computed alone, by torch with one thread, so its features do
-not depend on them. Several clips are computed at the same time, each in its own thread.
+not depend on other clips. Several clips are computed at the same time, each in its own thread.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class ThreadComputer(Computer):
     def split(self, at_once: int) -> tuple[int, int]:
         """Return one clip for each `start`, and the number of starts at the same time.
 
-        That number is `at_once`, or one for a backbone of the user.
+        That number is `at_once`, or 1 if the backbone is code of the user.
         """
         # Code of the user may not work in several threads.
         return 1, 1 if self.backbone.card.code else at_once
@@ -287,7 +287,7 @@ def make_computer(
 def clip_threads(n_threads: int) -> Iterator[Executor]:
     """Return threads that compute clips.
 
-    In the `with` block, torch uses one thread for the clip of each of them.
+    In the `with` block, torch computes with one thread in each of these threads.
     """
     before = _set_torch_threads(1)
     # The number of torch's threads is a setting of each thread.
@@ -318,8 +318,8 @@ def _set_torch_threads(n_threads: int) -> int:
 class Resources:
     """The device, processes and batch of a run, which do not change the features.
 
-    `workers` processes decode. `batch` clips are computed at once. If it is None, these are 16 on a
-    GPU; on a CPU, one for each core, or fewer if the memory is small.
+    `workers` processes decode, and `batch` clips are computed at once. If `batch` is None, these
+    are 16 clips on a GPU. On a CPU, it is one clip for each core, or fewer if the memory is small.
     """
 
     device: str = "cpu"

@@ -196,9 +196,10 @@ def refuse_short(grid: Grid, film: CutFilm) -> None:
 
 
 def _refuse_parts_of_films(clips: Iterable[Clip], where: str) -> None:
-    """Raise an error for a file that begins later than its film.
+    """Raise an error for a file that has only a part of its film, and begins later than the film.
 
-    Windows have times in the file, and segments have times in the film.
+    Windows have times in the file, and segments have times in the film. For such a file, these two
+    differ.
     """
     for clip in clips:
         in_film = span_in_film(clip)

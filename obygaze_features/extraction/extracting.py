@@ -330,7 +330,7 @@ def _refuse_lost(one: Begun) -> None:
 
 
 def _group_by_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
-    """Return groups of stores with the same clips and times, which decode each clip together."""
+    """Return groups of stores with the same clips and times. A group shares one decoding."""
     groups: dict[tuple[Row, ...], list[Begun]] = {}
     for one in begun:
         if one.filling.missing():

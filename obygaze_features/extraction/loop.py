@@ -243,7 +243,7 @@ class StoreFiller:
         return True
 
     def _block_of(self, row: int) -> _Block | None:
-        """Return the block of a row, or None if the block is not at work.
+        """Return the block of a row, or None if this process does not compute the block.
 
         If another process has finished the block, drop it and return None.
         """
@@ -354,7 +354,7 @@ class StoreFiller:
             )
 
     def rows_without_numbers(self) -> Iterator[tuple[int, bool]]:
-        """Yield each row whose features were not finite since the last call, and True.
+        """Yield each row whose features were found not to be finite since the last call, and True.
 
         `fill` yields the same pairs: a row, and whether it failed.
         """

@@ -65,7 +65,10 @@ def choose_backbones(
     stores: Mapping[str, PathLike] | None,
     dtype: str,
 ) -> list[ChosenBackbone]:
-    """Return each backbone with its settings; `weights` and `stores` name their backbones."""
+    """Return each backbone with its store, weights and settings.
+
+    `weights` and `stores` state by name to which backbone a value belongs.
+    """
     names = each_name(backbones)
     weights_of = _weights_by_name(weights, names)
     stores_of = stores or {}
@@ -118,7 +121,7 @@ def choose_device_of_targets(
 def store_path(
     target: ChosenBackbone, manifest: Manifest, workspace: Workspace
 ) -> Path:
-    """Return the folder of the store of a target, whose name is MANIFEST.NAME by default."""
+    """Return the folder of the store of a target; this store is MANIFEST.NAME by default."""
     name = target.store
     if not name:
         label = find_card(target.backbone, workspace).label
@@ -202,7 +205,7 @@ class ExtractionPlan:
         return f"obygaze manifest link {shell_word(self.manifest)} FOLDER"
 
     def refuse_changes(self) -> None:
-        """Raise an error if a store must not get rows, or if its kept frames must not be used."""
+        """Raise an error if a store must not get rows, or if kept frames for it are outdated."""
         for store in self.stores:
             store.work.refuse(str(store.path), store.target.backbone)
         for store in self.stores:

@@ -26,7 +26,7 @@ MASK_WORDS = ("man", "woman")
 
 @dataclass(frozen=True)
 class WrittenTexts:
-    """The file to which texts were written, facts on them for programs, and these in words."""
+    """The file to which texts were written, facts on the texts, and these facts in words."""
 
     facts: Mapping[str, Any]
     words: str

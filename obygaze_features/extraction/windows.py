@@ -114,7 +114,7 @@ def _sound_views(windows: Iterable[WantedWindow]) -> tuple[SoundView, ...]:
 def _replaced_error(
     video: str, index: FrameIndex, film: CutFilm | None
 ) -> BadVideo | None:
-    """Return an error if a video has not the pictures and times of the film that was cut."""
+    """Return an error if a video does not have the pictures and times of the film that was cut."""
     if film is None:
         return None
     now = make_cut_film(film.movie_id, film.video, index)

@@ -68,7 +68,7 @@ class WordRows:
         return self.rows
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[Any]:
-        """Return the rows of an array from number `first` up to, but without, number `after`."""
+        """Return the rows of an array from number `first` to number `after - 1`."""
         return self.values[array.name][first:after]
 
 

@@ -132,7 +132,7 @@ class Arrays:
     ) -> list[Range]:
         """Return the byte ranges of chunks whose numbers ascend.
 
-        Chunks that follow one another in a file share a range, if the range is not too long.
+        Chunks that follow one another in a file share a range, up to the bytes of one read.
         """
         chunk_bytes = stored_chunk_bytes(array)
         most_bytes = max(self.listed.files.piece_bytes, chunk_bytes)

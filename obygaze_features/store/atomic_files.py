@@ -83,10 +83,10 @@ def has_file(path: Path, mark: FileMark) -> bool:
 def write_pieces(
     pieces: Iterator[Any], target: Path, mark: FileMark, where: str, beside: Path
 ) -> None:
-    """Write the pieces of a file, and give it its name if its length and SHA-256 are right.
+    """Write the pieces of a file, and rename it to `target` if its length and SHA-256 are right.
 
-    Until it is complete and checked, the file has a hidden name next to `beside`. A file with a
-    wrong length or SHA-256 is removed and raises an error.
+    Before this rename, the file has a hidden name next to `beside`. A file with a wrong length or
+    SHA-256 is removed and raises an error.
     """
     part = hidden_name(beside)
     try:
@@ -175,8 +175,8 @@ def take_name(finished: Path, target: Path) -> bool:
 def remove_tree(folder: Path) -> None:
     """Remove a hidden folder if it exists: rename the folder first, then delete its files.
 
-    Another process may be about to give the folder its final name. After the rename, this process
-    does not find a folder of which some files are deleted already.
+    Another process may be about to give the folder its final name. It must not find a folder with
+    only some of its files: after the rename it finds no folder.
     """
     hidden = hidden_name(final_path(folder))
     try:

@@ -304,7 +304,7 @@ class PickedRows:
         return RowColumns.of(self.rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
-        """Return the rows of an array from number `first` up to, but without, number `after`."""
+        """Return the rows of an array from number `first` to number `after - 1`."""
         self.progress.advance(after - first)
         values = fill_rows(array, after - first)
         places = self.places[first:after]
@@ -348,7 +348,7 @@ def list_origins(stores: Sequence[Store]) -> list[Origin]:
     """Return the origins of a new store.
 
     The origins are the stores from which its rows are copied, the stores that these replaced, and
-    their own origins.
+    the origins that all these list.
     """
     origins: dict[Origin, None] = {}
     for store in stores:

@@ -328,7 +328,7 @@ class Parcel(NamedTuple):
     def conflict_error(self, state: str, where: str) -> AlreadyThere:
         """Return the error for a target that has, or is claimed for, a different seal.
 
-        `state` is the end of the message: what a different store does at the target.
+        `state` is the end of the message, such as "exists here".
         """
         return AlreadyThere(
             f"a different {self.kind} {state}",

@@ -375,7 +375,7 @@ def _concepts(clip: Clip | None, concepts: Iterable[str]) -> list[str] | None:
 
 @contextmanager
 def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
-    """Yield a hidden path next to a new file or folder; at the end, give it the name `target`."""
+    """Yield a hidden path next to `target`, and rename it to `target` at the end."""
     taken = AlreadyThere("a file or folder of this name exists", where=str(target))
     remove_leftovers(target)
     if os.path.lexists(target):

@@ -36,7 +36,7 @@ class NoRanges(FixInput):
 
 
 class Range(NamedTuple):
-    """The bytes of a file from offset `start` up to, but without, offset `stop`.
+    """The bytes of a file from offset `start` to offset `stop - 1`.
 
     `memory` is the memory into which the bytes are read; with None, new memory is taken. Only
     readers that read one range after another use `memory`. All other readers ignore it.

@@ -393,8 +393,8 @@ class Filling:
     def _kept_rows(self, block: int) -> dict[str, Values]:
         """Return, by array, the values of all rows of a block before the block is computed.
 
-        A block consists of whole files, which also have the rows that are not computed. Their
-        values are copied from the store that the filling changes.
+        A block consists of whole files, which also have the rows that are not computed. The values
+        of these rows are copied from the store that the filling changes.
         """
         first, after = self.block_range(block)
         if self.computed[first:after].all():
@@ -619,7 +619,7 @@ def open_store_before(target: Path, seal: str) -> Store:
     """Open the store that a filling changes.
 
     A process may have been killed between the two renames that replace this store. The store then
-    has the name of a replaced store, and is opened there.
+    has the name of a replaced store, and is opened under this name.
     """
     place = find_store_before(target, seal)
     while place is not None:
@@ -665,7 +665,8 @@ def remove_leftover(target: Path) -> None:
     """Remove what killed processes left.
 
     If the store is sealed, remove NAME.next: the process that sealed the store was killed before it
-    did so. If it is not sealed, remove the hidden folders of blocks that killed processes began.
+    removed NAME.next. If the store is not sealed, remove the hidden folders of blocks that killed
+    processes began.
     """
     try:
         filling = Filling.open(target)

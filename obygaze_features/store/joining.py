@@ -165,7 +165,7 @@ class JoinedStore(Store):
     def terms(self) -> Terms:
         """The licences and the citations of all parts.
 
-        If the parts have one licence, it is stated once; if they have several, for each part.
+        If the licences differ, the licence of each part is stated with the name of the part.
         """
         terms = {part.name: part.store.terms for part in self.parts}
         licences = dict.fromkeys(of_part.licence for of_part in terms.values())
@@ -226,9 +226,9 @@ class JoinedStore(Store):
         return np.asarray(np.any(of_parts, axis=0))
 
     def _rows_of_parts(self, rows: Rows) -> list[tuple[JoinedPart, Rows]]:
-        """Return each part with the numbers that the clips of `rows` have as rows of its store.
+        """Return each part, with the row that each clip of `rows` has in the store of the part.
 
-        The number is -1 if the store of the part does not have the clip.
+        The row is -1 if this store does not have the clip.
         """
         ids = self.table.clip_ids_of(rows).tolist()
         return [(part, part.store.table.find(ids)) for part in self.parts]
@@ -256,7 +256,7 @@ class JoinedStore(Store):
     ) -> tuple[npt.NDArray[np.bool_], dict[str, Reason]]:
         """Return which rows have features in all parts, and the reasons of all other rows.
 
-        The reason of a row, by its clip, names the parts without features of the clip.
+        The reasons are given by clip. Each names the parts that have no features of the clip.
         """
         ids = selection.clip_ids.tolist()
         self._require_same_clips(ids)

@@ -269,8 +269,9 @@ def choose_block_rows(n_rows: int, row_bytes: int, *, windows: bool = False) -> 
 def with_file_rows(arrays: Sequence[Array], file_rows: int = 0) -> tuple[Array, ...]:
     """Return the arrays with the same number of rows in each of their files.
 
-    This number is `file_rows`, or the smallest `file_rows` of the arrays if it is 0. A block of a
-    filling is therefore one file of each array, which the new store uses without writing it again.
+    This number is `file_rows`. If `file_rows` is 0, it is the smallest number of the given arrays.
+    A block of a filling therefore consists of one file of each array. The new store links these
+    files, so no features are written twice.
     """
     n_rows = file_rows or min((array.file_rows for array in arrays), default=1)
     same = []

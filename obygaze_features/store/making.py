@@ -100,7 +100,7 @@ class LinkingSource(RowSource, Protocol):
     """A source of rows that may have finished files of the new store."""
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
-        """Return a file with exactly the rows of file `number` of an array; None without one."""
+        """Return a file with exactly the rows of file `number` of an array, or None."""
 
 
 class Contents(NamedTuple):

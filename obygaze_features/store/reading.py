@@ -271,7 +271,7 @@ def open_store(
 
 
 def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
-    """Return a location without `#sha256=...`, and the seal that this or `expect` states.
+    """Return a location without `#sha256=...`, and the seal that this ending or `expect` states.
 
     The seal is "" if none is stated.
     """
@@ -761,9 +761,10 @@ class Store:
         return self.read(mask, rows).astype(np.bool_)
 
     def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return for each row whether its clip has words; always True for an array not of words.
+        """Return for each row whether its clip has words.
 
-        A clip without words has the vector of the empty text, which is similar to some texts.
+        If the array is not of words, return True for each row. A clip without words has the vector
+        of the empty text, which is similar to some texts.
         """
         n_words = self.record.array(N_WORDS)
         if n_words is None or not belongs_to(n_words, self.array(array)):
@@ -814,7 +815,7 @@ class Store:
         """Return the windows of segments of films, from a store of windows.
 
         The times of a segment are in seconds from the start of the video file of its film. If no
-        window of a segment has features, the segment is among the missing ones, with the reason.
+        window of a segment has features, the `reasons` of the result state why.
 
         Args:
             segments: clips or segments of a manifest, each with its film and its times.

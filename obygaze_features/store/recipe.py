@@ -81,7 +81,7 @@ class Recipe:
         backbone: Mapping[str, Any],
         **sections: Mapping[str, Any],
     ) -> Self:
-        """Return a recipe of features whose making is known; it must have all `SECTIONS`."""
+        """Return a recipe in which everything is known; it must have all `SECTIONS`."""
         if not backbone.get("name"):
             raise FixInput(
                 "a recipe must name its backbone",
@@ -132,7 +132,7 @@ class Recipe:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the features were imported, so that it is unknown how they were made."""
+        """Whether the features were imported, and how they were made is unknown."""
         return self._parts.get("unknown") is True
 
     @property
@@ -205,7 +205,7 @@ class Recipe:
     ) -> list[tuple[str, str]]:
         """Return the keys (dotted paths) whose values differ, each with a line on both values.
 
-        `sides` has the word for this recipe and the word for `other`, as the lines name them.
+        In these lines, the words of `sides` stand for this recipe and for `other`.
         """
         return list(_differences("", self.to_json(), other.to_json(), sides))
 

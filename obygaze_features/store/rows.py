@@ -232,7 +232,7 @@ class RowSource(Protocol):
         """
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
-        """Return the rows of an array from number `first` up to, but without, number `after`.
+        """Return the rows of an array from number `first` to number `after - 1`.
 
         The values of rows whose status is not ok are ignored: the store has the fill value there.
         """

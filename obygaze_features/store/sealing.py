@@ -170,13 +170,13 @@ class _Blocks:
         return RowColumns.of(rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
-        """Return rows of a missing block: rows of the changed store, or else the fill value."""
+        """Return rows of a missing block: from the changed store; new rows have the fill value."""
         return read_rows_before(self.before, array, first, after)
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
         """Return file `number` of an array, from a block or from the changed store.
 
-        Return None if neither has a file with exactly these rows, which must then be written.
+        Return None if neither has a file with exactly these rows. The file must then be written.
         """
         record = self.blocks.get(number)
         if record is None:

@@ -29,7 +29,7 @@ class TextColumn(Sequence[str]):
 
     @classmethod
     def of_table(cls, table: ByteTable) -> Self:
-        """Return a column of the texts in a table of bytes; they are decoded on first use."""
+        """Return a column of the texts in a table of bytes; texts are decoded on first use."""
         column = cls(())
         column.table = table
         return column

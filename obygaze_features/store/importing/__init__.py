@@ -242,9 +242,10 @@ def open_features(
 
 
 def feature_paths(source: Path) -> tuple[str, list[Path]]:
-    """Return the format of features, and their files: `source`, or the files below this folder.
+    """Return the format of features, and the list of their files.
 
-    Hidden files are skipped: on USB sticks and network disks, macOS writes a hidden file
+    The only file is `source`; if `source` is a folder, the files are all files below it. Hidden
+    files are skipped: on disks that are not formatted for macOS, macOS writes a hidden file
     `._M-1.npy` next to each `M-1.npy`.
     """
     formats = FORMATS_OF_FILES

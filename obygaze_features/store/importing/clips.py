@@ -48,8 +48,8 @@ class Clips(NamedTuple):
 def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     """Return the rows of the new store: the clips of the manifest, or else the clips of the files.
 
-    Without a manifest, the clips get the ids that `manifest import` gives to the same names. The
-    clips of such a manifest are therefore found in the store.
+    Without a manifest, the clips get the ids that `manifest import` gives to the same names. If a
+    table with these names is imported as a manifest, its clips are therefore found in the store.
     """
     films = _as_ids(files.films)
     if manifest is None:

@@ -42,7 +42,7 @@ def open_hdf5(path: Path, arrays: Keys, id_key: str | None) -> FeatureFiles:
 
     Arrays are named by paths. A path with `{id}` names one data set per clip: `{id}` (MAD,
     Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum). Other paths name
-    one array of all clips, whose ids are at the id key.
+    one array of all clips; the ids of the clips are at the path `id_key`.
     """
     import h5py
 

@@ -133,7 +133,7 @@ class ImportedRows:
         return self._rows
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
-        """Return the rows of an array from number `first` up to, but without, number `after`."""
+        """Return the rows of an array from number `first` to number `after - 1`."""
         self._progress.advance(after - first)
         # Values of rows without features are ignored.
         places = np.maximum(self._places[first:after], 0)
@@ -219,7 +219,7 @@ class ImportedRows:
     ) -> tuple[Values, dict[str, Values]]:
         """Return the values of a batch of rows as they are stored, and their problems.
 
-        The problems state, for each problem by its words, which rows of the batch have it.
+        The problems are a dictionary: for the words of a problem, which rows of the batch have it.
         """
         values = self._read(key, batch)
         mask = self._mask(key, values, batch)
