@@ -9,8 +9,11 @@ from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.untrusted_text import one_line
 
 # The user and password before the host of a URL, and the query, which may contain a signature.
-_USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s'\"]*@")
-_QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s?'\"]*)\?[^\s'\"]*")
+# Either may contain quotes; a quote at the end of the query is of the sentence around the URL.
+_USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]*@")
+_QUERY = re.compile(
+    r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s?]*)\?\S*?(?=['\"]?[.,:;)]*(?:\s|$))"
+)
 
 
 def remove_secrets(text: str) -> str:

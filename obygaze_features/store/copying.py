@@ -31,7 +31,12 @@ from obygaze_features.store.atomic_files import (
     take_name,
     write_pieces,
 )
-from obygaze_features.store.card import Terms, read_terms, with_terms
+from obygaze_features.store.card import (
+    MOST_CARD_BYTES,
+    Terms,
+    read_terms,
+    with_terms,
+)
 from obygaze_features.store.exporting import refuse_pictures
 from obygaze_features.store.files import (
     MOST_DOCUMENT_BYTES,
@@ -205,8 +210,7 @@ def fetch(
     for name, data in documents.items():
         if data:
             mark = FileMark(len(data), sha256_bytes(data))
-            pieces = iter([memoryview(data)])
-            write_pieces(pieces, folder / name, mark, listed.location, beside)
+            write_pieces(iter([data]), folder / name, mark, listed.location, beside)
     return n_sent
 
 
@@ -411,6 +415,11 @@ def _list_target(parcel: Parcel, target: Target) -> list[str]:
         there = target.files.read(parcel.last, MOST_DOCUMENT_BYTES).tobytes()
         if seal_of(there) != parcel.seal:
             raise parcel.conflict_error("exists here", target.location)
+        if CARD in parcel.marks and CARD in names:
+            # Somebody may have corrected the terms there.
+            card = target.files.read(CARD, MOST_CARD_BYTES).tobytes()
+            ours = read_terms((parcel.root / CARD).read_bytes())
+            ours.require_same(read_terms(card), target.location)
     is_claimed = parcel.last in names or CLAIM in names
     known = {*parcel.marks, CLAIM} if is_claimed else set()
     for name in names:

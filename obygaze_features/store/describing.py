@@ -72,8 +72,7 @@ def describe(store: Store) -> str:
         lines.append(
             f"default array: {store.default_array} (read if no array is named)"
         )
-    size = human(record.n_bytes)
-    lines.append(f"size: {size}, without store.json and README.md")
+    lines.append(f"size: {human(record.n_bytes)}, without store.json and README.md")
     lines += [f"made by {maker_text(maker)}" for maker in record.makers]
     lines += [f"made from {one.place} ({one.seal})" for one in record.origins]
     lines += [f"replaces the store with the seal {seal}" for seal in record.replaces]
@@ -86,10 +85,9 @@ def describe(store: Store) -> str:
         *_lines_of_absent(store),
     ]
     lines = [safe_text(line, "terminal") for line in lines]
-    headers = ["array", "one clip", "type", "all clips"]
-    return "\n".join(
-        [*lines[:n_above], "", table(headers, arrays), "", *lines[n_above:]]
-    )
+    shown = table(["array", "one clip", "type", "all clips"], arrays)
+    lines[n_above:n_above] = ["", shown, ""]
+    return "\n".join(lines)
 
 
 def _lines_of_absent(store: Store) -> list[str]:

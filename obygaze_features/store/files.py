@@ -114,7 +114,7 @@ class FolderFiles:
         with self._open(name) as stream:
             return os.fstat(stream.fileno()).st_size
 
-    def names(self) -> list[str] | None:
+    def names(self) -> list[str]:
         """Return the names of all files and links."""
         names = []
         for folder, folders, files in os.walk(self.root):

@@ -72,8 +72,8 @@ def object_store(url: str, **client: Any) -> Any:
     """Return the obstore store of an http(s) or s3 URL; the keys for S3 are AWS_* variables."""
     stores = import_optional("obstore.store", "remote", PURPOSE)
     is_s3 = url.startswith("s3:")
-    endpoints = [os.environ[name] for name in ENDPOINTS if os.environ.get(name)]
-    address = endpoints[0] if is_s3 and endpoints else url
+    endpoints = filter(None, map(os.environ.get, ENDPOINTS))
+    address = next(endpoints, url) if is_s3 else url
     if address.startswith("http:"):
         client["allow_http"] = True
     # S3 verifies the digest of each upload, and refuses changed bytes.
@@ -261,9 +261,12 @@ def _hub_error(package: Any, error: Exception, where: str) -> ObygazeError | Non
     line = first_line(error)
     if isinstance(error, package.errors.HFValidationError):
         return FixUsage(line, where=where, hint="use hf://OWNER/NAME")
+    if type(error) is ValueError:
+        # The hub refuses the head of README.md: the lines of the error say why.
+        return FixInput(str(error), where=where, hint="correct README.md of the store")
     library = type(error).__module__.partition(".")[0]
-    is_of_hub = isinstance(error, package.errors.HfHubHTTPError | OSError)
-    if not is_of_hub and library not in HTTP_LIBRARIES:
+    of_hub = package.errors.HfHubHTTPError | OSError
+    if not isinstance(error, of_hub) and library not in HTTP_LIBRARIES:
         return None
     status = getattr(getattr(error, "response", None), "status_code", None)
     unknown = (Unreachable, f"the hub cannot be reached: {line}", CHECK)

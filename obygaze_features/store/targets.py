@@ -15,9 +15,7 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.core.file_names import check_folders_above
-from obygaze_features.core.files import (
-    sync_dir,
-)
+from obygaze_features.core.files import sha256_bytes, sync_dir
 from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.temporary_names import read_hidden, remove_hidden
 from obygaze_features.core.workspace import EXPECTED, is_url
@@ -31,7 +29,7 @@ from obygaze_features.store.atomic_files import (
     take_name,
     write_file,
 )
-from obygaze_features.store.files import Files, FolderFiles, ListedFiles
+from obygaze_features.store.files import FolderFiles, ListedFiles
 from obygaze_features.store.layout import CLAIM, STORE_JSON
 from obygaze_features.store.network import (
     AGAIN,
@@ -99,7 +97,7 @@ class FolderTarget:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.location = str(root)
-        self.files: Files = FolderFiles(root)
+        self.files = FolderFiles(root)
         check_folders_above(root / STORE_JSON)
 
     def claim(self, document: bytes) -> bytes:
@@ -126,9 +124,8 @@ class FolderTarget:
     def names(self) -> list[str]:
         """Return the names of all files and links, without unfinished files."""
         names = []
-        for name in self.files.names() or []:
-            with_dots = [part for part in name.split("/") if part.startswith(".")]
-            if not any(map(read_hidden, map(Path, with_dots))):
+        for name in self.files.names():
+            if not any(map(read_hidden, map(Path, name.split("/")))):
                 names.append(name)
         return names
 
@@ -198,11 +195,9 @@ class BucketTarget:
 
     def names(self) -> list[str]:
         """Return the names of all objects of the folder."""
-        names: list[str] = []
         with self._errors(""):
-            for entries in self._call("list"):
-                names.extend(entry["path"] for entry in entries)
-        return names
+            parts = self._call("list")
+            return [entry["path"] for entries in parts for entry in entries]
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
         """Return whether the object has the bytes of this file.
@@ -270,13 +265,13 @@ class HubTarget:
         # The address of open files names the commit.
         self.head = self.files.address.rpartition("@")[2]
         with hub_errors(self.package, url):
-            tree = list(
-                self.api.list_repo_tree(
+            self._there = {
+                entry.path: entry
+                for entry in self.api.list_repo_tree(
                     **self.place, revision=self.head, recursive=True
                 )
-            )
-        of_files = [entry for entry in tree if isinstance(entry, self.package.RepoFile)]
-        self._there = {entry.path: entry for entry in of_files}
+                if isinstance(entry, self.package.RepoFile)
+            }
         self._operations: list[Any] = []
 
     def claim(self, document: bytes) -> bytes:
@@ -300,8 +295,8 @@ class HubTarget:
             return False
         if entry.lfs:
             return bool(entry.lfs.sha256 == mark.sha256)
-        data = self.files.read(name, mark.n_bytes)
-        return hashlib.sha256(data.data).hexdigest() == mark.sha256
+        data = self.files.read(name, mark.n_bytes).tobytes()
+        return sha256_bytes(data) == mark.sha256
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
         """Add a file to the commit."""

@@ -85,8 +85,9 @@ class VerifyReport:
         seal = "the expected seal"
         if not self.is_expected:
             seal = "the publisher was not checked; pass --expect SEAL to do so\nseal"
-        size = human(self.n_bytes)
-        return f"{extent}: {size}; rows: {rows}\n{seal}: {self.seal_sha256}"
+        return (
+            f"{extent}: {human(self.n_bytes)}; rows: {rows}\n{seal}: {self.seal_sha256}"
+        )
 
     def require_ok(self) -> None:
         """Raise an error (exit 4) that names each file with a problem."""

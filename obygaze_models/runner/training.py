@@ -25,7 +25,7 @@ from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
 from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.metrics import METRICS
+from obygaze_models.evaluation.metrics import AP, METRICS
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.models.common import Floats
 from obygaze_models.models.examples import RATED, concept_example_rows
@@ -150,8 +150,10 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             of_groups = f"{count(n_clips, 'clip')} of {count(n_groups, unit)}"
             left_out.append(f"{name} ({of_groups})")
     if not tasks:
-        what = f"no visual concept has {MIN_CLIPS} HN or S clips in at least two {plural(unit)}"
-        raise FixInput(what, where=table.name)
+        raise FixInput(
+            f"no visual concept has {MIN_CLIPS} HN or S clips in at least two {plural(unit)}",
+            where=table.name,
+        )
     notes = [*honest.report.notes]
     if left_out:
         notes.append(
@@ -159,7 +161,6 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             f" {plural(unit)}: {', '.join(left_out)}."
         )
         warnings.warn(notes[-1], ObygazeWarning, stacklevel=3)
-    title = "Concept vectors on unseen films"
     settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}
     return replace(
         honest,
@@ -167,7 +168,12 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         tasks=tasks,
         models={CAV: Model("svm", settings)},
         grid=GridSettings(pairs="same", baselines=("all_positive", "neighbour")),
-        report=replace(honest.report, title=title, questions=(), notes=tuple(notes)),
+        report=replace(
+            honest.report,
+            title="Concept vectors on unseen films",
+            questions=(),
+            notes=tuple(notes),
+        ),
     )
 
 
@@ -193,8 +199,9 @@ def fit_final(
     if is_of_vectors:
         estimator, data, columns, facts = _vectors(store_run)
     else:
-        of_folds = [fold["chosen"] for fold in run.folds_of(run.models[0])]
-        estimator, data, columns, facts = _model(store_run, of_folds)
+        estimator, data, columns, facts = _model(
+            store_run, [fold["chosen"] for fold in run.folds_of(run.models[0])]
+        )
     vectors = getattr(estimator.core, "bank_", estimator.core)
     facts["concepts"] = tuple(getattr(vectors, "concepts_", NO_ROWS).tolist())
     taught = np.union1d(data.train, data.validation)
@@ -222,8 +229,8 @@ def _vectors(run: StoreRun) -> _Kept:
     # Concepts without a task have no metrics, and get no vector.
     of_tasks = data.concepts.only(list(protocol.tasks))
     data = replace(data, concepts=of_tasks)
-    unfitted = run.preprocess(build_bank(settings, seed=protocol.fit.seed))
-    (estimator,) = unfitted.fit_folds([data])
+    bank = build_bank(settings, seed=protocol.fit.seed)
+    (estimator,) = run.preprocess(bank).fit_folds([data])
     concepts = estimator.core.concepts_.tolist()
     columns = {concept: f"margin:{concept}" for concept in concepts}
     return estimator, data, columns, {"kind": CAV, "task": "concepts", "classes": ()}
@@ -272,7 +279,6 @@ def _model_info(
     """Return the facts for the card of a model that was trained on the clips `rows`."""
     protocol = inputs.protocol
     header = inputs.manifest.header
-    origin = inputs.stores[0].origin
     trained_on = [inputs.table.clips[row] for row in rows.tolist()]
     films = sorted({clip.movie_id for clip in trained_on} - {""})
     lengths = []
@@ -284,15 +290,16 @@ def _model_info(
     names = dict.fromkeys((report["primary"], *CARD_METRICS, *report["metrics"]))
     metrics = {}
     for cell, name in product(run.models, names):
-        if name in cell.metrics:
+        # In folds of one class, AP is 1 for every order.
+        if np.isfinite(cell.value(name)) and (name != AP.name or cell.is_ranked(name)):
             # With several tasks, add the name of the task.
             prefix = f"{cell.test}: " if len(run.models) > 1 else ""
-            value = CardMetric(value=cell.value(name), ci=cell.ends(name))
-            metrics[prefix + name] = value
+            ends = cell.ends(name)
+            metrics[prefix + name] = CardMetric(value=cell.value(name), ci=ends)
     return ModelInfo(
         **facts,
         where=protocol.data.where,
-        features=_feature_spec(origin),
+        features=_feature_spec(inputs.stores[0].origin),
         training=TrainingData(
             manifest=inputs.manifest.name,
             manifest_sha256=manifest_sha256(inputs.manifest),
@@ -343,8 +350,7 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
 def _feature_spec(origin: Mapping[str, Any]) -> FeatureSpec:
     """Return the facts that a model keeps of its training features, or of a part of them."""
     known = {key: origin[key] for key in FeatureSpec.__struct_fields__ if key in origin}
-    parts = origin.get("parts", {}).values()
-    known["parts"] = tuple(_feature_spec(of_part) for of_part in parts)
+    known["parts"] = tuple(map(_feature_spec, origin.get("parts", {}).values()))
     return FeatureSpec(**known, store=str(origin["location"]))
 
 

@@ -67,7 +67,7 @@ class FakeHub:
         return [
             (
                 r"/api/validate-yaml",
-                lambda *_: (200, {"errors": [], "warnings": []}, {}),
+                self._validate,
             ),
             (rf"{api}(?:/revision/main)?", self._info),
             (rf"{api}/tree/(?:main|[0-9a-f]{{40}})(?:/.*)?", self._tree),
@@ -75,6 +75,12 @@ class FakeHub:
             (rf"{api}/commit/main", self._commit),
             (rf"/{self.repository}/resolve/(main|[0-9a-f]{{40}})/(.+)", self._resolve),
         ]
+
+    def _validate(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        """Refuse a head with a list of YAML that is not closed."""
+        is_valid = "[\n" not in json.loads(body)["content"].split("---")[1]
+        errors = [] if is_valid else [{"message": "unexpected end"}]
+        return 200 if is_valid else 400, {"errors": errors, "warnings": []}, {}
 
     def _info(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
         files = [{"rfilename": name} for name in self.files]

@@ -88,7 +88,9 @@ class Site:
             clips_of_film,
             length_of=lambda video: facts.get(video, MediaFacts()).duration_s,
         )
-        notes: list[str] = []
+        notes = []
+        if times.axis == IN_A_ROW:
+            notes.append(f"The time line counts {IN_A_ROW}")
         videos = {}
         boundaries: Floats | None = None
         for piece in times.pieces:
@@ -112,9 +114,10 @@ class Site:
             entry = self._entry(clip, marks)
             # Browsers do not play this video, so the page shows a picture of each clip.
             if clip.video and facts[clip.video].refused:
-                path = self._file(clip.video)
                 indexes = self.workspace.folder("indexes")
-                entry["still"] = still(path, indexes, clip.start_s, clip.end_s)
+                entry["still"] = still(
+                    self._file(clip.video), indexes, clip.start_s, clip.end_s
+                )
             clips.append(entry)
         titles = {
             name: film_title(self.films[name][0]) or name for name in page_of_film
@@ -288,7 +291,7 @@ class Site:
         """Return the marks of a film; `notes` gets the reason for each table that is not shown."""
         found: list[Mark] = []
         if self._tables and (times.axis == IN_A_ROW or times.unknown):
-            notes.append(f"Marks are not shown: the time line counts {times.axis}")
+            notes.append("Marks are not shown: the times of clips are unknown")
             return found
         for path, table in self._tables.items():
             try:

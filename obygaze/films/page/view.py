@@ -91,9 +91,7 @@ def view(
         raise unknown_name("film", film, [*site.films], where=clips.name)
     if not site.films:
         raise FixInput("no clip of the manifest has a film to show", where=clips.name)
-    folder = here.root / "pages" / file_name(clips.name)
-    if output is not None:
-        folder = Path(output)
+    folder = Path(output or here.root / "pages" / file_name(clips.name))
     names = FileNames()
     # The name of a film's page does not depend on which pages are written.
     page_of_film = {one: f"{names.unique_name(one)}.html" for one in site.films}

@@ -63,6 +63,8 @@ def test_a_traceback_has_the_lines_that_a_command_prints_before_the_error():
         ),
         ("s3://KEY:p@ss@bucket/x, y@z", "s3://***@bucket/x, y@z"),
         ("'https://h/s?X-Amz-Signature=abc&b=1' is", "'https://h/s?***' is"),
+        ("at https://ann:it's\"s3cret@h/s, y@z", "at https://***@h/s, y@z"),
+        ("'https://h/it's?sig=a'b&c=d', got x", "'https://h/it's?***', got x"),
         ("hf://lab/films@v1.0", "hf://lab/films@v1.0"),
         ("clip a?b in /films/x?y", "clip a?b in /films/x?y"),
     ],

@@ -267,6 +267,9 @@ def test_a_store_is_pushed_to_the_hub(hub: FakeHub, store: Path, home: Path) -> 
     (store / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nmine\n")
     push(store, url)
     assert hub.files["README.md"] == (store / "README.md").read_bytes()
+    (store / "README.md").write_text("---\nlicense: cc-by-4.0\ntags: [\n---\n")
+    with pytest.raises(FixInput, match=r"README\.md.*unexpected end"):
+        push(store, url)
     assert open_store(f"{url}@{before}").seal == open_store(store).seal
     # Another store is never sent there.
     at_the_hub = dict(hub.files)
@@ -282,6 +285,17 @@ def test_a_copy_that_is_there_and_damaged_is_said(store: Path, home: Path) -> No
     flip_bit(home / "copy" / "data.zarr/tokens/c.0.0.0.0", 5)
     with pytest.raises(Corrupt, match=r"tokens/c\.0\.0\.0\.0"):
         pull(store, home / "copy")
+
+
+def test_terms_that_were_corrected_at_the_target_stay_there(store, home) -> None:
+    push(store, home / "out", no_licence=True)
+    push(store, home / "out", licence="CC-BY-4.0")
+    card = home / "out" / "README.md"
+    corrected = card.read_bytes().replace(b"cc-by-4.0", b"cc-by-nc-4.0")
+    card.write_bytes(corrected)
+    with pytest.raises(AlreadyThere, match="stated already: CC-BY-NC") as caught:
+        push(store, home / "out")
+    assert (caught.value.where, card.read_bytes()) == (str(home / "out"), corrected)
 
 
 def test_a_readme_at_the_target_is_replaced(store: Path, home: Path) -> None:

@@ -264,6 +264,13 @@ def test_tables_are_not_written_through_a_link(tmp_path: Path) -> None:
     assert not [*elsewhere.iterdir()]
 
 
+def test_a_run_of_baselines_stands_on_a_page_of_several_runs(run, tmp_path) -> None:
+    baselines = made_run(tmp_path / "baselines", [GUESS])
+    page = page_of(write_report([baselines.folder, run.folder])[0])
+    assert "baselines: ridge" not in page.words
+    assert "#run-1" in page.links and "run: On unseen films" in page.words
+
+
 def test_a_page_replaces_an_earlier_page_and_no_other_file(run, tmp_path) -> None:
     page = tmp_path / "page.html"
     write_report([run.folder], page)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,21 @@ def test_a_setting_of_the_trained_model_has_one_value(here: Path) -> None:
 
 TRAIN_RIDGE = ("train", "ridge", "--store", "sig", "--manifest", "made-up")
 FAST = ("--set", "report.replicates=40")
+
+
+def test_a_card_has_no_metric_that_ranks_nothing(workspace: Path) -> None:
+    """In folds of one class, AUC is undefined, and AP is 1 for every order."""
+    manifest = films(6, 8)
+    clips = []
+    for clip in manifest:
+        is_sure = clip.movie_id in manifest.films[:3]
+        labels = {"level": "S", "concepts": ("Look",)} if is_sure else {"level": "EN"}
+        clips.append(replace(clip, **{"concepts": (), **labels}))
+    of_one_class = manifest.with_clips(clips)
+    write_workspace(workspace, of_one_class, planted(manifest))
+    call_obygaze("-C", workspace, *TRAIN_RIDGE, *FAST, "-o", "kept").ok()
+    shown = call_obygaze("-C", workspace, "models", "show", "kept", "--json").ok()
+    assert set(shown.json()["metrics"]) == {"f1_binary", "f1_weighted"}
 
 
 def test_a_repeated_training_replaces_no_model_of_others(here: Path) -> None:

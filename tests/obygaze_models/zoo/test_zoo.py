@@ -489,8 +489,23 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     (result,) = card.data.eval_results
     assert (result.metric_type, result.metric_value) == ("ap", 0.84)
     assert result.dataset_name == manifest
+    assert "join" not in model_card_text(info)
     # Another name than that of a data set makes the hub refuse the card.
     assert card.data.datasets == (["films"] if manifest == "films" else None)
+
+
+def test_the_card_of_a_join_names_the_features_of_each_part(saved: Path) -> None:
+    info = load_model(saved).info
+    parts = []
+    for name in ("seen", "heard"):
+        part = structs.replace(info.features, backbone=name, fingerprint=name * 3)
+        parts.append(part)
+    features = structs.replace(info.features, parts=tuple(parts))
+    card = model_card_text(structs.replace(info, features=features))
+    for part in parts:
+        facts = f"{part.width} numbers, fingerprint `{part.fingerprint}`"
+        assert f"`{part.array}` of `{part.backbone}`, {facts}" in card
+    assert "`STORE` is `A+B`, with a store of the features of each part above." in card
 
 
 def test_the_hint_names_the_command_that_makes_the_features_of_a_model(saved, tmp_path):
