@@ -131,7 +131,7 @@ def test_datasets_loads_equal_values(ws: Workspace) -> None:
 def test_a_licence_that_is_there_is_not_replaced_by_chance(ws: Workspace) -> None:
     make_store(ws, f"--licence {LICENCE}")
     refused = ws("store push stored lab/stored --licence CC0-1.0", code=1)
-    assert "head of README.md" in refused.text
+    assert "header of README.md" in refused.text
     assert ws("store info stored --json").json()["licence"] == LICENCE
     # What the sentence says to do; the seal does not change.
     seal = seal_of(ws)
