@@ -29,6 +29,7 @@ from obygaze_features.backbones.backbone import (
 )
 from obygaze_features.backbones.sound import SoundBackbone
 from obygaze_features.core import system
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.clips import DecodedView, HeardClip, ViewedClip
 from obygaze_features.store.layout import Array
@@ -325,6 +326,11 @@ class Resources:
     device: str = "cpu"
     workers: int = 1
     batch: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the number of clips; the pool checks the workers."""
+        if self.batch is not None and self.batch < 1:
+            raise FixUsage(f"batch must be at least 1, got {self.batch}")
 
     @property
     def compute_threads(self) -> int:

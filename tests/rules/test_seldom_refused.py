@@ -48,6 +48,7 @@ from obygaze_features.core.overwrite import REPORT, check_file
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.user_code import find_user_code, trust
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.compute import Resources
 from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.text import score_captions
 from obygaze_features.manifest.annotators import apply_rule
@@ -283,6 +284,7 @@ REFUSED: dict[str, Case] = {
     "the table has no marks": lambda f: project_marks(marks(f), "o", every=1),
     "the decode pool is closed": closed_pool,
     "timeout_s must be above 0, got 0": lambda _: DecodePool(1, timeout_s=0),
+    "batch must be at least 1, got -2": lambda _: Resources(batch=-2),
     "expected a file, got a folder": lambda f: check_file(f, REPORT),
     "edge and squash_first are allowed for square frames only": lambda _: Preset(
         edge=8
