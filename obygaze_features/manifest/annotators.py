@@ -286,15 +286,13 @@ def match_order(
     said_as = {word.lower(): word for word in {*said} - {"", UNKNOWN}}
     spelled = [said_as.get(word.lower(), word) for word in order]
     others = sorted({*said_as.values()}.difference(spelled))
-    if others:
-        refuse_if(
-            others,
-            FixInput,
-            f"--order {column}: words of the annotations are missing",
-            where=where,
-            hint="add the words to --order; or import a word that means not known with"
-            f" --word {shell_word(f'{others[0]}={UNKNOWN}')}",
-        )
+    refuse_if(
+        others,
+        FixInput,
+        f"--order {column}: words of the annotations are missing",
+        where=where,
+        hint="add the words to --order; if a word means not known, import again with --word WORD=?",
+    )
     return spelled
 
 
