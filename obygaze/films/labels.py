@@ -207,6 +207,8 @@ def project_tables(
         for one in projection.answers
         if one.level or one.concepts or any(one.own.values())
     ]
+    if not said:
+        raise FixInput("these marks give no clip a label", where=where)
     answered = {one.clip_id for one in projection.answers}
     kept = [clip for clip in bare if are_drawn or clip.clip_id in answered]
     manifest = replace(bare, clips=tuple(kept), annotations=tuple(said))

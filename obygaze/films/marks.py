@@ -425,8 +425,15 @@ def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
 
 
 def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
-    """Return the columns of marks: `level`, `concepts`, own columns, `comment`; never `watched`."""
-    found = {mark.column for mark in marks} - {WATCHED}
+    """Return the columns of marks: `level`, `concepts`, own columns, `comment`; never `watched`.
+
+    If a mark states that a film was watched for levels, `level` is a column also without a level.
+    """
+    found = set()
+    for mark in marks:
+        is_of_levels = mark.column == WATCHED and mark.value == LEVEL
+        found.add(LEVEL if is_of_levels else mark.column)
+    found.discard(WATCHED)
     place = {LEVEL: 0, CONCEPTS_COLUMN: 1, COMMENT: 3}
     return tuple(sorted(found, key=lambda column: (place.get(column, 2), column)))
 

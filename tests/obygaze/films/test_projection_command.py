@@ -136,3 +136,19 @@ def test_lengths_that_cannot_be_used(every: str, tmp_path: Path) -> None:
     assert call_obygaze(*words, "--every", every).code == 2
     neither = call_obygaze(*words)
     assert "expected either --clips or --every" in neither.stderr
+
+
+@pytest.mark.parametrize("said", ["level", "watched", "Gewalt"])
+def test_a_film_that_was_watched_without_a_level(said: str, tmp_path: Path) -> None:
+    """It is EN if levels were looked for; no other column tells what a clip is."""
+    mark = Mark("m", 0.0, 8.0, "watched", said, "A")
+    write_marks(tmp_path / "marks.csv", [mark])
+    cut = write_spans(tmp_path / "clips.csv", clips("0-99 100-199"))
+    words = ("manifest", "project", "marks.csv", "--clips", cut, "-o", "labels")
+    done = call_obygaze(*words, cwd=tmp_path)
+    if said == "level":
+        made = read_manifest("labels", workspace=tmp_path)
+        assert [clip.level for clip in made] == ["EN", "EN"]
+    else:
+        assert done.code == 1
+        assert "these marks give no clip a label" in done.stderr
