@@ -124,10 +124,8 @@ class WeightFiles:
 
         A copy of the cache without links has plain files, which may have been changed.
         """
-        small = [self.folder / CONFIG, *self.tokenizer_files]
-        return all(map(is_blob, self.files)) and all(
-            is_blob(path) or is_small_blob(path) for path in small
-        )
+        paths = [*self.files, self.folder / CONFIG, *self.tokenizer_files]
+        return all(is_blob(path) or is_small_blob(path) for path in paths)
 
     @property
     def processors(self) -> list[tuple[Path, dict[str, Any]]]:

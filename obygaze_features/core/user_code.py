@@ -253,14 +253,11 @@ def _code_of_file(name: str, file: Path, module: str, attribute: str) -> UserCod
 
 def _is_of_no_package(root: str) -> bool:
     """Return whether Python finds a module outside installed packages, such as by PYTHONPATH."""
-    if root in OURS or root in sys.stdlib_module_names:
-        return False
     spec = PathFinder.find_spec(root)
-    if spec is None:
+    if spec is None or root in OURS or root in sys.stdlib_module_names:
         return False
-    places = [spec.origin or "", *(spec.submodule_search_locations or ())]
-    parts = {part for place in places for part in Path(place).parts}
-    return parts.isdisjoint(INSTALLED) and root not in packages_of_modules()
+    is_installed = not set(INSTALLED).isdisjoint(Path(spec.origin or "").parts)
+    return not is_installed and root not in packages_of_modules()
 
 
 def _find_file(folder: Path, root: str) -> Path | None:

@@ -329,7 +329,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         """Check the number of clips; the pool checks the workers."""
-        if self.batch is not None and self.batch < 1:
+        if (self.batch or 1) < 1:
             raise FixUsage(f"batch must be at least 1, got {self.batch}")
 
     @property

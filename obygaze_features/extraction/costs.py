@@ -261,7 +261,6 @@ def plan_extraction(
             sentences=store.work.sentences,
         )
         costs.append(cost)
-    warnings = list(plan.notes)
     return Cost(
         manifest=plan.manifest,
         clips=len(plan.clips),
@@ -270,7 +269,7 @@ def plan_extraction(
         stores=costs,
         device=device,
         workers=workers or usable_cores(),
-        warnings=warnings,
+        warnings=plan.notes,
         decode_failure=decode_failure,
     )
 

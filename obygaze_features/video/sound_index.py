@@ -361,8 +361,8 @@ def _first_samples(
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
     jitter = float(np.median(np.abs(np.diff(late, prepend=late[0]))))
     rounded = max(ROUNDED_S, tick_s) * rate
-    apart = float(np.median(np.diff(numbers[known], append=numbers[-1] + samples[-1])))
-    n_far = min(max(round(FAR_S * rate / max(apart, 1)), _FEWEST_FAR), _FAR_PACKETS)
+    packets_a_second = rate * len(known) / samples.sum()
+    n_far = int(np.clip(FAR_S * packets_a_second, _FEWEST_FAR, _FAR_PACKETS))
     if jitter > rounded:
         # These times jitter: they are not merely rounded.
         rounded = 0.0
