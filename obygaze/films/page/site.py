@@ -333,7 +333,8 @@ def segments_of(marks: Iterable[Mark]) -> list[JsonObject]:
                 "comment": "; ".join(values.get(COMMENT, ())),
             }
         )
-    return segments
+    # Later ones are drawn above: a comment does not hide a level.
+    return sorted(segments, key=lambda segment: bool(segment["level"]))
 
 
 def own_columns_of(marks: Iterable[Mark]) -> list[JsonObject]:
