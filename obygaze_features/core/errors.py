@@ -10,15 +10,17 @@ from obygaze_features.core.untrusted_text import one_line
 
 # The user and password before the host of a URL, and the query, which may contain a signature.
 # Either may contain quotes; a quote at the end of the query is of the sentence around the URL.
-_USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]*@")
+# Of the URL of a store that was taken for a name, a path has one slash only.
+_USER = re.compile(r"(\b(?:[A-Za-z][A-Za-z0-9+.-]*:/|(?i:https?|s3):)/)[^/?#\s]*@")
 _QUERY = re.compile(
-    r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s?]*)\?\S*?(?=['\"]?[.,:;)]*(?:\s|$))"
+    r"(\b(?:[A-Za-z][A-Za-z0-9+.-]*:/|(?i:https?|s3):)/[^\s?]*)\?\S*?"
+    r"(?=['\"]?[.,:;)]*(?:\s|$))"
 )
 
 
 def remove_secrets(text: str) -> str:
     """Return text in which URLs have no user, password or query: these may be secret."""
-    if "://" not in text:
+    if ":/" not in text:
         return text
     return _QUERY.sub(r"\1?***", _USER.sub(r"\1***@", text))
 
