@@ -5,7 +5,7 @@ import unicodedata
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.files import refuse_url, sha256_bytes
 
 _MOST_BYTES = 100
 # Names that Windows reserves for devices, with any extension.
@@ -43,6 +43,7 @@ def check_new_name(path: Path, name: str | None = None) -> None:
 
 def check_folders_above(path: Path) -> None:
     """Raise an error if a new file or folder would be below a file."""
+    refuse_url(path)
     for above in path.parents:
         if above.exists():
             if not above.is_dir():

@@ -192,8 +192,9 @@ def require_file(path: Path) -> None:
     if not path.exists():
         raise NotFound("no such file", where=str(path), hint="check the name")
     if not path.is_file():
-        problem = "expected a file, got a folder"
-        raise FixInput(problem, where=str(path), hint="name a file in it")
+        raise FixInput(
+            "expected a file, got a folder", where=str(path), hint="name a file in it"
+        )
 
 
 def import_of_features(path: Path) -> str:
@@ -287,9 +288,20 @@ def name_in_errors(path: Path) -> Iterator[None]:
         raise
 
 
+def refuse_url(path: Path) -> None:
+    """Raise an error for a URL, which would become a folder of this machine such as `s3:`."""
+    if re.match("(s3|hf|https?):/", str(path)):
+        raise FixUsage(
+            "expected a file or folder of this machine, got a URL",
+            where=str(path),
+            hint="write it here, then send it, such as by obygaze store push",
+        )
+
+
 @contextmanager
 def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
     """Yield a synced temporary file with `data` next to `path`, and remove it at the end."""
+    refuse_url(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path)
     # Created by open() and not by mkstemp(), so that the umask decides who may read it: stores
@@ -489,8 +501,11 @@ def is_free_for(path: Path, data: bytes) -> bool:
 
 def name_taken_error(message: str, path: Path) -> AlreadyThere:
     """Return the error for a result whose name is taken; its hint names --force."""
-    hint = "choose another name, or replace it with --force"
-    return AlreadyThere(message, where=str(path), hint=hint)
+    return AlreadyThere(
+        message,
+        where=str(path),
+        hint="choose another name, or replace it with --force",
+    )
 
 
 def is_printable_name(name: str) -> bool:

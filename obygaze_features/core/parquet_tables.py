@@ -42,8 +42,9 @@ def read_parquet(path: Path) -> Sheet:
             _refuse_large(file.metadata, path)
             rows = [schema.names, *_rows(file, path)]
     except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
-        problem = f"the Parquet file cannot be read: {first_line(error)}"
-        raise Corrupt(problem, where=str(path)) from error
+        raise Corrupt(
+            f"the Parquet file cannot be read: {first_line(error)}", where=str(path)
+        ) from error
     # Commas in texts are not decimal commas.
     return Sheet(path.name, rows, dict.fromkeys(range(len(schema.names)), len(rows)))
 

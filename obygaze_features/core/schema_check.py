@@ -298,8 +298,11 @@ def read_toml(
         line = data[: error.start].count(b"\n") + 1
         raise FixInput("not UTF-8", where=f"{where}:{line}") from error
     except tomllib.TOMLDecodeError as error:
-        hint = 'correct this line; put text in quotes: name = "value"'
-        raise FixInput(f"not valid TOML: {error}", where=where, hint=hint) from error
+        raise FixInput(
+            f"not valid TOML: {error}",
+            where=where,
+            hint='correct this line; put text in quotes: name = "value"',
+        ) from error
     except RecursionError as error:
         raise FixInput("not valid TOML: nested too deeply", where=where) from error
     return Document(tree, where)

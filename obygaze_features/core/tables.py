@@ -230,8 +230,9 @@ def read_table(
     title has fewer.
     """
     if sheet and not is_workbook(path):
-        problem = "--sheet is for spreadsheets only"
-        raise FixUsage(problem, where=str(path), hint="remove --sheet")
+        raise FixUsage(
+            "--sheet is for spreadsheets only", where=str(path), hint="remove --sheet"
+        )
     collected = Violations(path) if violations is None else violations
     found = Sheet("", (), {})
     delimiter = ""
@@ -383,8 +384,7 @@ def _refuse_no_table(data: bytes, path: Path) -> None:
         raise FixInput(f"{path}:1: expected a table, got subtitles", hint=USE_OF_WORDS)
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
-            problem = f"{path}:1: expected a table, got {content}"
-            raise FixInput(problem, hint=hint)
+            raise FixInput(f"{path}:1: expected a table, got {content}", hint=hint)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -433,8 +433,11 @@ def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]
         raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS) from error
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        problem = f"invalid text: line {line} has a NUL character"
-        raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS)
+        raise Corrupt(
+            f"invalid text: line {line} has a NUL character",
+            where=f"{path}:{line}",
+            hint=SAVE_AS,
+        )
     # Only a line feed ends a line, so that line numbers agree with an editor.
     return io.TextIOWrapper(io.BytesIO(data), encoding, newline="\n")
 

@@ -279,8 +279,10 @@ def _duration(length: datetime.timedelta, *, has_seconds: bool = False) -> str:
 def _refuse_large(verb: str, n_bytes: int, limit: int, path: Path) -> None:
     """Raise an error for a file that would need too much memory."""
     if n_bytes > limit:
-        problem = f"the file {verb} {human(n_bytes)}, expected at most {human(limit)}"
-        raise Corrupt(problem, where=str(path))
+        raise Corrupt(
+            f"the file {verb} {human(n_bytes)}, expected at most {human(limit)}",
+            where=str(path),
+        )
 
 
 def _outlines(path: Path) -> dict[str, _Outline]:

@@ -135,11 +135,6 @@ class Workspace:
         # A path is never a name: pathlib makes "new" of "./new".
         if isinstance(name, os.PathLike):
             return self._new(Path(name))
-        if is_url(name):
-            raise FixUsage(
-                "expected a folder for the new store, got a URL",
-                hint="write the store into a folder, then upload it: obygaze store push --help",
-            )
         if EXPECTED in name:
             raise FixUsage(
                 f"invalid name {name!r}: {EXPECTED} is only for stores that are read",

@@ -322,9 +322,9 @@ REFUSED: dict[str, Case] = {
     "-o must not be the input table": lambda f: score_captions(
         f / "t.csv", f / "t.csv", "lm", "sim"
     ),
-    "expected a folder for the new store, got a URL": lambda f: Workspace(f).new_store(
-        "https://host/store"
-    ),
+    "expected a file or folder of this machine, got a URL": lambda f: Workspace(
+        f
+    ).new_store("https://host/store"),
     "movie_id: expected a row for each of 2 ids": lambda f: npz(
         f, movie_id=np.array(["a", "a", "b"])
     ),

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.files import write_atomic, write_new
 from obygaze_features.core.workspace import Workspace, last_part
 
 
@@ -98,3 +99,18 @@ def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(workspace) 
         with pytest.raises(AlreadyThere, match=r"'films(\.toml)?' exists"):
             new("Films")
         assert new("films").stem == "films"
+
+
+@pytest.mark.parametrize("address", ["s3://films/new.csv", "https://host/new.csv"])
+def test_a_url_does_not_become_a_folder_of_this_machine(workspace, address) -> None:
+    here = Workspace(workspace)
+    for make in (
+        here.new_store,
+        lambda name: here.target("runs", name),
+        lambda name: here.target("models", name),
+        lambda name: write_new(Path(name), b"clip_id\n"),
+        lambda name: write_atomic(Path(name), b"clip_id\n"),
+    ):
+        with pytest.raises(FixUsage, match="got a URL"):
+            make(address)
+    assert not Path("s3:").exists() and not Path("https:").exists()
