@@ -51,7 +51,7 @@ ON_FIRST_SCREEN = (
     "clips as films",  # films may be on both sides
     *("few films", "power", "no interval", "folds of several films"),
     # removed clips
-    *("missing features", "skipped folds"),
+    *("missing features", "skipped folds", "never validated"),
     *("left out", "without label", "annotators differ", "disputed", "trained"),
     *("levels lost", "levels changed"),
     "baselines",
@@ -289,6 +289,19 @@ def _skipped_folds(run: Run) -> Iterator[str]:
         yield f"{count(len(folds), 'fold')} skipped: {reason} ({names})."
 
 
+def _never_validated(run: Run) -> Iterator[str]:
+    """Yield the number of fits that trained for all epochs for want of validation clips."""
+    for facts in run.about["fits"]:
+        if facts["model"] not in run.settings.starting_at_random:
+            continue
+        n_fits = sum(not fold["n_validation"] for fold in facts["folds"])
+        if n_fits:
+            yield (
+                f"{facts['model']} ({facts['train']}): {count(n_fits, 'fit')} without validation"
+                " clips, so that training did not stop early."
+            )
+
+
 def _folds_of_several_films(run: Run) -> Iterator[str]:
     """Yield the largest number of films in a fold of the manifest, if it is more than one.
 
@@ -364,6 +377,7 @@ SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "power": _power,
     "no interval": _no_interval,
     "skipped folds": _skipped_folds,
+    "never validated": _never_validated,
     "folds of several films": _folds_of_several_films,
     "picked": _picked,
     "missing features": _missing_features,

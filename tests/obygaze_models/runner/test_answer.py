@@ -75,6 +75,9 @@ def difference(low: float, high: float, p: float, **names: Any) -> RunRow:
     return {**row, "against_model": "neighbour", **names}
 
 
+FIT = {"fold": "a", "seed": 0, "n_train": 9, "n_validation": 0, "chosen": {}}
+
+
 def run_of(folder, tests, results=(), *changes, manifest=None, **about) -> Run:
     """A run that was written with these rows."""
     asked = ("report.questions=[]", "report.contrast=[]", *changes)
@@ -370,6 +373,7 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
     missing = {"a-1": "decode_error", "a-2": "decode_error"}
     names = {"train": "EN_S", "test": "EN_S", "store": "s", "model": "ridge"}
     skipped = {"fold 3": "no clip is left to train on"}
+    without: dict[str, Any] = {"skipped": {}, "skipped_films": {}}
     run = run_of(
         tmp_path,
         cell("ridge", GOOD, seen="film"),
@@ -377,9 +381,13 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
         *("splits.kind=fixed", "splits.column=part", 'splits.test=["x"]'),
         stores={"s": {**STORE, "missing": missing}},
         remarks={"annotators differ": "3 of {48} clips have no class in T."},
-        fits=[{**names, "skipped": skipped, "skipped_films": {}, "folds": []}],
+        fits=[
+            {**names, "skipped": skipped, "skipped_films": {}, "folds": [FIT]},
+            {**names, **without, "model": "mlp", "folds": [FIT, FIT]},
+        ],
     )
     found = limits(run)
+    assert found["never validated"].startswith("mlp (EN_S): 2 fits without validation")
     assert (
         "All 48 test clips of EN_S (s) are from films that were also used in training"
         in found["films on both sides"]
