@@ -80,7 +80,7 @@ def make_annotations(
 
 
 def parse_orders(typed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the words of each column from the lowest, which are typed as `weak,strong`."""
+    """Return the words of each column, from the lowest, of typed lists such as `weak,strong`."""
     orders = {}
     for column, words in typed.items():
         order = [sort_words(plain_value(w, column)) for w in words.split(",")]
@@ -102,8 +102,9 @@ def apply_rule(
 
     Args:
         manifest: The manifest; clips without annotations stay as they are.
-        rule: The rule. None: agreed, and an error that lists the rules if annotators differ.
-        orders: The words of columns with an order, from the lowest, for `highest`.
+        rule: The rule. None: `agreed`, and a difference between annotators is an error, which lists
+            the rules.
+        orders: For the rule `highest`, the words of each column with a sort order, from the lowest.
     """
     people = manifest.annotators
     known = [AGREED, MAJORITY, HIGHEST, MEAN, *(BY + name for name in people)]
@@ -277,11 +278,11 @@ def match_orders(
 def match_order(
     column: str, order: Sequence[str], said: Iterable[str], where: str | None = None
 ) -> list[str]:
-    """Return an order in the spelling of the annotators.
+    """Return the words of `order` in the same order, spelled as the annotators spell them.
 
     Raises:
-        FixInput: A word of an annotator is missing in the order. `?`, the word of an annotator who
-            could not tell, need not be in it.
+        FixInput: A word of an annotator is missing in `order`. The word `?`, for an annotator who
+            could not tell, need not be in `order`.
     """
     said_as = {word.lower(): word for word in {*said} - {"", UNKNOWN}}
     spelled = [said_as.get(word.lower(), word) for word in order]
@@ -302,8 +303,8 @@ class Rule:
 
     Attributes:
         name: The rule.
-        vocabulary: The concepts in their order.
-        orders: The words of columns with an order, from the lowest.
+        vocabulary: All concepts, in the order in which a clip lists its concepts.
+        orders: The words of each column that has a sort order, from the lowest.
     """
 
     name: str

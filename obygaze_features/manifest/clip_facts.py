@@ -2,8 +2,8 @@
 
 Rows of two sources are matched by id. If both state a film or a span for a clip, the two must be
 equal, or there is an error; a fact that only one source states is not compared. If both state
-frames, only the frames are compared, because times depend on the file of the film. Otherwise, the
-times must be equal to the millisecond. No other module compares films or spans.
+frames, only the frames are compared, because times depend on the file of the film. If a
+source states no frames, the times must be equal to the millisecond. No other module compares films or spans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +59,10 @@ class ClipFacts:
         end_s: Iterable[float | None] | None = None,
         frames: Iterable[FrameSpan | None] | None = None,
     ) -> Self:
-        """Return the facts in these columns; None, also for a whole column: not stated."""
+        """Return the facts in these columns.
+
+        A value of None is not stated. If a whole column is None, none of its values is stated.
+        """
         ids = np.array(clip_ids if isinstance(clip_ids, np.ndarray) else [*clip_ids])
         films = [""] * len(ids) if movie_ids is None else [f or "" for f in movie_ids]
         numbers = np.full((len(ids), 5), np.nan)
@@ -156,7 +159,10 @@ def find_rows(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Plac
 
 
 def facts_differ(ours: ClipFacts, theirs: ClipFacts) -> npt.NDArray[np.bool_]:
-    """Return for each pair of rows whether the films or spans that both state differ."""
+    """Return for each pair of rows whether the two rows state different films or spans.
+
+    A film or a span that only one of the rows states is not compared.
+    """
     have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
     other_films = have_films & (ours.movie_ids != theirs.movie_ids)
     # A comparison with NaN, which means not stated, is false.

@@ -6,15 +6,15 @@
 A test is one of these, and `not`, `and`, `or` and parentheses combine them:
 
     COLUMN == VALUE, COLUMN != VALUE
-    VALUE in COLUMN, VALUE not in COLUMN              the same
+    VALUE in COLUMN, VALUE not in COLUMN              the same as == and !=
     COLUMN in {VALUE, ...}, COLUMN not in {...}       one of these values
-    COLUMN < NUMBER, and with <=, > and >=            the number in the column
+    COLUMN < NUMBER, or <=, > or >= NUMBER            the column has such a number
     COLUMN                                            any value; in a task only `concept`, `level`
 
 A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
-Names with blanks or other signs need quotes. So do words that begin with a digit, such as 1990s,
-and Python's own words, such as `is`. The name of a known column is also read without quotes. 4 and
-4.0 are the same number, but not the same id.
+A name needs quotes if it has blanks or other characters than letters, digits and `_`. Words that
+begin with a digit, such as 1990s, and Python's own words, such as `is`, need quotes. The name of a
+known column is read with and without quotes. 4 and 4.0 are equal, but not in columns of ids.
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
@@ -74,7 +74,11 @@ class BadExpression(FixInput):
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression: its text, and whether it holds for a clip: `holds(clip.values)`."""
+    """A parsed expression.
+
+    `holds(clip.values)` returns whether the expression is true for a clip, or None if that is
+    unknown.
+    """
 
     text: str
     holds: Condition
@@ -101,8 +105,8 @@ def parse(
         text: The expression.
         vocabulary: The known concepts; an unknown concept is an error. None: any word is a concept.
         where: The place that errors state; None: the expression.
-        of_empty: The result of a comparison with an empty cell. With None, the expression is None
-            (unknown), unless it holds or fails for every possible value of the cell.
+        of_empty: The result of a comparison with an empty cell. With None, this comparison is
+            unknown, and the expression is unknown (None) unless its other comparisons decide it.
     """
     parser = _Parser(re.sub(r"\s", " ", text).strip(), where, of_empty)
     if vocabulary is not None:
@@ -125,8 +129,8 @@ def compared_names(text: str) -> list[str]:
 def is_labelled(column: str, values_of: Values) -> bool:
     """Return whether a clip has a label in a column.
 
-    The concepts also count as labelled if the clip has none, but has a level or annotators who
-    differ on its level.
+    A clip without concepts has a label in the column of concepts if it has a level, or if its
+    annotators differ on its level. For such a clip, no concept is the label.
     """
     if values_of(column) or column not in CONCEPTS:
         return bool(values_of(column))
@@ -134,10 +138,10 @@ def is_labelled(column: str, values_of: Values) -> bool:
 
 
 def plain_value(word: str, column: str) -> str:
-    """Return the canonical form of a word in a column: on one line, with 04 and 4.0 as 4.
+    """Return the canonical spelling of a word in a column: one line, and 4 for 04 and 4.0.
 
-    Words in columns of names are returned unchanged. Tables, marks, tiers, expressions and options
-    all call this function when they are read.
+    Words in columns of names are returned unchanged. All functions that read tables, marks, tiers,
+    expressions or options call this function.
     """
     if column in OF_NAMES:
         return word
@@ -202,7 +206,10 @@ class _Parser:
         return negate(condition) if is_negative else condition
 
     def has(self, column: ast.expr, values: Sequence[ast.expr]) -> Condition:
-        """Return the condition that a column has one of these values; without values, any value."""
+        """Return the condition that a column has one of these values.
+
+        Without values, return the condition that the column has any value.
+        """
         name = self.name(column)
         wanted = [self.name(value) for value in values]
         allowed = self.allowed.get(name)
@@ -254,7 +261,10 @@ class _Parser:
     def compares(
         self, name: str, holds: Callable[[Collection[str]], bool]
     ) -> Condition:
-        """Return the condition that `holds` is true for the values in a column."""
+        """Return the condition that `holds` is true for the values of a clip in a column.
+
+        For a clip without a label in the column, the condition is `of_empty`.
+        """
         self.compared[name] = None
 
         def condition(values_of: Values) -> bool | None:
@@ -301,7 +311,7 @@ def negate(condition: Condition) -> Condition:
 
 
 def combine(parts: Sequence[Condition], *, decisive: bool) -> Condition:
-    """Return the condition that any part holds (decisive=True), or that all hold (False)."""
+    """Return the condition that any part holds, or with decisive=False, that all parts hold."""
 
     def condition(values_of: Values) -> bool | None:
         # Each part is evaluated, so that an unknown name is always found.

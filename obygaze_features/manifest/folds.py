@@ -255,7 +255,7 @@ def _swaps(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
 
 
 def _in_order(deal: IntArray) -> IntArray:
-    """Number the folds in the order of the films, so that equal splits have equal numbers."""
+    """Number the folds by their first films, which gives equal splits equal numbers."""
     _, first = np.unique(deal, return_index=True)
     rank = np.empty(first.size, dtype=np.intp)
     rank[np.argsort(first)] = np.arange(first.size)

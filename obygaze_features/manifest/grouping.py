@@ -49,7 +49,8 @@ Groups = Mapping[str, Sequence[str]]
 class ConceptVocabulary:
     """The vocabulary: sub-constructs, concepts, and instances of concepts.
 
-    An instance is a form in which a visual concept is seen; other concepts have no instances.
+    An instance is one of the ways in which a visual concept is seen. Concepts of sound and speech
+    have no instances.
     """
 
     subconstructs: tuple[Mapping[str, Any], ...]
@@ -229,7 +230,11 @@ def group_concepts(manifest: Manifest, groups: Groups) -> Manifest:
 
 
 def _modality(group: str, names: Sequence[str], manifest: Manifest) -> str:
-    """Return the modality that all concepts of a group share; an error for an invalid group."""
+    """Return the modality that all concepts of a group have.
+
+    Raise an error if the group is invalid: if it has no concepts, unknown concepts, or concepts of
+    several modalities, or if its name is not valid.
+    """
     known = manifest.header.concepts
     modalities = sorted({known[name] for name in names if name in known})
     problem = concept_name(group)

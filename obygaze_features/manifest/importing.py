@@ -1,4 +1,4 @@
-"""Import manifests from the formats of tables, folders of films, and data sets."""
+"""Make manifests from tables, from folders of films, and from the files of data sets."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def as_id(text: str) -> str:
 
 
 def ids_of_names(names: Iterable[str], noun: str, where: str) -> dict[str, str]:
-    """Return the id of each name of a clip or a film; an error if two names have the same id."""
+    """Return the id of each name of a clip or a film. Raise an error if two names have one id."""
     name_of: dict[str, str] = {}
     ids = {}
     for name in names:
@@ -148,7 +148,7 @@ def manifest_path(
     *,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Return the TOML file of a manifest; an error if it does not exist.
+    """Return the TOML file of a manifest. Raise an error if the file does not exist.
 
     Args:
         manifest: A name in the workspace, or the path of the TOML or the CSV file.
@@ -172,9 +172,9 @@ def manifest_path(
 
 
 def read_annotated_columns(table: Path) -> tuple[str, ...] | None:
-    """Return the columns with annotations that the manifest of a table of clips lists.
+    """Return the columns with annotations, from the header of the manifest of a table of clips.
 
-    Return None if the manifest does not list them, or if the table is not part of a manifest.
+    Return None if the header does not list them, or if the table is not part of a manifest.
     """
     path = table.with_suffix(".toml")
     if not path.is_file():
@@ -186,7 +186,7 @@ def read_annotated_columns(table: Path) -> tuple[str, ...] | None:
 
 
 def annotators_path(path: Path) -> Path:
-    """Return the path of the table of annotations next to a manifest or a table."""
+    """Return the path of the table of annotations of a manifest or a table, in the same folder."""
     return path.with_suffix(f"{ANNOTATORS}.csv")
 
 
@@ -197,7 +197,7 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
         path: The TOML file.
         toml: The bytes of the TOML file.
         rows: The bytes of the table of clips; None: all tables are read from disk.
-        said: The bytes of the table of annotators; None: no table if `rows` is given.
+        said: The bytes of the table of annotators. If `rows` is given, None means no such table.
     """
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest")
@@ -248,7 +248,7 @@ def read_annotations(
     *,
     data: bytes | None = None,
 ) -> tuple[Annotation, ...]:
-    """Return the annotations in the table next to a manifest.
+    """Return the annotations in the table of annotators of a manifest.
 
     Args:
         path: The table.
@@ -475,7 +475,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
     """Replace a manifest on disk by a new version (videos linked, folds added).
 
     Args:
-        before: The manifest as it was read; an error if the file has changed since.
+        before: The manifest as it was read. If the file has changed since then, raise an error.
         after: The manifest to write.
         path: The TOML file of the manifest.
     """
@@ -512,7 +512,7 @@ class ManifestBytes(NamedTuple):
 
 
 def check_manifest(manifest: Manifest) -> ManifestBytes:
-    """Return the files of a manifest; an error if they could not be read back."""
+    """Return the files of a manifest. Raise an error if they could not be read back."""
     try:
         toml = header_to_toml(manifest.header).encode("utf-8")
         rows = rows_to_csv(manifest)

@@ -1,8 +1,8 @@
 """Find the video of each clip in a folder: its own file, or a part of the file of its film.
 
 When a clip gets a file of its own, its times in the film move to the columns `film_start_s` and
-`film_end_s`; see `times`. The column `video_name` keeps the file that the table names, so that
-linking again, also to a different folder, starts from the same facts.
+`film_end_s`; see `times`. The column `video_name` keeps the file that the table names. Because of
+this column, a second linking starts from the same facts, even with a different folder.
 """
 
 import os
@@ -132,9 +132,9 @@ def find_videos(folder: Path) -> tuple[str, ...]:
 
 
 def require_videos(folder: Path) -> tuple[str, ...]:
-    """Return the videos of `find_videos`; an error if there are none.
+    """Return the videos of `find_videos`. Raise an error if there are none.
 
-    A warning counts the files that are not read as videos, by extension, and broken links.
+    A warning counts the other files, by extension, and broken links.
     Subtitles are not counted.
     """
     videos, others = _videos_and_others(folder)
@@ -254,7 +254,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
 def _candidates(
     clip: Clip, files: "_Files", in_parts: Collection[str]
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the files that may hold a clip, and whether they are its own files."""
+    """Return the files that may hold a clip, and whether they count as files of this clip only."""
     own = files.of_clip(clip)
     span = span_in_film(clip)
     if named_file(clip):
@@ -274,7 +274,7 @@ def _linked(clip: Clip, video: str, *, is_own: bool) -> Clip:
     """Return a clip with its file.
 
     If the clip gets a file of its own, its times in the film move to FILM_TIMES. If the table names
-    this file, the times are times in the file already, and stay.
+    a file for the clip, `start_s` and `end_s` are times in this file, and stay.
     """
     span = span_in_film(clip)
     if span is None or (is_own and named_file(clip)):
@@ -379,7 +379,10 @@ class _Files:
                 self.by_key[key] += (video,)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files of a clip's own: all files of the first kind of match that has any."""
+        """Return the files that hold only this clip, found by path, name, scene or id.
+
+        Only the files of the first of these matches that finds any are returned.
+        """
         named = compose_accents(named_file(clip))
         path = PurePosixPath(named)
         has_times = clip.start_s is not None
@@ -407,7 +410,10 @@ class _Files:
         return ()
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files of the clip's film; capitals count if two films differ only in them."""
+        """Return the files of the film of a clip, found by the name of the film.
+
+        Capitals in the name are ignored, unless the names of two films differ only in capitals.
+        """
         film = clip.movie_id
         keys = [("stem", film), ("id", film)]
         if self.n_films_of_name[film.casefold()] == 1:
@@ -415,9 +421,10 @@ class _Files:
         return next(filter(None, (self.by_key.get(key) for key in keys)), ())
 
     def _of_its_film(self, clip: Clip, files: Sequence[str]) -> tuple[str, ...]:
-        """Return the files whose path names the film of a clip, or else those that name no film.
+        """Return the files whose path names the film of a clip.
 
-        If no path names a film, `scene_1.mp4` is no match where several films have such a clip.
+        If there are none, return the files whose path names no film. A file such as `scene_1.mp4`
+        is not returned if several films have a clip of this name.
         """
         films_in = {file: self._films_in(file) for file in files}
         same = [file for file, films in films_in.items() if clip.movie_id in films]

@@ -187,7 +187,7 @@ def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
 
 
 def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
-    """Return the header of a merged manifest; an error if headers contradict each other."""
+    """Return the header of a merged manifest. Raise an error if headers contradict each other."""
     for manifest in manifests:
         if isinstance(manifest.clips, Windows):
             raise FixInput(
@@ -243,7 +243,7 @@ def _only_one(key: str, stated: Mapping[str, str]) -> None:
 
 
 def _of_all(stated: Mapping[str, str]) -> str:
-    """Return the text if all manifests state the same, or else a list by manifest."""
+    """Return the text that all manifests state. If they differ, return a list by manifest."""
     values = {*stated.values()}
     if len(values) == 1:
         return values.pop()

@@ -95,7 +95,7 @@ def require_numbers(
 ) -> None:
     """Raise an error if a column that is compared with a number has cells that are not numbers.
 
-    The error lists these words for the first such column.
+    The error is about the first such column, and lists the words in these cells.
     """
     for column in expression.numbers:
         clips_of_word: dict[str, list[str]] = defaultdict(list)
@@ -118,7 +118,7 @@ def require_numbers(
 
 
 def own_columns(columns: Iterable[str]) -> list[str]:
-    """Return the user's own columns of a table: no command reads them under a fixed name."""
+    """Return the user's own columns of a table: those whose names have no meaning in obygaze."""
     known = (*TARGETS, *DRAW_COLUMNS, NAME_COLUMN)
     return [
         name
@@ -558,7 +558,7 @@ class Manifest:
         ]
 
     def _visible_concepts(self) -> frozenset[str]:
-        """Return the visual concepts of clips; an error if a concept has no modality."""
+        """Return the visual concepts of clips. Raise an error if a concept has no modality."""
         refuse_if(
             self.without_modality,
             FixInput,
@@ -573,8 +573,8 @@ class Manifest:
     def usual_view(self) -> str:
         """The default view in which labels are learnt and tested.
 
-        For a raw manifest, the default is "visual", as in the paper, or "raw" if no clip has a
-        visual concept. A manifest in a different view keeps its view.
+        For a raw manifest, the default is "visual", as in the paper of ObyGaze12. The default is
+        "raw" if no clip has a visual concept. A manifest in a different view keeps its view.
         """
         stored = self.header.view
         return "visual" if stored == "raw" and self._visible_concepts() else stored
@@ -583,8 +583,8 @@ class Manifest:
         """Return the manifest in one of the views `raw`, `visual`, `as_published`.
 
         Args:
-            name: The view, by default `usual_view`. A manifest that is not raw has only its own
-                view.
+            name: The view, by default `usual_view`. From a manifest that is not raw, no other view
+                can be made.
         """
         if name is None:
             name = self.usual_view
@@ -685,9 +685,10 @@ def view_words(view: str) -> str:
 
 
 def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
-    """Yield the clips with their visible concepts only; without one, the level becomes EN.
+    """Yield the clips with their visible concepts only.
 
-    If annotators differ on visible concepts of such a clip, its level is left open instead.
+    If a clip has a level but no visible concept, its level becomes EN. But if annotators differ on
+    visible concepts of this clip, its level is left open.
     """
     for clip in clips:
         label = _visual_label(clip.level, clip.concepts, visible)

@@ -53,7 +53,8 @@ def published_header(dataset: str, *sources: SourceFile, **more: Any) -> Header:
 class ImportedManifest(NamedTuple):
     """A manifest made from files or from other manifests, with warnings.
 
-    `notes` are sentences about how the files were read. `facts` are further values for --json.
+    `notes` are sentences about how the files were read. `facts` are values that only `--json`
+    shows.
     """
 
     manifest: Manifest
@@ -62,7 +63,7 @@ class ImportedManifest(NamedTuple):
     facts: Mapping[str, Any] = MappingProxyType({})
 
     def save(self, path: Path, *, force: bool = False) -> "SavedManifest":
-        """Write the manifest under the name of its file.
+        """Write the manifest; the name of its file becomes its name.
 
         Args:
             path: The TOML file of the manifest.
@@ -223,7 +224,7 @@ def read_level(row: TableRow) -> str:
 
 
 def unknown_level(word: str) -> str:
-    """Return the sentence for an unknown word of a level."""
+    """Return the error sentence for a word that is no level."""
     return f"unknown level {word!r}, expected {', '.join(LEVELS)}"
 
 

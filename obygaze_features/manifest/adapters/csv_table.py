@@ -149,9 +149,10 @@ def read(
 
 
 def _check_targets(mapping: TableMapping, table: TableCells) -> None:
-    """Raise an error for an unknown column of the manifest, or for one that is mapped twice.
+    """Raise an error if the target of a mapped column is unknown, or is mapped twice.
 
-    A column of the table with the name of a manifest's column may be mapped to any other name.
+    A target is a column of the manifest. If the table has a column whose name is a target, this
+    column may be renamed: it may be mapped to any name.
     """
     if mapping.films and "movie_id" in (*mapping.columns, *mapping.columns_of_id):
         raise FixUsage(
@@ -297,7 +298,7 @@ def _labelled(
 ) -> Manifest:
     """Return the manifest with one label per clip.
 
-    The annotations may be in a second table next to this one.
+    The annotations may be in a second table in the same folder (`annotators_path`).
     """
     annotations_file = annotators_path(path)
     if annotations_file.is_file():
@@ -372,7 +373,7 @@ def _imported(
 
 
 def _words(target: str, mapping: TableMapping, table: TableCells) -> list[str]:
-    """Return the different cells of the columns that are mapped to a column of the manifest."""
+    """Return the distinct cells of the columns that are mapped to a column of the manifest."""
     words: dict[str, None] = {}
     for column in mapping.sources(target):
         words.update(dict.fromkeys(table.filled(column)))

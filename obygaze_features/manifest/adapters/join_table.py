@@ -230,7 +230,7 @@ def join(
 def _check_columns(
     cells: Cells, key: str, read: TableCells, mapping: TableMapping
 ) -> None:
-    """Raise one error for a table without ids, or with times that may be minutes or hours."""
+    """Raise one error if the table has no ids, or has times that may be minutes or hours."""
     violations = read.violations[0]
     times = [name for name in ALL_TIMES if name in cells]
     for name in times if not mapping.times else ():
@@ -250,7 +250,7 @@ def _check_columns(
 
 
 def _rows_of_ids(cells: Cells, key: str, path: Path) -> dict[str, list[int]]:
-    """Return the rows of each id; an error if a clip has rows of several annotators."""
+    """Return the rows of each id. Raise an error if a clip has rows of several annotators."""
     id_of = ids_of_names(cells[key], "film" if key == FILM else "clip", str(path))
     annotators = cells.get(ANNOTATOR, [""] * len(cells[key]))
     rows_of_id: dict[str, list[int]] = {}
@@ -276,7 +276,10 @@ def _require_same(
     short: str,
     path: Path,
 ) -> int:
-    """Return the number of rows matched by id only; an error for different films or spans."""
+    """Raise an error if the table and the manifest state different films or spans for a clip.
+
+    Return the number of rows that were matched by id only, without any other common fact.
+    """
     # Imported here because it loads NumPy, which would slow down the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 
@@ -314,7 +317,10 @@ def _require_same(
 def _added(
     manifest: Manifest, cells: Cells, key: str, mapping: TableMapping, *, force: bool
 ) -> list[str]:
-    """Return the columns to add; without `force`, an error if the manifest has one of them."""
+    """Return the columns to add.
+
+    Without `force`, raise an error if the manifest has one of them.
+    """
     # The times of the table are not added, because they may count in a different file.
     own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS}
     if key == CLIP:

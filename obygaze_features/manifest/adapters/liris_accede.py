@@ -54,8 +54,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9]{2,4})?")
 class _Excerpts:
     """The excerpts in the files read so far.
 
-    `rows` has the first row and the cells of each excerpt, by its clip id. `id_of` has the id of
-    each excerpt by family of files and name. `unread` are warnings about columns.
+    `rows` has the first row and all cells of each excerpt, by its clip id. `id_of` has the id of
+    each excerpt, by the family of the files and the name of the excerpt. `unread` are warnings
+    about columns that are not read.
     """
 
     rows: dict[str, tuple[TableRow, dict[str, str]]] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class _Excerpts:
     unread: list[str] = field(default_factory=list)
 
     def add(self, row: TableRow, family: str, **values: str) -> None:
-        """Add values of a row; an excerpt has the same id in all files of one family."""
+        """Add values of a row; an excerpt must have the same id in all files of one family."""
         id_ = row["id"]
         name = row["name"]
         if not row.match("name", _NAME, "the name of an excerpt"):
@@ -160,7 +161,10 @@ def _family(path: Path) -> str:
 def _values(
     values: Mapping[str, Any], path: Path, wrong: Violations, excerpts: _Excerpts
 ) -> None:
-    """Add the values of a table; by default, the third column is the class of violence."""
+    """Add the values of a table to the excerpts.
+
+    If `values` names no columns, the third column is the class of violence.
+    """
     columns: Mapping[str, str] = values.get("columns", {})
     table = read_table(path, required=("id", "name", *columns), violations=wrong)
     if not columns:

@@ -127,7 +127,10 @@ def _scenes(
 def _matches(
     form: re.Pattern[str], expected: str, wrong: Violations, n_before: int = 0
 ) -> Iterator[tuple[int, re.Match[str]]]:
-    """Yield the matching lines after the first `n_before`; any other line is a violation."""
+    """Yield the lines that match `form`, with their numbers, after the first `n_before` lines.
+
+    A line after these that does not match is a violation.
+    """
     for place, (line, text) in enumerate(numbered_lines(Path(wrong.path))):
         match = form.fullmatch(text)
         if match is not None and place >= n_before:

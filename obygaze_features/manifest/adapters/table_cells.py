@@ -147,7 +147,11 @@ def _use_seconds(cells: Cells, table: TableCells, mapping: TableMapping) -> None
 
 
 def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> None:
-    """Add violations for rows with only ids in a table of times, and for a last row of totals."""
+    """Add violations for rows that may be totals.
+
+    In a table with times, these are the rows whose only cells are ids. In any table, it is the last
+    row if its name is a word of TOTALS.
+    """
     of_ids = {"", *mapping.columns_of_id}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
     others = [column for name, column in table.cells.items() if name not in of_ids]
@@ -286,7 +290,10 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
 
 
 def _use_words(cells: Cells, mapping: TableMapping) -> None:
-    """Replace words by levels and concepts; unknown words are questions already."""
+    """Replace words by levels and concepts, and unknown words by nothing.
+
+    `table_questions` has already asked for the meaning of the unknown words.
+    """
     if "level" in cells:
         level_of = {word: mapping.level(word) or "" for word in {*cells["level"]}}
         cells["level"] = [level_of[word] for word in cells["level"]]

@@ -25,7 +25,9 @@ def has_annotator_rows(
     mapping: TableMapping,
     spelling: Spelling,
 ) -> bool:
-    """Return whether clips have rows of several annotators, and give each name one spelling.
+    """Return whether clips have rows of several annotators.
+
+    In `cells`, the name of each annotator gets one spelling.
 
     Rows without an annotator, and two rows of an annotator for one clip, are violations.
     """

@@ -55,7 +55,7 @@ class TableMapping:
 
     `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
     `coders` maps the columns of each annotator: `ada` is the column of the level, `ada:concepts`
-    the column of the concepts. `id` is the form of clip ids that are made from columns. `films` is
+    the column of the concepts. `id` is the template for ids that are made from columns. `films` is
     "none" if the table states no films. `times` is the format of 1:05 (m:ss or h:mm). `separator`
     separates concepts, by default `|`. `no_value` lists the words of a column of the table that
     mean an empty cell, separated by commas. `levels` and `concepts` have the meanings of words: `?`
@@ -145,7 +145,7 @@ class TableMapping:
 
     @property
     def columns_of_id(self) -> list[str]:
-        """The columns in the form of ids; an error if the form is invalid."""
+        """The columns in the template for ids. Raise an error if the template is invalid."""
         columns = [match["column"] for match in PART_OF_ID.finditer(self.id)]
         between = PART_OF_ID.sub("", self.id)
         if self.id and (not columns or "{" in between or "}" in between):
@@ -157,12 +157,15 @@ class TableMapping:
 
     @property
     def names_in_table(self) -> dict[str, str]:
-        """The columns of the table for each mapped column of the manifest, as text."""
+        """The names of columns of the table, as text, for each mapped column of the manifest."""
         targets = (*self.columns, *self.annotator_targets)
         return {target: ", ".join(self.sources(target)) for target in targets}
 
     def joined(self, other: TableMapping) -> TableMapping:
-        """Return this mapping updated with the values of another mapping."""
+        """Return this mapping with the values of another mapping added.
+
+        Where both mappings have a value, the value of the other mapping is used.
+        """
         updates: dict[str, Any] = {}
         for name, value in other.filled().items():
             is_table = isinstance(value, Mapping)
@@ -216,7 +219,8 @@ def _meaning(
 ) -> str | None:
     """Return the meaning of a word of a column, or None if it is unknown.
 
-    A word that is not listed has the meaning of its other spellings, if they agree.
+    A word that `meanings` does not list has the meaning of its other spellings in `meanings`. It is
+    unknown if these have different meanings.
     """
     if word in meanings:
         return _without_unknown(meanings[word])
@@ -319,7 +323,7 @@ def choose_mapping(
 
 
 def check_times(times: str) -> str:
-    """Return the typed format of short times; an error unless it is m:ss or h:mm."""
+    """Return the typed format of short times. Raise an error unless it is m:ss, h:mm or ""."""
     if times not in ("", *SHORT_TIMES):
         raise FixUsage(
             f"--map times: expected {' or '.join(SHORT_TIMES)}, got {times!r}",

@@ -71,7 +71,7 @@ class TableCells:
 
 
 def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
-    """Return the rows of tables; an error lists the mapped columns that are missing."""
+    """Return the rows of tables. Raise one error that lists the mapped columns that are missing."""
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
         raise FixUsage(

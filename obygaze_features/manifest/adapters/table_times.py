@@ -31,7 +31,7 @@ def is_short(text: str) -> bool:
 
 
 def is_time(text: str) -> bool:
-    """Return whether a cell is a time in any form."""
+    """Return whether a cell is a time: seconds, a clock time, or a short time such as 1:05."""
     return bool(_SECONDS.fullmatch(text.strip()) or _CLOCK.fullmatch(text.strip()))
 
 
