@@ -2,8 +2,9 @@
 
 Rows of two sources are matched by id. If both state a film or a span for a clip, the two must be
 equal, or there is an error; a fact that only one source states is not compared. If both state
-frames, only the frames are compared, because times depend on the file of the film. If a
-source states no frames, the times must be equal to the millisecond. No other module compares films or spans.
+frames, only the frames are compared, because times depend on the file of the film. If a source
+states no frames, the times must be equal to the millisecond. No other module compares films or
+spans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
