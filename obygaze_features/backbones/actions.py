@@ -89,7 +89,10 @@ class CardDescription:
 
 @dataclass(frozen=True)
 class FetchedWeights:
-    """The name, bytes and folder of the weights of each backbone; folder None: none needed."""
+    """The name, bytes and folder of the weights of each backbone.
+
+    The folder is None for a backbone that needs no weights.
+    """
 
     backbones: list[dict[str, Any]]
 
@@ -268,7 +271,10 @@ def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
 
 
 def _copy_snapshot(snapshot: Path, copy: Path) -> None:
-    """Copy the files of a snapshot; each keeps its name in the hub's cache, such as a sha256."""
+    """Copy the files of a snapshot, with the names that they have in the cache of the hub.
+
+    Most of these names are hashes of the files.
+    """
     links = copy / "snapshots" / snapshot.name
     links.mkdir(parents=True, exist_ok=True)
     blobs = copy / "blobs"
@@ -288,8 +294,8 @@ def _copy_snapshot(snapshot: Path, copy: Path) -> None:
 def _has_texts(card: Card) -> bool:
     """Return whether the cache has the tokenizer of a card's text tower.
 
-    Another program may have stored the weights without the tokenizer. The result is also true
-    without a text tower or without weights in the cache.
+    Another program may have stored the weights without the tokenizer. Return True if the card has
+    no text tower, or if its weights are not in the cache.
     """
     from obygaze_features.backbones.pretrained import PretrainedFamily
 

@@ -1,4 +1,4 @@
-"""Backbones: frames to pixels, pixels to arrays, and the recipe of the numbers.
+"""Backbones: frames to pixels, pixels to arrays of features, and the recipe of the features.
 
 Processes that decode pictures resize them with integer arithmetic (`video.resize`). Pixel values
 are looked up in a table, because floating point results differ between devices.
@@ -53,9 +53,9 @@ class Backbone(ABC):
 
     Args:
         card: The card of the backbone.
-        card_of_weights: The card with the geometry and arrays of the weights. The default is the
-            card.
-        placement: The device, the precision and the attention.
+        card_of_weights: The card with the geometry and arrays of the weights. The default is
+            `card`.
+        placement: The device, the precision, and the implementation of attention.
 
     `view` is the part of a clip that is the input of the model.
     """
@@ -100,7 +100,11 @@ class Backbone(ABC):
     def named_arrays(
         self, outputs: Mapping[str, Any], n_clips: int, only: Collection[str] | None
     ) -> dict[str, Any]:
-        """Return the arrays of outputs, each [n_clips, ...] with the shape of the card."""
+        """Return the arrays of the card from outputs of the model, each [n_clips, ...].
+
+        Raise an error for an output whose shape is not the shape that the card states. `only`
+        selects arrays.
+        """
         arrays = {}
         for name, array in self.arrays.items():
             if only is not None and name not in only:
@@ -120,7 +124,7 @@ class Backbone(ABC):
         return arrays
 
     def recipe(self) -> dict[str, Any]:
-        """Return the settings that change the numbers, as plain values."""
+        """Return the settings that change the features, as plain values."""
         compute = self.placement.recipe()
         if self.computes_in:
             compute = {"dtype": self.computes_in}
@@ -195,7 +199,7 @@ class PictureBackbone(Backbone):
 
 
 def of_pictures(backbone: Backbone, purpose: str) -> PictureBackbone:
-    """Return a backbone of pictures, or raise an error for another medium."""
+    """Return a backbone. Raise an error if its input is not pictures."""
     require_pictures(backbone.card, purpose)
     return cast(PictureBackbone, backbone)
 

@@ -63,9 +63,10 @@ class LanguageModel:
         self.label = _label(name, self.model, self.model.config, self.tokenizer)
 
     def prior(self, text: str) -> float:
-        """Return the arithmetic mean of the probabilities of all tokens and the end token.
+        """Return the arithmetic mean of the probabilities of the tokens of a text.
 
-        The text begins with the start token of the model, so that its first word has a probability.
+        The end token counts as a token of the text. The start token of the model is added before
+        the text, because without it the first word has no probability.
         """
         import torch
 
@@ -150,7 +151,10 @@ def _label(name: str, model: Any, config: Any, tokenizer: Any) -> str:
 
 
 def _source(name: str) -> tuple[str, bool, NotFound]:
-    """Return the folder or name of a model, whether it is a folder, and the error if it fails."""
+    """Return the folder or name of a model, whether it is a folder, and an error.
+
+    The caller raises the error if the model cannot be loaded.
+    """
     folder = Path(name).expanduser()
     is_local = folder.is_dir()
     is_name = "\\" not in name and name.count("/") <= 1

@@ -39,12 +39,14 @@ _Window = Annotated[int, Meta(ge=16, le=100_000, multiple_of=2)]
 class Preset(Record, frozen=True):
     """The choice of frames, and their preprocessing to the pixels of a model.
 
-    `squash_first` first resizes every frame to a square of this size as OpenCV does, like the
-    released extractor. `edge` is the shortest edge before the crop, or 0 for the input size of the
-    model; with `edge_from_checkpoint`, preprocessor_config.json next to the weights decides. The
-    rescaling "1/127.5-1" is that of ViViT: values in -1..1 before mean and deviation. Sampling
-    "even" takes frame int(i * total / T); "fps" takes one frame a second, at most T, and masks the
-    rest.
+    `squash_first` is the edge of a square to which OpenCV's filter first resizes every frame; 0
+    means that no frame is squashed. The code that was released with the paper of ObyGaze12 does
+    this. `edge` is the shortest edge before the crop; 0 is the input size of the model. With
+    `edge_from_checkpoint`, preprocessor_config.json in the folder of the weights states the edge.
+    The rescaling "1/127.5-1" of ViViT gives values in -1..1; after any rescaling, `mean` is
+    subtracted, and the result is divided by `std`. Sampling "even" takes the frames
+    int(i * total / T), for i from 0 to T - 1. "fps" takes one frame a second, at most T frames, and
+    masks the missing frames.
     """
 
     mean: tuple[_Number, _Number, _Number] = (0.5, 0.5, 0.5)
@@ -62,7 +64,11 @@ class Preset(Record, frozen=True):
     def resize_to(
         self, geometry: Geometry, checkpoint_edge: int | None = None
     ) -> Resize:
-        """Return the resizing of pictures for a model; some presets use the checkpoint's edge."""
+        """Return the resizing of pictures for a model.
+
+        `checkpoint_edge` is the shortest edge that the checkpoint states. Only presets with
+        `edge_from_checkpoint` use it.
+        """
         # Imported late: the help of commands imports this module, and resizing needs NumPy.
         from obygaze_features.video.resize import Resize
 
@@ -162,16 +168,17 @@ class Family:
         outputs: Tensors that an array can be, with their dimensions: words of
             `Geometry.dimensions`, as in {"tokens": "step token width", "cls": "width"}.
         needs_weights: Whether the family has weights.
-        needs_torch: Whether it computes with torch, so that a GPU can be used.
+        needs_torch: Whether the family computes with torch, which can use a GPU.
         takes_mask: Whether a mask can mark the padding of short clips. Without a mask, every clip
             needs all its frames.
-        live: Number of tensors of the size of all tokens in memory at once.
+        live: Memory of one clip during the computation, as a number of tensors. Each has the size
+            of all tokens of the clip.
         medium: The part of a clip that is the input.
-        rate: Sampling rate of its sound, in samples a second; 0 for any.
+        rate: Sampling rate of the sound input, in samples a second; 0 for any.
         most_s: Longest sound input, in seconds; 0 for any.
-        sound_keys: Keys of the table `[sound]` of a card that change its numbers.
-        stacks: Returns whether sound inputs of a shape may be computed in one batch, because this
-            changes no bit. None for models that compute one input at a time.
+        sound_keys: Keys of the table `[sound]` of a card that change the features of the family.
+        stacks: Returns whether sound inputs of a shape may be computed in one batch, which is so if
+            the batch changes no bit of the features. None: the model computes one input at a time.
     """
 
     name: str
@@ -257,11 +264,11 @@ class Card:
     """A checkpoint as data: its name and source, its input, and the output of each array.
 
     Weights must match `depth` (layers, hidden, heads) and `weights_sha256` (of files, or of
-    tensors) if the card states them. `download_mb` is the size of the weights on the hub, which
-    requires an account if they are `gated`. `language` is the language of the texts, if there is
-    only one. These fields change no number, so no hash contains them. `package` is a folder of an
-    installed Python package with the same weights. `code` contains the sha256 of the files and the
-    package versions of user code.
+    tensors) if the card states them. `download_mb` is the size of the weights on the hub. The hub
+    requires an account for weights that are `gated`. `language` is the language of the texts, if
+    the model knows only one. These five fields change no feature, and the hash of the card does not
+    contain them. `package` is a folder of an installed Python package with the same weights. `code`
+    is for user code, and contains the sha256 of its files and the versions of its packages.
     """
 
     name: str
@@ -320,7 +327,7 @@ class Card:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of the content of the card; it does not depend on the file format."""
+        """The hash of the content of the card, which does not depend on the format of its file."""
         return sha256_bytes(canonical_json(self.to_json()))
 
     def with_preset(self, preset: str) -> Card:

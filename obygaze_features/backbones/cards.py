@@ -267,7 +267,7 @@ def find_cards(
 
 
 def _sources(workspace: Workspace | None) -> Sources:
-    """Return the file of each card; a repeated name is an error."""
+    """Return the file of each card by its name. Raise an error if two files have the same name."""
     files = sorted(SHIPPED.glob("*.toml"))
     if workspace is not None:
         files += sorted(workspace.folder("backbones").glob("*.toml"))
@@ -293,7 +293,11 @@ def _card(source: Path, sources: Sources) -> Card:
 
 
 def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
-    """Return the document of a file, with the values of its `like` card."""
+    """Return the document of the file of a card.
+
+    If the file has the key `like`, values that it does not state are those of the card that `like`
+    names.
+    """
     if not path.is_file():
         raise NotFound("no such card", where=str(path), hint="obygaze backbones ls")
     document = read_toml(path.read_bytes(), str(path))
@@ -318,7 +322,10 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
 
 
 def _merge(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tree merged into `base`: tables are merged, `arrays` and other values replaced."""
+    """Return the values of `base`, replaced by those of `tree`.
+
+    A table that is in both is merged in the same way, except the table `arrays`, which is replaced.
+    """
     merged = {**base, **tree}
     for key, value in tree.items():
         if (

@@ -4,19 +4,20 @@ The 64 numbers of a frame, in this order (all from a 64 x 64 reduction, values 0
 
 | columns | what |
 |---|---|
-| 0-2, 3-5 | mean, then deviation, of red, green, blue |
+| 0-2, 3-5 | means of red, green, blue; their standard deviations |
 | 6-13 | share of pixels in eight steps of brightness |
-| 14, 15 | mean and deviation of saturation |
-| 16-23 | share of eight hues (from red), weighted by saturation |
+| 14, 15 | mean and standard deviation of saturation |
+| 16-23 | shares of eight hues, red first, weighted by saturation |
 | 24, 25 | colourfulness; warmth (red minus blue) |
 | 26-34 | mean brightness of a 3 x 3 grid, row by row |
-| 35 | entropy of brightness, 1 for even |
-| 36-43 | share of eight edge directions over half a turn, weighted by strength |
+| 35 | entropy of the shares 6-13, 1 if they are equal |
+| 36-43 | shares of eight edge directions over half a turn, weighted by strength |
 | 44, 45 | mean strength of edges; share of strong edges |
-| 46, 47 | difference of left and right halves; centre minus border |
-| 48-51 | change since the frame before: mean size, deviation, share of pixels, signed mean |
-| 52-60 | mean size of change of a 3 x 3 grid, row by row |
-| 61 | difference of the brightness shares (a cut is near 1) |
+| 46, 47 | mean brightness: left half minus right half; centre minus border |
+| 48, 49 | absolute change since the frame before: mean and standard deviation |
+| 50, 51 | share of pixels that change; mean of the change with its sign |
+| 52-60 | mean absolute change of a 3 x 3 grid, row by row |
+| 61 | difference of the shares 6-13 from those of the frame before (a cut is near 1) |
 | 62, 63 | centre of change across and down, 0.5 where nothing moves |
 
 No frame is before the first frame: its change is 0, and the centre of change is the middle.
@@ -63,7 +64,7 @@ class Descriptors(PictureBackbone):
         return np.ascontiguousarray(means.transpose(0, 3, 1, 2))
 
     def outputs(self, pixels: Any, mask: Any) -> dict[str, npt.NDArray[np.float32]]:
-        """Return the vectors of frames, their mean and deviation, and their maximum."""
+        """Return the vectors of the frames, and their mean, standard deviation and maximum."""
         clips = np.asarray(pixels, dtype=np.float64)
         if clips.shape[-1] < 8:
             raise FixInput(f"{self.card.label} needs pixels of at least 8 x 8")

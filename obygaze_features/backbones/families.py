@@ -227,7 +227,10 @@ def _video_run(
 
 
 class LsmdcFamily(Family):
-    """The family of checkpoints as training wrote them; their sizes come from their tensors."""
+    """The family of checkpoints in the format of the training code.
+
+    These checkpoints have no configuration: the sizes of the model are those of its tensors.
+    """
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the model of a card, with all tensors of the files and no others."""
@@ -274,9 +277,10 @@ def _as_they_are(samples: Samples, sound: Sound) -> Samples:
 
 
 def _waves_stack(module: Any, shape: tuple[int, ...]) -> bool:
-    """Return whether the input of the last convolution is large, for a piece of this shape.
+    """Return whether pieces of sound of this shape may be computed in one batch.
 
-    For a small input, torch computes convolutions of one clip and of several clips differently.
+    They may if the input of the last convolution is large. For a small input, the bits of torch's
+    convolution of one clip differ from those of the same clip in a batch.
     """
     length = shape[0]
     config = module.config
@@ -314,8 +318,9 @@ _LEAST_POWER = 1e-10
 def _log_mel(samples: Samples, mel: Mel, rate: int) -> Any:
     """Return the log10 spectrogram [bands, frames] of samples, padded with zeros at the end.
 
-    The function of transformers computes one frame at a time, and a GPU would wait for it. The
-    product with the bands is sparse, because a BLAS would use the cores of the decoders.
+    The function of transformers is not used, because it computes one frame at a time, while the GPU
+    waits. The matrix of the bands is sparse: a product with a dense matrix would use a BLAS, which
+    takes processor cores from the decoders.
     """
     from scipy.sparse import csr_array
 

@@ -1,4 +1,4 @@
-"""The X-CLIP of Ma et al. (LSMDC): its modules, and checkpoints as training wrote them.
+"""The X-CLIP of Ma et al. (LSMDC): its modules, and checkpoints in the training code's format.
 
 The modules have the names that the checkpoints give to their tensors.
 """
@@ -54,7 +54,7 @@ _EPS_OVER_FRAMES = 1e-12
 
 
 class JointAttention(nn.Module):
-    """Attention whose queries, keys and values come from one product, as in training."""
+    """Attention with one matrix product for queries, keys and values, as in the training code."""
 
     def __init__(self, width: int, heads: int, kind: str) -> None:
         super().__init__()
@@ -155,7 +155,11 @@ def lsmdc_model(
 def outputs(
     module: Any, pixels: Tensor, mask: Tensor, geometry: Geometry
 ) -> dict[str, Tensor]:
-    """Return the tokens, the vectors of frames after each step, and the vector of the clip."""
+    """Return the outputs of the family: tokens, vectors of frames, and the vector of the clip.
+
+    The vectors of frames are returned after each step: the class token, its normalisation, the
+    projection, the transformer over frames, and the division by their length.
+    """
     tower = module["clip"]["visual"]
     tokens = tower(pixels.flatten(0, 1)).unflatten(0, pixels.shape[:2])
     cls = tokens[:, :, 0]
@@ -192,7 +196,11 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def load_lsmdc(card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
-    """Return a card's model; a missing or unused tensor of its towers in the files is an error."""
+    """Return the model of a card.
+
+    Raise an error if a tensor of the visual tower or of the transformer over frames is missing in
+    the files, is not used, or has the wrong shape.
+    """
     raw, hashes = read_weights(card, files)
     # Data-parallel training adds a prefix.
     tensors = {key.removeprefix("module."): tensor for key, tensor in raw.items()}
@@ -227,7 +235,10 @@ def load_lsmdc(card: Card, files: WeightFiles, placement: Placement) -> TorchBac
 def _card_of_weights(
     card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]
 ) -> Card:
-    """Return a card with the geometry and arrays of the tensors; their sizes must be the card's."""
+    """Return a card with the geometry and arrays of the tensors of a checkpoint.
+
+    Raise an error if the sizes of the tensors are not the sizes that the card states.
+    """
     where = str(files.files[0])
     _refuse_other_kinds(tensors, where)
     needed = {

@@ -241,7 +241,10 @@ class ModuleFamily(Family):
         )
 
     def arrays(self, card: Card) -> dict[str, FeatureArray]:
-        """Return the arrays with their shapes; the first dimension may be the frames."""
+        """Return the arrays with their shapes.
+
+        If the first length of a shape is the number of frames, it is the dimension of frames.
+        """
         arrays = {}
         for name, shape in self.shapes.items():
             dims = _dimensions(shape, card.geometry.frames)
@@ -249,11 +252,14 @@ class ModuleFamily(Family):
         return arrays
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return a rough estimate of the memory of one clip; too large batches are halved."""
+        """Return a rough estimate of the memory of one clip.
+
+        If it is too low, a batch does not fit in memory and is halved.
+        """
         return int(self.live * g.frames * 3 * prod(g.frame_shape) * 4)
 
     def _call(self, function: Callable[[], T], failure: str) -> T:
-        """Call user code and return its result; errors start with its name and `failure`."""
+        """Call user code and return its result. Errors start with its name, then `failure`."""
         if self.user_code is None:
             return function()
         return self.user_code.call(function, failure)
@@ -261,7 +267,7 @@ class ModuleFamily(Family):
     def _outputs(
         self, card: str, module: Any, pixels: Tensor, mask: Tensor, g: Geometry
     ) -> dict[str, Tensor]:
-        """Return the arrays of pixels as floating point numbers, by name."""
+        """Return the arrays that the module computes from pixels, as floats, by name."""
         import torch
 
         returned = self._call(lambda: self.run(module, pixels), "failed in run()")
@@ -338,8 +344,8 @@ def _contents(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the tensors, arrays and numbers of a module, its submodules, lists and dictionaries.
 
-    A state_dict does not contain attributes and buffers that are not saved. Other objects are added
-    to `objects`.
+    These are more than the tensors of `state_dict()`, which leaves out attributes and buffers that
+    are not saved. All other objects in the module are added to `objects`.
     """
     import torch
 
@@ -414,7 +420,10 @@ def _hashes_of_contents(card: str, contents: Mapping[str, Any]) -> dict[str, str
 
 
 def _dimensions(shape: Sequence[int], n_frames: int) -> tuple[str, ...]:
-    """Return the dimension names of an array; in a store, each name has one length."""
+    """Return the dimension names of an array.
+
+    Most names contain a length, because all dimensions of one name in a store have one length.
+    """
     *others, last = shape
     names = []
     for place, length in enumerate(others):

@@ -1,4 +1,4 @@
-"""The device, the precision and the attention of a backbone."""
+"""The device and the precision of a backbone, and the implementation of its attention."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -11,7 +11,10 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Placement:
-    """The device, the precision and the attention of a computation."""
+    """The device and the precision of a computation, and the implementation of attention.
+
+    `attention` is a value of `attn_implementation` of transformers, such as "sdpa".
+    """
 
     device: str = "cpu"
     dtype: str = "float32"
@@ -22,7 +25,7 @@ class Placement:
         _require_known("attention", self.attention, get_args(Attention))
 
     def recipe(self) -> dict[str, Any]:
-        """Return the settings that change the numbers; the device does not."""
+        """Return the settings that change the features. The device is not one of them."""
         return {"dtype": self.dtype, "attention": self.attention, "tf32": False}
 
 

@@ -1,4 +1,8 @@
-"""Checkpoints of the transformers library: its classes, imported late and loaded strictly."""
+"""Checkpoints of the transformers library.
+
+The library is imported only when it is needed. A missing tensor of a checkpoint is an error, and so
+is an unused tensor, unless the family ignores it.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,10 @@ def library(module: str) -> Any:
 
 @contextmanager
 def silence_library() -> Iterator[None]:
-    """Turn off the library's messages, which the errors here repeat, and its progress bars."""
+    """Turn off the messages and the progress bars of transformers.
+
+    The errors of obygaze contain the reasons that the messages give.
+    """
     logging = library("utils.logging")
     level = logging.get_verbosity()
     bars = logging.is_progress_bar_enabled()
@@ -144,7 +151,10 @@ class PretrainedFamily(Family):
         return getattr(module, class_name or self.class_name)
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Return a card's model with every weight it needs, and of the sizes of the card."""
+        """Return the model of a card.
+
+        Raise an error if a weight is missing, or if the sizes of the model differ from the card.
+        """
         card_of_weights = self.card_of_weights(card, files)
         kind = self.model()
         placement = supported_placement(kind, placement)
@@ -184,7 +194,7 @@ class PretrainedFamily(Family):
 
 
 def supported_placement(kind: Any, placement: Placement) -> Placement:
-    """Return a placement with an attention that a class of models supports."""
+    """Return a placement with an implementation of attention that a class of models supports."""
     if getattr(kind, "_supports_sdpa", False):
         return placement
     return replace(placement, attention="eager")
@@ -198,10 +208,10 @@ def load_strictly(
     ignored: str = "",
     **options: Any,
 ) -> tuple[Any, dict[str, str]]:
-    """Return a model and its hashes; all tensors of the model are from the files.
+    """Return a model with all its tensors from the files, and the hashes of the files.
 
-    A missing or unused tensor is an error. Tensors whose names match `ignored`, by default all, may
-    be unused.
+    Raise an error if a tensor is missing or unused. Tensors of the files may be unused if their
+    names match the regular expression `ignored`; the default matches all names.
     """
     import torch
 

@@ -35,7 +35,7 @@ def shortest_edge(files: WeightFiles) -> int | None:
 def check_pixel_file(card: Card, geometry: Geometry, files: WeightFiles) -> None:
     """Raise an error unless one preset of a card gives the pixels of the checkpoint's processor.
 
-    Other presets may differ from it, such as presets of a paper.
+    The other presets may give different pixels, for example the pixels of a paper.
     """
     edge = shortest_edge(files)
     others = [preset for preset in card.presets.values() if preset != card.input]

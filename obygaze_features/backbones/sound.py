@@ -1,7 +1,7 @@
 """Models of sound: samples in pieces, steps of the model, and the arrays of a clip.
 
 A model returns a vector for each step of a piece. The arrays of a clip are the mean and the maximum
-over steps, and a vector for each of its equal parts.
+over all steps of the clip, and a vector for each of 16 equal parts of the clip.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SoundBackbone(Backbone):
     ) -> dict[str, Any]:
         """Return the arrays of clips, each [B, ...]; `only` selects arrays.
 
-        The numbers of a clip do not depend on the other clips.
+        The features of a clip do not depend on the other clips.
         """
         arrays: dict[str, list[Any]] = {}
         for outputs in self.outputs(clips):
@@ -107,8 +107,9 @@ def _join_arrays(arrays: Sequence[Any]) -> Any:
 def part_weights(moments: Floats, n_samples: int) -> Floats:
     """Return the weight of each step in each part of a clip, [parts, steps]; rows sum to 1.
 
-    Each moment of a clip has the vector of the step with the nearest centre. The vector of a part
-    is the mean over its moments, so that parts shorter than a step have a vector too.
+    `moments` are the centres of the steps, as samples. Each sample of a clip has the vector of the
+    step with the nearest centre. The vector of a part is the mean over the samples of the part.
+    Because of this, a part that is shorter than a step has a vector.
 
     >>> part_weights(np.array([200.0]), 400).tolist() == [[1.0]] * 16
     True
@@ -189,7 +190,8 @@ class TorchSound(SoundBackbone, TorchModel):
     def steps(self, pieces: Sequence[Samples], at_once: int) -> list[Steps]:
         """Return the steps of each piece.
 
-        Inputs of equal shape are computed together if `stacks` of the family allows it.
+        If `stacks` of the family allows it, inputs of equal shape are computed in batches of up to
+        `at_once` inputs.
         """
         places_of_shape: dict[Any, list[int]] = {}
         inputs = []
@@ -245,7 +247,7 @@ class TorchSound(SoundBackbone, TorchModel):
 
 
 def _within(found: Steps, number: int, n_samples: int) -> Steps:
-    """Return the steps of one piece, without the steps of padding."""
+    """Return the steps of the piece `number` of a batch, without the steps of padding."""
     n_within = max(1, int(np.searchsorted(found.moments, n_samples)))
     whole = None if found.whole is None else found.whole[number]
     return Steps(found.vectors[number, :n_within], found.moments[:n_within], whole)
@@ -265,6 +267,9 @@ class SoundFamily(PretrainedFamily):
     steps: int
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return a rough estimate of the memory of one piece; too large batches are halved."""
+        """Return a rough estimate of the memory of one piece.
+
+        If it is too low, a batch does not fit in memory and is halved.
+        """
         itemsize = 4 if dtype == "float32" else 2
         return int(self.steps * g.width * itemsize * self.live)

@@ -4,13 +4,13 @@ A step of 25 ms starts every 10 ms. The 28 numbers of a step, in this order:
 
 | columns | what |
 |---|---|
-| 0, 1 | level: 0 at -100 dB, 1 at full scale; the largest sample |
-| 2 | share of samples at which the sign changes |
-| 3, 4 | centre and spread of the spectrum, 1 for half the rate |
-| 5, 6 | flatness of the spectrum; the frequency below which 85 % of the energy are |
+| 0, 1 | level: 0 at -100 dB, 1 at full scale; the largest absolute value of a sample |
+| 2 | share of samples at which the signal changes between plus and minus |
+| 3, 4 | centre and spread of the spectrum, in units of half the sampling rate |
+| 5, 6 | flatness of the spectrum; frequency below which 85 % of the energy is, in the same unit |
 | 7 | entropy of the spectrum, 1 for an even spectrum |
 | 8-23 | share of energy in 16 bands, equally wide on the mel scale |
-| 24 | rise of the bands since the step before, in 100 dB |
+| 24 | mean rise of the levels of the bands since the step before, in units of 100 dB |
 | 25 | 1 at an onset: the rise is above 6 dB and the highest within 50 ms |
 | 26 | 1 for silence: the level is below -60 dB |
 | 27 | how periodic the step is, from 80 to 500 Hz |
@@ -94,7 +94,10 @@ def describe_sound(samples: Array, rate: int) -> Array:
 
 
 def _shape(steps: Array, rate: int) -> tuple[Array, Array]:
-    """Return the columns that need no other step, and the levels of the bands in 100 dB."""
+    """Return the columns that need no other step, and the levels of the bands.
+
+    The levels are in units of 100 dB.
+    """
     length = steps.shape[1]
     size = 1 << (length - 1).bit_length()
     energy = np.abs(np.fft.rfft(steps * np.hanning(length), size)) ** 2
@@ -166,7 +169,10 @@ def _periodicity(steps: Array, rate: int) -> Array:
 
 
 def _rise(levels: Array) -> Array:
-    """Return the mean rise of the bands since the step before; falling bands count as 0."""
+    """Return the mean rise of the levels of the bands since the step before.
+
+    A band whose level falls counts as 0.
+    """
     change = np.diff(levels, axis=0, prepend=levels[:1])
     rise: Array = np.maximum(change, 0.0).mean(axis=1)
     return rise

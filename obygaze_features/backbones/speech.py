@@ -29,7 +29,8 @@ WEIGHTS = "silero_vad.onnx"
 class Speech(SoundBackbone):
     """The backbone that detects speech; its weights are in a Python package.
 
-    The detector has a state, so it starts with the sound before the clip.
+    The detector has a state. To have a state at the start of the clip, it first processes the sound
+    before the clip.
     """
 
     computes_in = "float32"

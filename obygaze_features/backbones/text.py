@@ -141,9 +141,9 @@ def read_prompts(name: str) -> PromptSet:
 class TextTower:
     """A text model and its tokenizer, from the same checkpoint.
 
-    `space_id` identifies the space of its vectors, which an array of a backbone shares. `hashes`
-    are hashes of the weights, the configuration and the tokenizer; `verified` is true if they match
-    the checkpoint of the card.
+    `space_id` identifies the space of its vectors. An array of a backbone has vectors in the same
+    space, and the same `space_id`. `hashes` are hashes of the weights, the configuration and the
+    tokenizer; `verified` is true if they match the checkpoint of the card.
     """
 
     card: Card
@@ -156,7 +156,10 @@ class TextTower:
     verified: bool
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return one raw vector for each text; raise an error for a text that is too long."""
+        """Return one vector for each text, as the model returns it.
+
+        Raise an error for a text that is too long.
+        """
         token_ids = self.token_ids(texts)
         for each, ids in zip(texts, token_ids, strict=True):
             if len(ids) > self.max_length:
@@ -197,7 +200,7 @@ class TextTower:
         return np.array(rows, dtype=np.float32)
 
     def recipe(self) -> dict[str, Any]:
-        """Return the settings that change the numbers of a store of words, as plain values."""
+        """Return the settings that change the features of a store of words, as plain values."""
         width = self.embed(["a"]).shape[1]
         array = FeatureArray("clip", TEXT, (f"feature_{width}",), (width,))
         card = self.card
@@ -241,10 +244,11 @@ class TextTower:
     def _vectors(
         self, token_ids: Sequence[TokenIds], progress: Progress, run: Callable[..., Any]
     ) -> npt.NDArray[np.float32]:
-        """Return one vector for each text; `run` is `map`, or the `map` of threads.
+        """Return one vector for each text.
 
-        Texts of equal padded length are computed together. If torch computes with one thread, the
-        bits of a vector do not depend on the other texts.
+        `run` computes the batches: it is `map`, or the method `map` of a pool of threads. Texts of
+        equal padded length are computed together. If torch computes with one thread, the bits of a
+        vector do not depend on the other texts.
         """
         lengths = [self._padded_length(len(ids)) for ids in token_ids]
         order = sorted(range(len(lengths)), key=lengths.__getitem__)
@@ -357,7 +361,7 @@ def load_text_tower(
 
 
 def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
-    """Return the texts of a prompt set with their raw vectors, in the form of stores.
+    """Return the table of texts that stores contain: the prompts of a set, with their raw vectors.
 
     Args:
         tower: The text tower.

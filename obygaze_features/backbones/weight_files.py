@@ -64,8 +64,8 @@ and of the configuration and the tokenizer, if a model has them."""
 class WeightFiles:
     """The files of a checkpoint, and the folder of its configuration.
 
-    `is_from_hub` is true for files in the hub cache under the name of the card's checkpoint, if the
-    cache names them by their hashes, which are compared when the files are read.
+    `is_from_hub` is true if the files are in the hub cache of the card's checkpoint, and if the
+    cache names the files by their hashes. These hashes are compared when the files are read.
     """
 
     folder: Path
@@ -95,12 +95,12 @@ class WeightFiles:
 
     @property
     def configuration_sha256(self) -> str:
-        """The hash of the configuration, without keys that change no number."""
+        """The hash of the configuration, without the keys that change no feature."""
         return sha256_bytes(canonical_json(remove_names(self.configuration)))
 
     @property
     def tokenizer_sha256(self) -> str:
-        """The hash of all files of the tokenizer, without keys that change no number."""
+        """The hash of all files of the tokenizer, without the keys that change no feature."""
         hashes = {}
         for path in self.tokenizer_files:
             data = _read_bytes(path)
@@ -120,7 +120,7 @@ class WeightFiles:
 
     @property
     def have_hashes(self) -> bool:
-        """Whether the hub cache names the files that change numbers by their hashes.
+        """Whether the hub cache names the files that change features by their hashes.
 
         A copy of the cache without links has plain files, which may have been changed.
         """
@@ -156,7 +156,7 @@ def is_small_blob(path: Path) -> bool:
 
 
 def remove_names(value: Any) -> Any:
-    """Return a value of a JSON file without keys that change no number."""
+    """Return a value of a JSON file without the keys that change no feature."""
     if isinstance(value, dict):
         return {
             key: remove_names(inner)
@@ -169,7 +169,10 @@ def remove_names(value: Any) -> Any:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file; raise an error if its name in the hub cache is another hash."""
+    """Return the bytes of a file.
+
+    Raise an error if the hub cache names the file by a hash that is not the hash of its bytes.
+    """
     data = path.read_bytes()
     of_git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
     hashes = (sha256_bytes(data), of_git.hexdigest())

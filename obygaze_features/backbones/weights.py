@@ -189,7 +189,7 @@ def download_files(card: Card) -> None:
 
 
 def _preferred_name(names: Collection[str]) -> str:
-    """Return the file name of the weights, or ''."""
+    """Return the name that is usual for a file of weights, or '' if none is usual."""
     for name in _PREFERRED:
         if name in names:
             return name
@@ -197,7 +197,11 @@ def _preferred_name(names: Collection[str]) -> str:
 
 
 def _files_in(folder: Path) -> tuple[Path, ...]:
-    """Return the weights in a folder: the file with a name of the hub, or the only checkpoint."""
+    """Return the file of weights in a folder.
+
+    This is the file whose name is usual on the hub, such as model.safetensors. Without such a file,
+    it is the only checkpoint in the folder; raise an error if there are several.
+    """
     files = sorted(path for path in folder.iterdir() if path.is_file())
     name = _preferred_name([path.name for path in files])
     if name:
@@ -319,7 +323,7 @@ def _read_tree(path: Path) -> Any:
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """Return one hash of names, types, shapes and bytes, sorted by name."""
+    """Return one hash of the names, types, shapes and bytes of tensors, sorted by name."""
     import torch
 
     digest = hashlib.sha256()
@@ -349,7 +353,9 @@ class WrongWeights(FixInput):
 
 
 def is_verified(card: Card, files: WeightFiles, hashes: FileHashes) -> bool:
-    """Return whether weights are verified as the card's checkpoint, or the card has none.
+    """Return whether weights are verified as the checkpoint of the card.
+
+    Return True if the card has no checkpoint.
 
     Weights are verified if the hub cache of the checkpoint names them by their hashes, or if the
     card lists the sha256 of the files or tensors, of the configuration and of the tokenizer.

@@ -150,7 +150,7 @@ def show_manifest(
 
 
 def _describe(manifest: Manifest) -> str:
-    """Return the header of a manifest as lines, the last one empty."""
+    """Return the header of a manifest as lines; the last line is empty."""
     header = manifest.header
     n_clips = count(len(manifest), header.unit)
     lines = [

@@ -55,12 +55,12 @@ def even_limit(numbers: Sequence[str]) -> str:
 
 
 def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
-    """Return the command of a first experiment; for windows, the command that predicts them.
+    """Return the command of a first experiment, or for windows, of a prediction of their labels.
 
     Args:
         manifest: The manifest.
         place: The name or the file of the manifest, as it is typed.
-        stores: The stores; for windows, only the first is predicted.
+        stores: The stores. The command for windows has only the first store.
     """
     if manifest.header.unit == "window":
         return f"obygaze models predict MODEL {shell_word(stores[0])}"

@@ -62,12 +62,15 @@ def named_file(clip: Clip) -> str:
 
 
 def clip_file(clip: Clip) -> str:
-    """Return the linked file of a clip, or else the file that the table names, or ""."""
+    """Return the linked file of a clip. Without it, return the file that the table names, or ""."""
     return clip.video or named_file(clip)
 
 
 def span_in_file(clip: Clip) -> Span | None:
-    """Return start and end of a clip in its file; None without a file, or for the whole file."""
+    """Return start and end of a clip in its file.
+
+    Return None if the clip has no file, or if the clip is the whole file.
+    """
     if not clip_file(clip) or clip.start_s is None or clip.end_s is None:
         return None
     return clip.start_s, clip.end_s
@@ -89,7 +92,10 @@ def span_in_film(clip: Clip) -> Span | None:
 
 
 def _seconds(clip: Clip, column: str) -> float | None:
-    """Return a time of FILM_TIMES, or None if it is empty; an error if it is not a number."""
+    """Return a time of FILM_TIMES, or None for an empty cell.
+
+    Raise an error if the cell is not a number.
+    """
     cell = clip.extra.get(column, "")
     if not cell:
         return None

@@ -1,4 +1,6 @@
-"""Give each word of a table one spelling when the table is read; later, words are compared as is.
+"""Give each word of a table one spelling when the table is read.
+
+Code that compares words after that needs no other normalisation.
 
 Words and names of annotators are normalised: accents are composed, blanks are single, and 4.0 and
 04 become 4. If words differ only in capitals, the first spelling is used. Ids, names of files,

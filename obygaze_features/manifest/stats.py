@@ -44,7 +44,7 @@ GENRES_SOURCE = "mobygaze_movielist.csv, the list of films of MObyGaze"
 class FoldStats:
     """The number of clips in one fold, of positive clips (level S), and of clips without a level.
 
-    `prevalence` is the share of positive clips.
+    `prevalence` is the share of positive clips among all clips of the fold.
     """
 
     clips: int
@@ -59,7 +59,8 @@ class Stats:
 
     `films` has title, year and genres of known films. `title` is the data set and the view.
     `concepts_without_level` counts the concepts of clips without a level. `own_columns` describes
-    the user's own columns. `clips_of_all` also counts the clips that `where` does not select.
+    the user's own columns. `clips` counts the clips that `where` selects, `clips_of_all` all clips
+    of the manifest.
     """
 
     clips: int
@@ -275,7 +276,7 @@ def _counts(
         pairs: The pairs to count.
         rows: The rows to return.
         columns: The columns to return.
-        keep_zeros: Whether counts of 0 are returned, too.
+        keep_zeros: Whether counts of 0 are returned; False: they are left out.
     """
     n_of = Counter(pairs)
     counts: dict[str, dict[str, int]] = {}

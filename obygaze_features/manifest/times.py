@@ -140,8 +140,8 @@ def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
 class FrameClocks:
     """Check that the rows of each film count frames at one rate, and from one start.
 
-    If the first frame of a file is late, the times of all rows are later than their frames by the
-    same delay, which is allowed.
+    If the first frame of a file is not at 0 s, the times of all rows are later than the times of
+    their frames by the same delay. Such a delay is no violation.
     """
 
     def __init__(self) -> None:
@@ -161,7 +161,8 @@ class FrameClocks:
     def span_problem(self, film: str, frames: FrameSpan, times_s: Span) -> str:
         """Return a sentence if the frames of a row contradict its times, or "".
 
-        They may count in different copies of the film, or only one of the two was corrected.
+        The frames and the times may count in different copies of the film, or the user may have
+        corrected only the frames or only the times.
 
         Args:
             film: The film.

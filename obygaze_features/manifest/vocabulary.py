@@ -95,7 +95,7 @@ def _key(spelling: str) -> str:
 
 @cache
 def _canonical() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return the canonical concepts, and the canonical levels, by the keys of their spellings."""
+    """Return the canonical concepts, and the canonical levels, by `_key` of each spelling."""
     spellings = {}
     for entry in read_packaged(VOCABULARY)["concepts"]:
         spellings[entry["name"]] = entry["aliases"]
@@ -103,7 +103,7 @@ def _canonical() -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 def _by_key(spellings: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the canonical names by the keys of their spellings."""
+    """Return the canonical names by `_key` of each spelling."""
     name_of_key = {}
     for name, others in spellings.items():
         for word in (name, *others):

@@ -1,8 +1,8 @@
 """Cut whole films into windows by a grid; a manifest stores the films, not their windows.
 
 Windows in seconds start at the beginning of the file, windows in pictures at the first picture.
-Windows in seconds without a picture, before the first one, are skipped. Pictures after the last
-whole window belong to no window. The id of a window is made of its film and its span, so only
+Windows in seconds that end before the first picture are skipped. Pictures after the last whole
+window belong to no window. The id of a window is made of its film and its span, so only
 windows with the same span have the same id.
 """
 
@@ -52,7 +52,7 @@ class Grid:
     every: Annotated[float, _AT_LEAST_0] = 0
 
     def check(self) -> Grid:
-        """Return this grid; an error unless it is either in pictures or in seconds."""
+        """Return this grid. Raise an error unless it is either in pictures or in seconds."""
         for name, value in asdict(self).items():
             if not 0 <= value < math.inf:
                 raise FixUsage(f"{name} must be a finite number from 0, got {value:g}")
@@ -123,7 +123,10 @@ class CutFilm:
 
 
 def check_windows(grid: Grid, films: Iterable[CutFilm]) -> None:
-    """Raise an error for windows without times, too close together, or too many."""
+    """Raise an error if windows have no times, start too close together, or are too many.
+
+    Windows in pictures have no times if the frame rate of the film varies.
+    """
     n_windows = 0
     for film in films:
         if grid.window and not film.fps:
