@@ -223,7 +223,7 @@ def load_backbone(
         device: cpu, cuda or cuda:N.
         dtype: float32, bfloat16 or float16.
         download: Download the checkpoint of the card if it is not in the cache.
-        workspace: The workspace whose own cards are found too, if it is not the current one.
+        workspace: The workspace, if it is not the current one. `name` may be a card of it.
 
     Example:
         >>> sorted(og.load_backbone("descriptors").arrays)

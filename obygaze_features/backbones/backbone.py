@@ -288,8 +288,8 @@ class TorchBackbone(PictureBackbone, TorchModel):
         module: The module with its weights.
         run: Returns the tensors of the family's `outputs`.
         files: The files of the weights.
-        hashes: The hashes of the weights, of `read_weights`.
-        placement: The device, the precision and the attention.
+        hashes: The hashes of the weights, from `read_weights`.
+        placement: The device, the precision, and the implementation of attention.
     """
 
     def __init__(

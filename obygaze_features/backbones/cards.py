@@ -199,10 +199,10 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
 
     Args:
         name: A name that `obygaze backbones ls` lists, a path that ends in .toml, or a function
-            that returns a card, as FILE.py:NAME or package.module:NAME. Such a name runs the code:
-            never pass a name from an untrusted file. frames:NAME is the card of the pictures that
-            are the input of the card NAME.
-        workspace: The workspace, whose cards are found too.
+            that returns a card, written FILE.py:NAME or package.module:NAME. The name of a function
+            runs its code: never pass a name from an untrusted file. frames:NAME is the card of the
+            pictures that are the input of the card NAME.
+        workspace: The workspace. Its cards are read in addition to the cards of obygaze.
     """
     if name.startswith(FRAMES_OF):
         from obygaze_features.backbones.frames import frames_card
@@ -253,7 +253,7 @@ def find_cards(
     """Return all valid cards, and the errors of invalid cards.
 
     Args:
-        workspace: The workspace, whose cards are found too.
+        workspace: The workspace. Its cards are read in addition to the cards of obygaze.
     """
     sources = _sources(workspace)
     cards: list[Card] = []

@@ -1,4 +1,7 @@
-"""The pictures of clips as features, from which other backbones compute without the films."""
+"""The pictures of clips as features.
+
+From a store of these pictures, other backbones compute their features without the films.
+"""
 
 from collections.abc import Collection
 from typing import Any

@@ -147,8 +147,8 @@ class TorchSound(SoundBackbone, TorchModel):
         module: The module with its weights.
         run: Returns the input of the module for a piece, and its steps for stacked inputs.
         files: The files of the weights.
-        hashes: The hashes of the weights, of `read_weights`.
-        placement: The device, the precision and the attention.
+        hashes: The hashes of the weights, from `read_weights`.
+        placement: The device, the precision, and the implementation of attention.
     """
 
     def __init__(

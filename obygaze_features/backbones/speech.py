@@ -45,7 +45,11 @@ class Speech(SoundBackbone):
         self._of_thread = threading.local()
 
     def outputs(self, clips: Sequence[ClipSound]) -> Iterator[Mapping[str, Any]]:
-        """Yield the numbers of each clip, its highest probability, and means of its parts."""
+        """Yield the arrays of each clip.
+
+        These are the three numbers of the clip, the highest probability of speech in a step, and
+        the mean probability of speech in each part.
+        """
         for heard in clips:
             n_samples = len(heard.of_clip)
             probabilities = self._probabilities(heard)

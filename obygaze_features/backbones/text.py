@@ -315,7 +315,7 @@ def load_text_tower(
         card: A card, or its name.
         weights: A file or folder of weights, with the tokenizer in the same folder. The default
             is the checkpoint of the card.
-        workspace: The workspace, whose cards are found too.
+        workspace: The workspace. Its cards are read in addition to the cards of obygaze.
     """
     if isinstance(card, str):
         card = find_card(card, workspace)

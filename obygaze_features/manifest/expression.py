@@ -13,8 +13,9 @@ A test is one of these, and `not`, `and`, `or` and parentheses combine them:
 
 A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
 A name needs quotes if it has blanks or other characters than letters, digits and `_`. Words that
-begin with a digit, such as 1990s, and Python's own words, such as `is`, need quotes. The name of a
-known column is read with and without quotes. 4 and 4.0 are equal, but not in columns of ids.
+begin with a digit, such as 1990s, and Python's own words, such as `is`, need quotes. Only in a
+`--task` with a single test, the name of a column needs no quotes. 4 and 4.0 are equal, but not in
+columns of ids.
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 

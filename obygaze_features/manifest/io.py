@@ -97,8 +97,8 @@ def read_manifest(
     """Read a manifest: clips with their labels. Every value in it is checked.
 
     Args:
-        manifest: A name in the workspace, or the path of the TOML or the CSV file. A manifest
-            that is read already is returned as it is.
+        manifest: A name in the workspace, or the path of the TOML or the CSV file. A `Manifest`
+            is returned unchanged.
         workspace: The workspace, if it is not the current one.
 
     Raises:

@@ -243,7 +243,7 @@ def _only_one(key: str, stated: Mapping[str, str]) -> None:
 
 
 def _of_all(stated: Mapping[str, str]) -> str:
-    """Return the text that all manifests state. If they differ, return a list by manifest."""
+    """Return the text that all manifests state. If the texts differ, return a list of them."""
     values = {*stated.values()}
     if len(values) == 1:
         return values.pop()

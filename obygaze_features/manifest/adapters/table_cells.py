@@ -149,8 +149,8 @@ def _use_seconds(cells: Cells, table: TableCells, mapping: TableMapping) -> None
 def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> None:
     """Add violations for rows that may be totals.
 
-    In a table with times, these are the rows whose only cells are ids. In any table, it is the last
-    row if its name is a word of TOTALS.
+    In a table with times, these are the rows whose only cells are ids. In any table, the last row
+    may be totals if its name is a word of TOTALS, and if no other row has its film.
     """
     of_ids = {"", *mapping.columns_of_id}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
