@@ -15,6 +15,8 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.fitting import fit, fit_best, score_features
 from obygaze_models.models.fold_data import FeatureRows, FoldData
 from obygaze_models.models.fold_estimator import FoldEstimator
+from obygaze_models.models.joined import FeaturePart
+from obygaze_models.models.preprocessing import with_preprocessing
 from obygaze_models.models.registry import KINDS, build
 from obygaze_models.text_vectors import Sentences
 
@@ -181,3 +183,18 @@ with one_thread():
     )
     threads = [line.rsplit(" ", 1)[1] for line in ran.stdout.splitlines()]
     assert set(threads) == {"1"}
+
+
+def test_parts_are_scaled_once_for_all_tasks() -> None:
+    """Concept vectors are fitted on the same rows for each task; other models on training rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N_ROWS, WIDTH))
+    y = (X[:, 0] > 0).astype(np.int64)
+    data = fold_data_of(X, y, ["Body"], (X[:, 1:2] > 0).astype(np.int64), FILMS)
+    fewer = replace(data, train=data.train[:90])
+    parts = [FeaturePart("a", 3), FeaturePart("b", 3)]
+    model = with_preprocessing(build("pcbm-lr"), parts=parts)
+    assert fit(model, data).core.bank_ is fit(model, fewer).core.bank_
+    probe = with_preprocessing(build("ridge"), parts=parts)
+    factors = [fit(probe, each).facts["part_factors"] for each in (data, fewer)]
+    assert factors[0] != factors[1]
