@@ -84,17 +84,17 @@ class Agreement:
 
     Attributes:
         people: The names of the people.
-        scale: The kind of answers: levels, words in order, words or numbers.
-        rows: The measures of all people in all films; then, if there are more than two people, of
-            each pair in all films; then means over films, and each pair in each film. An undefined
-            measure is None.
+        scale: The kind of answers: levels, words with an order, words without an order, or numbers.
+        rows: The measures, in this sequence: of all people in all films; of each pair of people in
+            all films, if there are more than two people; means over films and over pairs; of each
+            pair of people in each film. A measure that is undefined is None.
         has_films: Whether items have films; else each item is its own film.
         n_films: Number of films with items that two people answered.
         n_single: Number of items that only one person answered.
         n_complete: Number of items that all people answered.
         n_undefined: Number of rows of means and single films with a measure that is undefined,
             because people would always agree by chance alone.
-        films_of_one: The films with answers but without an item that two people answered.
+        films_of_one: The films in which people answered, but no item has the answers of two people.
     """
 
     people: Sequence[str]
@@ -217,7 +217,10 @@ def answers_of_table(
 
 
 def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
-    """Return the answers of each annotator in a column; for COLUMN=WORD, answers of yes or no."""
+    """Return the answers of each annotator in a column.
+
+    If `column` is COLUMN=WORD, an answer is yes or no: whether the annotator gave this word.
+    """
     known: dict[str, None] = {}
     for one in manifest.annotations:
         columns = (LEVEL, CONCEPTS_COLUMN, *one.own)
@@ -249,7 +252,10 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
 
 
 def cell_of(annotation: Annotation, column: str) -> str:
-    """Return the answer of a person for a clip in a column, or ""; several words are sorted."""
+    """Return the answer of a person for a clip in a column, or "" if there is no answer.
+
+    If an answer has several words, they are sorted.
+    """
     if column == LEVEL:
         return annotation.level
     if column == CONCEPTS_COLUMN:
@@ -346,7 +352,11 @@ def _require_one_kind(answers: Answers, column: str) -> None:
 
 
 def measure_row(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
-    """Return the row of these answers, with all measures that they allow; `film` is its label."""
+    """Return a row with all measures of these answers; `film` is the text in its column film.
+
+    Kappa and gamma are measured between exactly two people. Gamma needs words, and Cronbach's alpha
+    needs numbers.
+    """
     alpha, low, high = krippendorff_alpha(answers, scale)
     row: Row = {
         **dict.fromkeys(COLUMNS),
@@ -370,7 +380,11 @@ def measure_row(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
 
 
 def film_rows(answers: Answers, scale: Scale) -> list[Row]:
-    """Return means over films and over pairs, then the rows of each pair of people in each film."""
+    """Return the rows of means over films and over pairs, then a row for each pair in each film.
+
+    If an answer is the level NS, each pair has a second row in each film, without the items that
+    one of the two people answered with NS.
+    """
     rows = []
     sure = []
     for film in sorted({*answers.films.tolist()}):
@@ -390,7 +404,11 @@ def film_rows(answers: Answers, scale: Scale) -> list[Row]:
 
 
 def _means(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the mean over films of the mean over their pairs, and the mean over all pairs."""
+    """Yield two rows of means of `rows`, each of which is about a pair of people in a film.
+
+    The first row is the mean over films, where the value of a film is the mean over its pairs. The
+    second row is the mean over the pairs of all films.
+    """
     of_film: dict[str, list[Row]] = {}
     for row in rows:
         of_film.setdefault(row["film"], []).append(row)
@@ -479,7 +497,7 @@ def _answers_in_words(found: Agreement) -> Iterator[str]:
 
 
 def _with_ends(row: Row, name: str, of_ends: str) -> str:
-    """Return an alpha of a row with its interval."""
+    """Return the alpha called `name` of a row, with the ends of its interval, as a text."""
     alpha = row[name]
     low = row[f"{of_ends}low"]
     high = row[f"{of_ends}high"]

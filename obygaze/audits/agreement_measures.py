@@ -1,7 +1,7 @@
 """Measures of agreement of people who answered the same items.
 
 Each word is a point, and the distance of two words is the squared distance of their points. So one
-formula holds for levels, ordered words, other words and numbers.
+formula holds for levels, ordered words, unordered words and numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,7 +77,11 @@ class Scale:
 
     @classmethod
     def of(cls, said: Iterable[str], order: Sequence[str]) -> Self:
-        """Return the scale of some words: ordered words, numbers, or equally distant words."""
+        """Return the scale of the words `said`.
+
+        If `order` is not empty, the words have this order. If all words are numbers, they keep the
+        distances of the numbers. In all other cases, all words are equally distant.
+        """
         if order:
             return cls(IN_ORDER, order, on_line(range(len(order))))
         words = sorted({*said} - {""})
@@ -105,14 +109,19 @@ class Scale:
         return squares
 
     def places(self, answers: Answers) -> Ints:
-        """Return the index of each answer among the words, or -1 without an answer."""
+        """Return for each answer its index in the words of this scale.
+
+        The index is -1 for a missing answer, and for a word that the scale does not have.
+        """
         place_of = {word: place for place, word in enumerate(self.words)}
         places = [place_of.get(word, -1) for word in answers.words.ravel().tolist()]
         return np.array(places, dtype=np.intp).reshape(answers.words.shape)
 
 
 def on_line(places: Iterable[float]) -> Floats:
-    """Return points whose squared distances are the distances of ascending places on a line.
+    """Return a point for each of the ascending numbers `places`.
+
+    The squared distance of two points is the difference of their two numbers.
 
     >>> on_line([0, 4, 5]).tolist()
     [[0.0, 0.0], [2.0, 0.0], [2.0, 1.0]]
@@ -128,7 +137,7 @@ def equal_share(answers: Answers) -> float:
 
 
 def cohen_kappa(pair: Answers) -> float | None:
-    """Return Cohen's kappa of two people, or None if people would always agree by chance."""
+    """Return Cohen's kappa of two people, or None if all answers of both people are one word."""
     words, places = np.unique(pair.words, return_inverse=True)
     # Kappa knows no order of words: the distance of different answers is always 1.
     apart = 1 - np.eye(len(words))
@@ -138,9 +147,10 @@ def cohen_kappa(pair: Answers) -> float | None:
 def gammas(pair: Answers, scale: Scale) -> dict[str, float | None]:
     """Return 1 - observed / expected distance of two people, for each definition of chance.
 
-    By chance, all words of the scale are equally likely (`uniform`), or as frequent as in the
-    answers of each person (`own`) or of both (`pooled`). Gamma is None if people would always agree
-    by chance.
+    There are three definitions of answers by chance: all words of the scale are equally likely
+    (`uniform`); the words of each person are as frequent as in the answers of this person (`own`);
+    or the words of each person are as frequent as in the answers of both people together
+    (`pooled`). Gamma is None if the expected distance is 0.
     """
     return _beyond_chance(scale.places(pair), scale.distances)
 
@@ -163,9 +173,10 @@ def _beyond_chance(places: Ints, distances: Floats) -> dict[str, float | None]:
 
 
 def krippendorff_alpha(answers: Answers, scale: Scale) -> Measured:
-    """Return Krippendorff's alpha: 1 - variance within items / variance of all answers.
+    """Return Krippendorff's alpha, and the lower and upper end of its interval over films.
 
-    Each item must have at least two answers.
+    Alpha is 1 - variance within items / variance of all answers. Each item must have at least two
+    answers.
     """
     places = scale.places(answers)
     is_given = (places >= 0)[:, :, None]
@@ -180,7 +191,10 @@ def krippendorff_alpha(answers: Answers, scale: Scale) -> Measured:
 
 
 def _krippendorff(sums: Floats) -> Floats:
-    """Return alpha of each row of sums over items, or NaN if all answers are equal."""
+    """Return Krippendorff's alpha from each row of `sums`, or NaN if all answers are equal.
+
+    A row has the sums of the numbers of some items.
+    """
     n_answers, within, squares = sums[:, :3].T
     around_mean = squares - (sums[:, 3:] ** 2).sum(axis=1) / n_answers
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -189,9 +203,10 @@ def _krippendorff(sums: Floats) -> Floats:
 
 
 def cronbach_over_films(answers: Answers, scale: Scale) -> Measured:
-    """Return Cronbach's alpha of the items that all people have rated.
+    """Return Cronbach's alpha of the items that all people have rated, with its interval.
 
-    All three numbers are None for fewer than two such items.
+    The result is alpha, and the lower and upper end of its interval over films. All three numbers
+    are None if all people have rated fewer than two of the items.
     """
     complete = answers.answered_by(len(answers.people))
     if len(complete) < 2:
@@ -204,7 +219,7 @@ def cronbach_over_films(answers: Answers, scale: Scale) -> Measured:
 def cronbach_alpha(ratings: ArrayLike) -> float | None:
     """Return Cronbach's alpha of a table with a row for each item and a column for each rater.
 
-    It is None if the sums of all items are equal.
+    Alpha is None if the sum of the ratings is the same for all items.
 
     >>> cronbach_alpha([[1, 2], [2, 3], [3, 4]])
     1.0
@@ -215,13 +230,19 @@ def cronbach_alpha(ratings: ArrayLike) -> float | None:
 
 
 def _rater_sums(ratings: Floats) -> Floats:
-    """Return a row for each item: 1, the sum, the squared sum, the ratings, their squares."""
+    """Return a row for each item: 1, the sum of its ratings, its square, and further numbers.
+
+    The further numbers are the ratings of the item and the squares of these ratings.
+    """
     total = ratings.sum(axis=1, keepdims=True)
     return np.hstack([np.ones_like(total), total, total**2, ratings, ratings**2])
 
 
 def _cronbach(sums: Floats) -> Floats:
-    """Return Cronbach's alpha of each row of sums over items, or NaN if all sums are equal."""
+    """Return Cronbach's alpha from each row of `sums`, which `_rater_sums` made of some items.
+
+    It is NaN if the sum of the ratings is the same for all of these items.
+    """
     n_items, total, total_squares = sums[:, :3].T
     ratings, squares = np.hsplit(sums[:, 3:], 2)
     n_raters = ratings.shape[1]
@@ -240,8 +261,8 @@ def _over_films(
 ) -> Measured:
     """Return an alpha, computed from sums over items, with its bootstrap interval over films.
 
-    Films are sorted by their answers, so that the draws depend neither on the names of films nor on
-    the order of items.
+    Films are sorted by their answers, so that the bootstrap samples depend neither on the names of
+    films nor on the order of items.
     """
     items_of: dict[str, list[int]] = {}
     for item, film in enumerate(answers.films.tolist()):

@@ -1,7 +1,8 @@
 """The audit of annotations: which values of a column are more frequent in one group of clips.
 
 The values of a clip (emotions, relationships, concepts) are joined with | in its cell. Clips of one
-film are similar, so the test exchanges clips only within films if a film has both groups.
+film are similar. So if a film has clips of both groups, the permutation test exchanges clips only
+within films.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class GroupOfClips:
 
 @dataclass(frozen=True)
 class ValueShares:
-    """A value in both groups: the test, and the interval of its share in each group."""
+    """The test of one value between two groups, and the interval of its share in each group."""
 
     test: GroupTest
     interval_x: IntervalEnds
@@ -140,7 +141,10 @@ def _decided_groups(
 
 
 def compute(x: GroupOfClips, y: GroupOfClips, column: str) -> list[ValueShares]:
-    """Return the shares of each value in two groups of clips, with tests corrected together."""
+    """Return the share of each value in two groups of clips, with a test of each value.
+
+    Holm's correction covers the tests of all values.
+    """
     cells_x = x.values(column)
     cells_y = y.values(column)
     films = np.array([*x.films, *y.films])

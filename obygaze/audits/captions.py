@@ -309,11 +309,12 @@ def _why_not_tested(captions: Sequence[LabelledText], groups: GroupNames) -> str
 def group_contrasts(
     captions: Sequence[LabelledText], lists: WordLists, groups: GroupNames
 ) -> list[Record]:
-    """Return the tests of each column of groups for each list, with Holm's correction over all.
+    """Return the tests of each column of groups for each list of words.
 
-    A column with two values gives one comparison; in a column with more values, each value is
-    compared with all others. Each cluster belongs to one group, and clusters are exchanged if their
-    other columns are equal.
+    Holm's correction covers all of these tests. A column with two values gives one comparison. In a
+    column with more values, each value is compared with all other values together. All captions of
+    a cluster belong to one group. When a column is tested, clusters are exchanged only with
+    clusters that have the same values in all other columns.
     """
     group_of: dict[str, str] = {}
     for caption in captions:
@@ -365,10 +366,12 @@ def _compared_values(values: set[str]) -> list[tuple[str, str]]:
 def _words_above_rate(
     captions: Sequence[LabelledText], words: frozenset[str], clusters: Sequence[str]
 ) -> list[float]:
-    """Return how far the words of each cluster exceed the number expected at the overall rate.
+    """Return for each cluster how many more words of the list it has than expected.
 
-    So a cluster does not count as using the words more often only because it has many captions. The
-    values are multiplied by the number of captions: whole numbers have exact ties.
+    The expected number is the number of captions of the cluster times the mean number of words in
+    all captions. So a cluster does not stand out only because it has many captions. The differences
+    are multiplied by the number of all captions: this makes them whole numbers, and differences
+    that should be equal are exactly equal.
     """
     words_of = Counter[str]()
     sizes = Counter[str]()

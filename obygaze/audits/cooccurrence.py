@@ -1,6 +1,7 @@
 """The co-occurrence audit: how often things are named together with words of each gender.
 
-The bias of a thing is the share of one gender among its gendered texts (Zhao et al. 2017).
+A gendered text has a word of a gender. The bias of a thing toward a gender is the share of this
+gender among the gendered texts that name the thing (Zhao et al. 2017).
 """
 
 from __future__ import annotations
@@ -126,7 +127,10 @@ def _limits(counted: Sequence[Record]) -> Iterator[str]:
 
 
 def _make_row(thing: Record) -> tuple[object, ...]:
-    """Return the counts, the share, its interval and the cut shares of a thing."""
+    """Return a thing, its counts, the exact share with its interval, and both shares cut.
+
+    The cut shares have two decimals, without rounding.
+    """
     cuts = [
         None if cut is None else f"{cut:.2f}"
         for cut in thing["printed"] or (None, None)
@@ -136,7 +140,11 @@ def _make_row(thing: Record) -> tuple[object, ...]:
 
 
 def _of_paper(thing: Record) -> tuple[str | None, str | None]:
-    """Return the published ranges of both shares of a thing."""
+    """Return the smallest and largest published share of each gender for a thing, as two texts.
+
+    The shares are those of the caption models of Sabir and Padro. Both are None if none is
+    published.
+    """
     if not thing["paper"]:
         return None, None
     first, second = zip(*thing["paper"].values(), strict=True)
@@ -149,9 +157,10 @@ def _split_things(cell: str) -> frozenset[str]:
 
 
 def compute(texts: Sequence[LabelledText], genders: WordLists) -> list[Record]:
-    """Return the counts of each thing, and the share of the first gender with its interval.
+    """Count for each thing the texts with words of each gender.
 
-    A text with words of both genders counts twice. A thing without a gendered text has no share.
+    The result also has the share of the first gender, with its interval. A text with words of both
+    genders counts once for each gender. A thing without a gendered text has no share.
     Words are also found next to punctuation: in quotes, in brackets, before 's.
     """
     list_of_first, list_of_second = genders.values()

@@ -140,14 +140,19 @@ def audit_eat(
 
 @dataclass(frozen=True)
 class Association:
-    """The tests of two groups for each pair of attributes, and the alpha of each attribute."""
+    """The tests of two groups for each pair of attributes.
+
+    `prompts` has Cronbach's alpha of the texts of each attribute that has several texts.
+    """
 
     tests: Sequence[GroupTest]
     prompts: Sequence[Mapping[str, Any]]
 
 
 def compute(groups: Groups, **draws: Any) -> Association:
-    """Return the tests of two groups of vectors for each pair of attributes, corrected together.
+    """Return the tests of two groups of vectors for each pair of attributes.
+
+    Holm's correction covers all pairs. The result also has Cronbach's alpha of the attributes.
 
     Args:
         groups: The groups, and the pairs of attributes.
@@ -173,8 +178,9 @@ def present(
         source: The name of the store or of the file of vectors.
         clips: The manifest from which the expressions select clips; None: no manifest.
         n_silent: Number of clips that are excluded because nothing is said in them.
-        paper: Published effect sizes for pairs of attributes; None: no such values.
-        model: The name of the model of the clips in the tables of the paper, or "".
+        paper: The effect sizes that Wolfe et al. (2023) published for pairs of attributes; None:
+            none is shown.
+        model: The name that Wolfe et al. (2023) use for the model of the clips, or "".
     """
     tests = found.tests
     printed = [(paper or {}).get((test.a, test.b)) for test in tests]
@@ -214,7 +220,7 @@ def present(
 
 
 def _limits(found: Association, n_silent: int) -> Iterator[str]:
-    """Yield what was excluded, the normal approximation of p, and the alpha of the texts."""
+    """Yield sentences on excluded clips, the p by normal approximation, and Cronbach's alpha."""
     if n_silent:
         verb = "is" if n_silent == 1 else "are"
         yield f"{count(n_silent, 'clip')} without speech {verb} excluded."
@@ -233,7 +239,7 @@ def _limits(found: Association, n_silent: int) -> Iterator[str]:
 
 
 def _points(tests: Sequence[GroupTest]) -> Iterator[Point]:
-    """Yield the effect size of each test, the smallest p first."""
+    """Yield the effect size of each test as a point; the test with the smallest p is first."""
     for test in sorted(tests, key=lambda test: test.p):
         if len(tests) > 1:
             note = f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}"
@@ -243,7 +249,7 @@ def _points(tests: Sequence[GroupTest]) -> Iterator[Point]:
 
 
 def _make_row(test: GroupTest) -> tuple[object, ...]:
-    """Return the groups, the attributes, the sizes, the effect size and the p of a test."""
+    """Return the groups, attributes, numbers of vectors, effect size and p values of a test."""
     sizes = (len(test.s_x), len(test.s_y))
     names = (test.x, test.y, test.a, test.b)
     return (*names, *sizes, test.effect_size, *test.p_cells())
@@ -264,10 +270,10 @@ def _sentence(test: GroupTest) -> str:
 def _describe_prompts(
     x: VectorGroup, y: VectorGroup, pairs: Pairs
 ) -> list[dict[str, Any]]:
-    """Return Cronbach's alpha of each attribute with several texts: do its texts agree?
+    """Return how well the texts of each attribute with several texts agree: Cronbach's alpha.
 
-    Alpha is computed from the cosines of the vectors of both groups to the texts. It is None if the
-    sum of the cosines is the same for all vectors.
+    Alpha is computed from a table of cosines: a row for each vector of both groups, and a column
+    for each text. It is None if the sum of the row is the same for all vectors.
     """
     items = [unit_rows(group.vectors, group.name) for group in (x, y)]
     rows = np.concatenate(items)
@@ -292,7 +298,10 @@ def _model_name(store: Store) -> str:
 def _find_paper(
     pairs: Pairs, texts: TextTable
 ) -> dict[tuple[str, str], PublishedEffects]:
-    """Return the published effect sizes of each pair whose texts are the prompts of the paper."""
+    """Return the effect sizes that Wolfe et al. (2023) published for pairs of attributes.
+
+    Only pairs are returned whose texts are exactly the prompts of this paper.
+    """
     named = {(a.name, b.name) for a, b in pairs}
     found = {}
     for printed in published_effects():

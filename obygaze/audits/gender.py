@@ -29,8 +29,9 @@ COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
 class GenderEstimate:
     """The scores of the two wordings of a caption, and the wording with the higher score.
 
-    A tie goes to man, as in the original. A ratio is the share of one score in the sum of both
-    scores, in percent, or None if both are zero. `caption` has the wording with the higher score.
+    If both scores are equal, `gender` is man, as in the original of Sabir and Padro. A ratio is the
+    share of one score in the sum of both scores, in percent. It is None if both scores are 0.
+    `caption` has the wording with the higher score.
     """
 
     caption: str
@@ -44,10 +45,10 @@ class GenderEstimate:
 
 @dataclass(frozen=True)
 class GenderMeans:
-    """The means over captions.
+    """The mean scores over captions, and the number of captions for each gender.
 
-    Ratios are in percent, and None if no caption has a ratio. A caption with two scores of 0 has no
-    ratio.
+    The ratio of a caption is the share of the score of man in the sum of both scores, in percent. A
+    caption with two scores of 0 has no ratio. A mean ratio is None if no caption has a ratio.
     """
 
     mean: float
@@ -137,7 +138,7 @@ def gender_estimate(caption: str, man: float, woman: float) -> GenderEstimate:
 
 
 def compute(estimates: Sequence[GenderEstimate]) -> GenderMeans:
-    """Return the means of captions, and how often each wording scores higher."""
+    """Return the mean scores over captions, and how often each wording has the higher score."""
     n = len(estimates)
     ratios = [row.ratio_to_man for row in estimates if row.ratio_to_man is not None]
     mean_man = math.fsum(row.score_man for row in estimates) / n
@@ -158,7 +159,10 @@ def compute(estimates: Sequence[GenderEstimate]) -> GenderMeans:
 
 
 def cut_shares(man: int, woman: int) -> tuple[float, float]:
-    """Return both shares cut after two decimals, as published tables have them."""
+    """Return the share of each of two counts in their sum, cut after two decimals.
+
+    Published tables cut such shares in the same way, instead of rounding them.
+    """
     total = man + woman
     if total <= 0 or man < 0 or woman < 0:
         raise FixInput(f"expected counts with a positive sum, got {man} and {woman}")
@@ -209,7 +213,10 @@ def present(estimates: Sequence[GenderEstimate], source: str) -> Audit:
 def _answers(
     found: GenderMeans, cut: tuple[float, float], paper: Mapping[str, GenderShares]
 ) -> Iterator[str]:
-    """Yield how often each wording scores higher, and the mean share of 'man'."""
+    """Yield how often each wording scores higher, and the mean share of the score of man.
+
+    This is its share in the sum of both scores.
+    """
     yield f"Mean score of {count(found.n, 'caption')}: {found.mean:.3f}."
     man, woman = cut
     of_paper = " and ".join(map(as_range, zip(*paper.values(), strict=True)))
@@ -227,7 +234,7 @@ def _answers(
 
 
 def _limits(found: GenderMeans) -> Iterator[str]:
-    """Yield the number of captions with a tie, and of captions without a ratio."""
+    """Yield the number of captions with two equal scores, and of captions without a ratio."""
     if found.n_ties:
         yield (
             f"{count(found.n_ties, 'caption')} with the same score for both count for 'man',"

@@ -63,14 +63,17 @@ class PersonLevels:
 
     @property
     def rises(self) -> bool:
-        """Whether the mean over all clips of a level rises with each step."""
+        """Whether the mean number of concepts is higher at each level than at the level below."""
         means = [level["mean"] for level in self.levels]
         return None not in means and all(low < high for low, high in pairwise(means))
 
 
 @dataclass(frozen=True)
 class ConceptsByLevel:
-    """The levels of all clips, and of each annotator or value; `noun` names the column."""
+    """The levels of all clips together, and of each annotator or each value of a column.
+
+    `noun` is the name of this column; it is `annotator` for annotators.
+    """
 
     everyone: PersonLevels
     named: Sequence[PersonLevels]
@@ -78,12 +81,12 @@ class ConceptsByLevel:
 
     @property
     def asked(self) -> Sequence[PersonLevels]:
-        """The groups that the claim is about: each annotator, else all clips together."""
+        """The groups that the claim is about, or all clips as one group if there are no groups."""
         return self.named or [self.everyone]
 
     @property
     def p(self) -> float | None:
-        """The largest p of all steps of all groups, or None if a step has no p."""
+        """The largest p among the steps of all groups, or None if a step has no p."""
         p_values = [step["p"] for one in self.asked for step in one.steps]
         return None if None in p_values else max(p_values)
 
@@ -280,7 +283,7 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
 
 
 def _answers(found: ConceptsByLevel) -> list[str]:
-    """Return sentences on whether the number of concepts rises, and whether this is shown."""
+    """Return sentences on whether the number of concepts rises, and whether the test shows it."""
     if found.named:
         who = f"each {found.noun}"
         n_rising = sum(person.rises for person in found.named)

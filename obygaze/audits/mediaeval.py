@@ -149,7 +149,12 @@ def read_classes(manifest: Manifest) -> dict[str, dict[str, int]]:
 
 
 def score_run(path: Path, grades: Judged, classes: Judged) -> RunScore:
-    """Score a run against TREC judgements (violence), or the classes of each subtask."""
+    """Score a run of one of the two tasks.
+
+    A run of affect is scored against the classes of valence and arousal in `classes`. A run of
+    violence is scored against the classes of violence in `classes`, or without such classes against
+    the TREC judgements `grades`.
+    """
     if is_affect_run(path):
         scores = {}
         predicted = zip(("valence", "arousal"), read_affect_run(path), strict=True)
@@ -183,7 +188,7 @@ def score_run(path: Path, grades: Judged, classes: Judged) -> RunScore:
 
 
 def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
-    """Raise an error if no clip of a run is judged: its score would always be 0."""
+    """Raise an error if no clip of a run is judged: the score of such a run would always be 0."""
     judged_names = sorted(judged)
     run_names = sorted(returned)
     if set(judged_names).isdisjoint(run_names):

@@ -107,7 +107,10 @@ def is_affect_run(path: Path) -> bool:
 
 
 def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
-    """Yield the words of each line that has as many words as `form`; others are violations."""
+    """Yield the words of each line that has as many words as `form`.
+
+    A line with another number of words becomes a violation.
+    """
     columns = form.split()
     line = ""
     for number, line in numbered_lines(path):
@@ -133,7 +136,7 @@ def official_name(clip_id: str) -> str:
 
 
 def affect_class(score: float) -> int:
-    """Return the class of a score on [-1, 1], as in the files of the task.
+    """Return the class of a score on [-1, 1], as in the official files of MediaEval 2015.
 
     >>> [affect_class(score) for score in (-0.16, -0.15, 0.0, 0.15, 0.16)]
     [-1, 0, 0, 0, 1]
@@ -182,7 +185,7 @@ def write_trec_run(path: Path, predictions: Path, *, force: bool = False) -> int
 def _scores_of_table(
     path: Path, columns: Sequence[str], content: str, most: float = math.inf
 ) -> dict[str, tuple[float, ...]]:
-    """Return the numbers of some columns of a table by the official names of clips.
+    """Return for each official name of a clip its numbers in some columns of a table.
 
     Raise an error for a name with blanks, and for a clip with two ids.
     """
@@ -224,7 +227,10 @@ def _require_word(name: str, path: Path) -> None:
 
 
 def _in_order(scores: Mapping[str, float]) -> list[str]:
-    """Return documents in the order of trec_eval: scores descending, ties by name descending."""
+    """Return documents sorted as trec_eval sorts them.
+
+    Scores are descending. Documents with equal scores have descending names.
+    """
     return sorted(
         scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
     )
@@ -235,7 +241,8 @@ def score_affect(
 ) -> dict[str, Any]:
     """Return the accuracy of the classes of a run; a clip that was not returned counts as wrong.
 
-    The rows of `confusion` are the true classes -1, 0, 1.
+    The rows of `confusion` are the true classes -1, 0, 1, and its columns are the predicted
+    classes.
     """
     returned = [name for name in predicted if name in truth]
     pairs = Counter((truth[name], predicted[name]) for name in returned)
@@ -257,7 +264,7 @@ def score_ranking(
     """Return average precision of the ranking of one topic.
 
     A document with a grade above 0 is relevant. A document without a judgement counts as not
-    relevant. Scores are C floats, as trec_eval kept them when the results of 2015 were made.
+    relevant. Scores are rounded to single precision, as in the trec_eval of the year 2015.
     """
     relevant = {name for name, grade in judgements.items() if grade > 0}
     values = np.array(list(run.values()), dtype=np.float64)

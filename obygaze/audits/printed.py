@@ -15,10 +15,10 @@ GenderShares = tuple[float, float]
 
 @dataclass(frozen=True)
 class PublishedEffects:
-    """The published effect sizes of two attributes, by model.
+    """The effect sizes that Wolfe et al. (2023) published for two attributes, by model.
 
-    `prompts` is the set of prompts with both attributes; `x` and `y` are the groups of the paper.
-    Each model has a value (a text) for each of `columns`; a star marks a significant value.
+    `prompts` names the set of prompts of both attributes. `x` and `y` are the groups that the paper
+    compares. Each model has a value (a text) for each of `columns`; a star marks p < .05.
     """
 
     table: str
@@ -31,7 +31,10 @@ class PublishedEffects:
     models: Mapping[str, tuple[str, ...]]
 
     def of_model(self, model: str) -> str | None:
-        """Return the effect sizes of a model, such as "1.26* high, 1.09* low", or None."""
+        """Return the effect sizes of a model as a text, or None if the table has no such model.
+
+        A text is, for example, "1.26* high, 1.09* low".
+        """
         if model not in self.models:
             return None
         values = zip(self.models[model], self.columns, strict=True)
@@ -52,7 +55,7 @@ class PublishedEffects:
 
 
 def published_effects() -> list[PublishedEffects]:
-    """Return the published effect sizes of association tests."""
+    """Return the effect sizes of association tests that Wolfe et al. (2023) published."""
     effects = []
     for table in _document()["eat"]:
         models = {model: tuple(values) for model, values in table["models"].items()}
@@ -64,18 +67,21 @@ def published_effects() -> list[PublishedEffects]:
 
 
 def model_of_checkpoint(checkpoint: str) -> str:
-    """Return the name of a checkpoint in the tables of effect sizes, or ""."""
+    """Return the name that the published tables of effect sizes use for a checkpoint, or ""."""
     return str(_document()["checkpoints"].get(checkpoint, ""))
 
 
 def published_shares() -> dict[str, GenderShares]:
-    """Return the published shares of man and of woman for each caption model."""
+    """Return the shares of man and of woman that Sabir and Padro published for caption models."""
     of_models = _document()["ratios"]
     return {model: (row[2], row[3]) for model, row in of_models.items()}
 
 
 def published_shares_of(thing: str) -> dict[str, GenderShares]:
-    """Return the published shares of man and of woman for a thing, by caption model."""
+    """Return the shares of man and of woman that Sabir and Padro published for a thing.
+
+    The result is by caption model.
+    """
     of_models = _document()["things"].get(thing, {})
     return {model: (man, woman) for model, (man, woman) in of_models.items()}
 

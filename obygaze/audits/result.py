@@ -38,7 +38,7 @@ class Drawable(Protocol):
 
 
 class Point(NamedTuple):
-    """A labelled row: a value with the ends of its interval, and a note next to the axes.
+    """A labelled row of a figure: a value with the ends of its interval, and a note on the right.
 
     A row without a value (None) has no dot.
     """

@@ -89,11 +89,13 @@ class Shares:
 
     Attributes:
         counts: The numbers of all clips, and of sampled, judged, not judged and disputed clips.
-        shares: The share of all films with labels, then of each group: its counts, the share, and
-            the ends of its 95 % interval over films, None for one film.
-        differences: The differences of each two groups, without the films that are in both. `p`
-            comes from exchanging whole films, and `p_holm` is corrected over all pairs of groups.
-        explained: The share of the variance within films that predictions explain.
+        shares: A record of all films with labels, then a record of each group: the counts, the
+            share of clips, and the ends of the 95 % interval of this share over films. The ends are
+            None for a single film.
+        differences: The difference of the shares of each two groups, without the films that are in
+            both groups. `p` comes from exchanging whole films, and `p_holm` is corrected for all
+            pairs of groups.
+        explained: The share of the variance of labels within films that predictions explain.
         films_without_labels: Films without a judged clip.
         films_without_group: Films with labels that are in no group.
         n_without_score: Number of clips without a score.
@@ -222,7 +224,10 @@ def film_values(manifest: Manifest, column: str) -> dict[str, list[str]]:
 
 
 def _expression(of: str, drawn: Manifest) -> Expression:
-    """Return the parsed expression; it is None (unknown) for a clip whose missing label decides."""
+    """Return the parsed expression.
+
+    For a clip, the expression is None (unknown) if its truth depends on a missing label.
+    """
     concepts = dict.fromkeys(drawn.header.concepts)
     for clip in drawn:
         concepts |= dict.fromkeys(clip.concepts)
@@ -392,9 +397,10 @@ def _marked_films(
 def _differences(
     groups: Mapping[str, NDArray[np.intp]], films: MarkedFilms, slopes: Floats
 ) -> list[Row]:
-    """Return the difference of each pair of groups, without the films that are in both.
+    """Return the difference of the shares of each pair of groups, with its test.
 
-    A pair is skipped if fewer than two films of a group are left.
+    Films that are in both groups are excluded. A pair is skipped if one of its groups has fewer
+    than two other films.
     """
     values = films.shares + slopes * films.ahead
     tested: list[Row] = []
@@ -474,7 +480,10 @@ def present(found: Shares, of: str, source: str) -> Audit:
 
 
 def _sentences(differences: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each pair of groups; of many pairs, only for the pairs that differ."""
+    """Yield a sentence for each pair of groups.
+
+    If there are many pairs, only the pairs that differ have a sentence.
+    """
     shown = differences
     n_pairs = len(differences)
     if n_pairs > MANY:

@@ -28,7 +28,7 @@ _POSSESSIVE = re.compile(r"['’]s$")
 
 
 class CaptionRow(NamedTuple):
-    """The cells of a row of a source by column, and where it was read."""
+    """The cells of one row by column, and the place (file and line) where the row was read."""
 
     cells: Mapping[str, str]
     where: str
@@ -76,8 +76,8 @@ def read_captions(
     Args:
         source: The path, or one mapping from column to cell per text.
         text: The column of the text.
-        labels: Returns the labels of a text from its cells.
-        hint: What to do where a column or its texts are missing.
+        labels: A function that returns the labels of a text from the cells of its row.
+        hint: What to do if a column is missing or has no texts.
         columns: The columns that `labels` needs.
         cluster: The columns of the film or image; without them each text is its own cluster.
     """
@@ -107,7 +107,11 @@ def read_records(
     hint: str,
     as_written: Sequence[str] = (),
 ) -> Iterator[CaptionRow]:
-    """Yield each row of a table, a folder or rows; a missing column is an error."""
+    """Yield each row of a table, of a folder of .txt files, or of a sequence of rows.
+
+    Raise an error for a missing column. Cells of the columns `as_written` are not changed by the
+    reader of tables.
+    """
     for record in _records(source, as_written):
         for column in columns:
             if column not in record.cells:
@@ -123,7 +127,8 @@ def read_records(
 class GroupNames:
     """A function from the cells of a text to the name of its group.
 
-    It raises an error if two groups get the same name. `record_cells` has the cells of each group.
+    It raises an error if two groups get the same name. `record_cells` has for each name the cells
+    of the group columns.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -153,7 +158,7 @@ class GroupNames:
 
 
 def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
-    """Return the texts that have each label, in the order of the labels."""
+    """Return for each label the texts that have it; the labels are sorted."""
     groups: dict[str, list[LabelledText]] = {}
     for text in texts:
         for label in text.labels:
@@ -213,7 +218,7 @@ def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
 def tokens(caption: str) -> list[str]:
     """Return the tokens of Wolfe et al. (2023): lower case, without . and , and cut at blanks.
 
-    A word next to another mark, as in `sad!`, is a different token.
+    A word next to another punctuation mark, as in `sad!`, is a different token than the word alone.
 
     >>> tokens("A man, smiling.")
     ['a', 'man', 'smiling']
@@ -224,7 +229,7 @@ def tokens(caption: str) -> list[str]:
 
 
 def words_of_caption(caption: str) -> list[str]:
-    """Return the words of a caption, in lower case, without quotes, brackets, marks and 's.
+    """Return the words of a caption, in lower case, without any punctuation marks and 's.
 
     >>> words_of_caption("The man's hat: (sad!)")
     ['the', 'man', 'hat', 'sad']

@@ -1,8 +1,8 @@
 """The share of a map that lies in the boxes of annotators.
 
 Only the part of a map above the mean of its clip counts, so that maps of any method and unit can be
-compared. A grid cell of a map counts by the share of its area that boxes cover. So a small box
-counts even if it contains the centre of no cell.
+compared. Each grid cell of a map is weighted by the share of its area that boxes cover. So a small
+box counts even if it contains the centre of no cell.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class SharesInBoxes:
 
 
 def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
-    """Return the share of the maps of each clip in its boxes, and the reason for excluded clips.
+    """Return how much of the maps of each clip lies in its boxes, and why clips are excluded.
 
     Args:
         store: A store of maps.
@@ -85,7 +85,8 @@ def notes_on(left_out: Mapping[str, str]) -> list[str]:
 def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> Floats:
     """Return for each direction the share of its map in the boxes.
 
-    Only frames with a box count. The share of a constant map is the share of the area in boxes.
+    Only frames with a box count. A constant map has no part above its mean. Its share is the share
+    of the area of these frames that boxes cover.
 
     Args:
         maps: The maps [direction, step, row, column] of a clip.
@@ -102,7 +103,11 @@ def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> Floats:
 
 
 def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
-    """Return for each clip of a file the share of each grid cell of its maps that boxes cover."""
+    """Read a file of boxes, and return how much of each grid cell of the maps boxes cover.
+
+    The result has for each clip of the file an array [step, row, column] with the share of the area
+    of each cell that boxes cover.
+    """
     table = read_table(path, required=("clip_id", *ENDS))
     shape = store.array(MAPS).shape[1:]
     boxes: dict[str, list[list[Box]]] = {}
@@ -135,7 +140,7 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
 
 
 def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
-    """Return the share of each cell [row, column] of a grid that boxes cover together.
+    """Return for each cell [row, column] of a grid the share of its area that boxes cover together.
 
     Args:
         boxes: The left, upper, right and lower end of each box, as shares of the picture.
@@ -169,7 +174,7 @@ def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
 
 
 def _parse_box(row: TableRow) -> Box:
-    """Return the left, upper, right and lower end of a box."""
+    """Return the left, upper, right and lower end of the box in a row of the table."""
     ends = {name: float(row[name]) for name in ENDS}
     for name, value in ends.items():
         if not 0 <= value <= 1:
@@ -184,7 +189,7 @@ def _parse_box(row: TableRow) -> Box:
 
 
 def _steps(frame: str, n_steps: int, joined: int) -> slice:
-    """Return the step that has the frame of a box, or all steps if no frame is given.
+    """Return the step of the maps that covers the frame of a box, or all steps without a frame.
 
     Args:
         frame: The number of the frame, counted from 0; "": all frames.

@@ -1,8 +1,8 @@
 """Concept maps: where in a picture and when in a clip a direction is found, from stored tokens.
 
-A direction is the normal of a concept vector, fitted on one vector for each clip. The projection of
-each spatial token of a clip on the direction is a map. The directions for a film are fitted without
-this film.
+A direction is the weight vector of a linear model of a concept. The model is fitted on one feature
+vector for each clip. A map has the projection of each spatial token of a clip on a direction. The
+directions for the clips of a film are fitted without this film.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
 
 
 def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
-    """Return for each film the directions that were fitted without this film."""
+    """Return for each film the directions by name, fitted on the clips of all other films."""
     from obygaze_models.models.common import FixTraining
     from obygaze_models.runner.store_run import fit_model, store_runs
 
@@ -161,7 +161,10 @@ def maps_of_tokens(
     origin: NDArray[Any],
     grid: tuple[int, int, int],
 ) -> NDArray[np.float32]:
-    """Return maps [direction, step, row, column] of the tokens [step, token, width] of a clip."""
+    """Return maps [direction, step, row, column] of the tokens [step, token, width] of a clip.
+
+    `origin` is subtracted from each token before the projection on the directions.
+    """
     vectors = np.stack(list(directions.values()))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     margins = (

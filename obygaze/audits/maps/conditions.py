@@ -83,7 +83,7 @@ class MeanMaps(NamedTuple):
 
 @dataclass(frozen=True)
 class MapsOfConditions:
-    """Two conditions, the two clips of each pair, the directions, and the excluded clips."""
+    """Two conditions, the two clips of each pair, the results of each direction, excluded clips."""
 
     names: tuple[str, str]
     pairs: Sequence[tuple[str, str]]
@@ -135,7 +135,7 @@ def compute(
     Args:
         store: The store of maps.
         path: The conditions of the clips.
-        boxed: The share of each map in the boxes of its clip.
+        boxed: The share of each map in the boxes of its clip; None: no boxes.
     """
     names, pairs = read_conditions(path, store)
     clips = [clip for pair in pairs for clip in pair]
@@ -200,7 +200,9 @@ def _make_row(item: Record) -> tuple[object, ...]:
 def read_conditions(
     path: Path, store: Store
 ) -> tuple[tuple[str, str], list[tuple[str, str]]]:
-    """Return the names of the two conditions, and for each pair its two clips in this order.
+    """Return the names of the two conditions, and the two clips of each pair.
+
+    The clips of a pair are in the order of the names of their conditions.
 
     Args:
         path: The file.
@@ -247,7 +249,10 @@ def read_conditions(
 def _mean_maps(
     store: Store, maps: Matrix, pairs: Sequence[tuple[str, str]]
 ) -> list[Floats]:
-    """Return for each condition the mean maps [direction, row, column] of clips and frames."""
+    """Return for each condition its mean maps [direction, row, column].
+
+    They are means over the frames of each clip, then over the clips of the condition.
+    """
     real = real_steps(store, maps.rows)
     of_clip = {}
     for row, clip in enumerate(maps.clip_ids.tolist()):
@@ -262,16 +267,17 @@ def _mean_maps(
 def _compare_directions(
     names: Sequence[str], means: Sequence[Floats], shares: Floats | None
 ) -> list[Record]:
-    """Return a record of each direction, and as the last one a record of the random directions.
+    """Return a record for each direction, followed by one record for all random directions.
 
     A record has the mean maps [row, column] of both conditions, the shares in boxes, and the test.
-    The last record has means over the random directions and no p.
+    The record of the random directions has means over these directions, and no p.
 
     Args:
         names: The directions.
         means: For each condition, the mean maps [direction, row, column] over clips and frames.
         shares: The shares [direction, clip] in boxes: all clips of the first condition, then the
-            clips of the second condition, in the same order of pairs. None: no boxes, no test.
+            clips of the second condition, both in the order of the pairs. None: there are no boxes,
+            so nothing is tested.
     """
     random = [i for i, name in enumerate(names) if name.startswith(RANDOM_PREFIX)]
     numbers = {name: [i] for i, name in enumerate(names) if i not in random}

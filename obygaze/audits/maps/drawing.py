@@ -75,9 +75,10 @@ def draw_maps(
 def map_sheets(
     workspace: Workspace, store: Store, clip: str
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield each direction with a PNG of its maps over the pictures of a clip, on one scale.
+    """Yield directions, each with a PNG of its maps over the pictures of a clip.
 
-    The directions are all that are not random, and the first random direction.
+    All directions have the same scale of colours. The directions that are drawn are all those that
+    are not random, and the first random direction.
     """
     names = map_names(store)
     maps_of_clip = store.matrix(MAPS, clips=[clip])
@@ -96,7 +97,9 @@ def map_sheets(
 
 
 def fill_padding(maps: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return maps with the mean of the real steps in padded steps, so that nothing is drawn there.
+    """Return maps whose padded steps have the mean of the real steps of their direction.
+
+    So nothing is drawn on padded steps.
 
     Args:
         maps: The maps of a clip [direction, step, row, column].
@@ -109,7 +112,7 @@ def fill_padding(maps: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[np.floa
 
 
 def height_above_mean(maps: NDArray[Any]) -> float:
-    """Return the difference of the highest value of a map and its mean."""
+    """Return the highest value of a map minus the mean of the map."""
     wide = maps.astype(np.float32)
     return float((wide - wide.mean()).max())
 
@@ -119,7 +122,7 @@ def overlay(
 ) -> NDArray[np.uint8]:
     """Return pictures in grey, with orange where a map [step, row, column] is above its mean.
 
-    Values `scale` above the mean get the full colour.
+    A value that exceeds the mean by `scale` gets the full colour.
     """
     wide = maps.astype(np.float32)
     (n, height, width, _) = pictures.shape

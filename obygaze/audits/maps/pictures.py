@@ -91,7 +91,7 @@ def _backbone_name(recipe: dict[str, Any]) -> str:
 
 
 def _find_clip(workspace: Workspace, store: Store, clip_id: str) -> PlannedClip:
-    """Return a clip of a store from the current manifest."""
+    """Return a clip from the manifest of a store, as this manifest is now."""
     path = workspace.existing_manifest(store.record.manifest.name)
     for clip in plan_clips(read_manifest(path)):
         if clip.clip_id == clip_id:

@@ -158,7 +158,10 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
 
 
 def _patches(backbone: TorchBackbone, tokens: Tensor) -> Tensor:
-    """Return the patch tokens, without the tokens before them and X-CLIP's message after them."""
+    """Return the patch tokens of a frame, without tokens that stand before or after the patches.
+
+    X-CLIP has a message token after the patches.
+    """
     first = backbone.geometry.prefix
     return tokens[:, first : first + backbone.geometry.patches].float()
 

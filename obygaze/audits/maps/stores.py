@@ -34,7 +34,10 @@ Directions = Mapping[str, NDArray[np.float64]]
 
 
 def random_directions(width: int) -> Directions:
-    """Return random directions, always the same, with which other directions are compared."""
+    """Return random directions, with which the directions of concepts and texts are compared.
+
+    They are the same in each call.
+    """
     drawn = np.random.default_rng(0).standard_normal((N_RANDOM, width))
     return {
         f"{RANDOM_PREFIX}{i}": direction for i, direction in enumerate(drawn, start=1)
@@ -68,7 +71,7 @@ def map_names(store: Store) -> list[str]:
 
 
 def real_steps(store: Store, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each step [clip, step] of maps is real, not the padding of a short clip."""
+    """Return for each step [clip, step] of maps whether it is real, not the padding of a clip."""
     n_steps = store.array(MAPS).shape[1]
     mask = store.record.array(MASK)
     # A model that joins frames has fewer steps than the mask has frames.
@@ -108,7 +111,7 @@ def write_maps(
         source: The other store, which has these clips.
         clip_ids: The clips.
         names: The directions.
-        facts: Further facts that determine the maps, for the recipe.
+        facts: Further facts that determine the maps; they are written into the recipe.
         results: For each clip in turn its maps [direction, step, row, column], or the reason why
             there are none.
     """
@@ -151,7 +154,7 @@ def write_maps(
 
 @dataclass(frozen=True)
 class _RowsOfMaps:
-    """The rows of a new store of maps, with the other arrays of the clips.
+    """The rows of a new store of maps, with their maps and the arrays copied from `source`.
 
     Args:
         rows: The rows of the new store.
