@@ -124,7 +124,10 @@ def run_line(argv: Sequence[str] | None = None) -> int:
 
 
 def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> None:
-    """Print an error below its details; with --json as one line, a JSON document."""
+    """Print the details of an error, and below them the error.
+
+    With --json, print all of this as a JSON document in one line.
+    """
     if "--json" in options:
         document = {
             key: getattr(error, key) for key in ("message", "where", "hint", "details")
@@ -141,7 +144,11 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
 
 
 def _details_to_print(error: ObygazeError, *, is_verbose: bool) -> list[str]:
-    """Return the details to print above an error: all with -v, otherwise the first and a count."""
+    """Return the details to print above an error.
+
+    With -v these are all details. Without -v they are the first details, and the number of the
+    other details.
+    """
     if is_verbose:
         return list(error.details)
     shown = list(error.details[:SHOWN_DETAILS])
@@ -190,9 +197,10 @@ def _printable_error(error: Exception) -> ObygazeError:
 
 
 def _abort_error(error: click.exceptions.Abort) -> ObygazeError:
-    """Return the error for a signal or Ctrl-C.
+    """Return the error to print after a signal or Ctrl-C.
 
-    The last note of its cause is the hint; other notes state what was kept.
+    The last note of the exception that caused `error` becomes the hint. All other notes of this
+    exception state what was kept, and become part of the message.
     """
     notes = list(getattr(error.__cause__, "__notes__", []))
     hint = notes.pop() if notes else None
@@ -207,7 +215,7 @@ def _abort_error(error: click.exceptions.Abort) -> ObygazeError:
 
 
 def _click_error(error: click.ClickException) -> ObygazeError:
-    """Return an error of options and arguments, with the help to read."""
+    """Return an error of options and arguments; its hint is the command that shows the help."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--force":
         # click would suggest an option of a similar name, which does something else.
@@ -233,7 +241,10 @@ def _system_error(error: OSError) -> ObygazeError:
 
 @contextmanager
 def _warnings_in_a_line() -> Iterator[None]:
-    """Print each warning of obygaze once, as the console does; others keep Python's form."""
+    """Print each warning of obygaze once, as the console prints it.
+
+    All other warnings are printed as Python prints them.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("always", ObygazeWarning)
         show_as_python = warnings.showwarning
@@ -257,7 +268,7 @@ def _warnings_in_a_line() -> Iterator[None]:
 
 
 class _Terminated(KeyboardInterrupt):
-    """A signal ended the command: it cleans up as after Ctrl-C."""
+    """A signal asked the command to end. The command cleans up as it does after Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

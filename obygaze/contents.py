@@ -26,7 +26,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class WorkspaceList:
-    """The entries of a workspace; `broken` maps the paths of unreadable entries to problems."""
+    """The entries of a workspace; `broken` has for each unreadable entry its path and problem."""
 
     folder: Path
     entries: tuple[Entry, ...]

@@ -24,7 +24,9 @@ Facts = dict[str, Any]
 
 
 def check_up(workspace: PathLike | None = None) -> Facts:
-    """Return versions, devices, leftovers and problems; `ok` is true if there is no problem.
+    """Return versions, devices, leftovers of killed commands, and problems.
+
+    `ok` is true if there is no problem.
 
     Args:
         workspace: The workspace, if it is not the current one.

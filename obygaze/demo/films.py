@@ -60,7 +60,7 @@ class DemoScene:
 
     @property
     def clip_id(self) -> str:
-        """The id of the scene's clip, in the form of MovieGraphs."""
+        """The id of the scene's clip, built like the clip ids of MovieGraphs."""
         return f"{self.movie_id}-{self.number:03d}"
 
 

@@ -109,7 +109,7 @@ def _run_steps(root: click.Command, folder: Path, console: Console) -> list[str]
 def save_tiny_xclip(workspace: Path) -> None:
     """Write a tiny X-CLIP with random weights and its card, if torch is installed.
 
-    The demo does not use this model; it is for trying maps without weights from the hub.
+    The demo does not use this model. Users can make maps with it without weights from the hub.
     """
     if find_spec("torch") is None or find_spec("transformers") is None:
         return

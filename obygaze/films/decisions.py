@@ -18,11 +18,11 @@ Score = dict[str, Any]
 
 
 def models_to_show(run: Run) -> list[Cell]:
-    """Return the cells of models, sorted: cells with more clips first.
+    """Return the cells of models (not of baselines), sorted: cells with more clips first.
 
-    Of cells with equally many clips, the cells that train and test on the same task come first;
-    then the order of the protocol decides. The order does not depend on test scores, because the
-    test must not choose which model is shown.
+    Of cells with equally many clips, the cells that train and test on the same task come first. If
+    two cells are equal in both respects, they keep the order of the protocol. The sort order does
+    not depend on test scores, because the test must not choose which model is shown.
     """
     return sorted(run.models, key=lambda cell: (-cell.n_clips, cell.train != cell.test))
 
@@ -30,8 +30,9 @@ def models_to_show(run: Run) -> list[Cell]:
 def named_cell(run: Run) -> int | None:
     """Return the number of the cell that is shown first, or None if the protocol names none.
 
-    It is the number in `models_to_show` of the only cell, or of the first model of the first
-    question.
+    The number is the index in the list of `models_to_show`. If the list has one cell, this cell is
+    shown first. If it has several, the first model that the first question of the protocol names is
+    shown first.
     """
     cells = models_to_show(run)
     questions = run.protocol["report"]["questions"]
@@ -48,8 +49,9 @@ def named_cell(run: Run) -> int | None:
 def scores_of(cell: Cell) -> dict[str, Score]:
     """Return for each tested clip of a cell its mean, lowest and highest score over fits.
 
-    `positive` is whether the mean score is above the threshold of the cell, as in the table of
-    errors and in success.csv; `correct` is whether this decision equals the label.
+    `positive` is whether the mean score is above the threshold of the cell. The table of errors of
+    the report, and success.csv, use the same decision. `correct` is whether the decision equals the
+    label.
     """
     fits_of_clip = cell.rows.groupby("clip")["score"]
     scores = fits_of_clip.agg(low="min", high="max", fits="size")
@@ -82,7 +84,7 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 
 def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
-    """Return the scores of one cell, with the sentence of the run about it."""
+    """Return the scores of one cell, with its name, its leaked clips, and a sentence about it."""
     name = model_name(run, cell)
     # If a run has several tasks, the name includes them.
     if len({one.tasks for one in run.models}) > 1:
@@ -99,11 +101,13 @@ def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
 def _on_axis(
     scores: Mapping[str, Score], of_class: str, are_probabilities: bool
 ) -> dict[str, Any]:
-    """Return scores with their unit and the ends of their axis.
+    """Return scores with their unit and the ends of the axis on which they are drawn.
+
+    `of_class` names the class of high scores.
 
     The axis is 0 to 1 for probabilities, and symmetric around 0 for distances; the decision changes
-    in the middle of the axis. `decides_alike` is true if all clips get the same decision: then the
-    decisions do not tell clips apart.
+    in the middle of the axis. `decides_alike` is true if all clips get the same decision, so that
+    the decisions do not tell clips apart.
     """
     furthest = [max(-score["low"], score["high"]) for score in scores.values()]
     most = max(furthest, default=1.0)
@@ -128,7 +132,11 @@ def table_facts(table: PredictionTable) -> dict[str, Any]:
 
 
 def table_scores(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
-    """Return the scores of a table, each with its basis; the table has no labels."""
+    """Return the scores of a table of `models predict`.
+
+    Each score has its basis, which states how the score relates to the training. The table has no
+    labels, so no score is marked as correct or wrong.
+    """
     column = score_column(table.columns, table.path)
     kind, _, name = column.partition(":")
     scored = {}

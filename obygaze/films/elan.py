@@ -60,7 +60,8 @@ class Tier(NamedTuple):
 
     Attributes:
         name: The name in the file.
-        column: The name without the annotator after @ and without the number of the tier.
+        column: The name, without @ and the annotator after it, and without the number that tells
+            tiers of one name apart.
         annotator: The annotator named by the tier or by a parent tier, or "" if none is named.
         is_drawn: Whether its annotations are sampled clips, which an annotator fills in.
         annotations: Start and end in the film (in seconds) and text of each annotation with times.
@@ -267,8 +268,8 @@ def _split_overlaps(
 ) -> Iterator[tuple[str, str, list[Mark]]]:
     """Yield the name of each new tier, its annotator, and its marks, which do not overlap.
 
-    All values that an annotator gives to one span in a column, except comments, become one
-    annotation, joined by |.
+    All values that an annotator gives to one span in a column become one annotation, joined by |.
+    Comments are not joined.
     """
     values: dict[Mark, dict[str, None]] = {}
     for mark in sorted(marks):
@@ -328,10 +329,10 @@ def _read(path: Path, data: bytes) -> Any:
 
 
 class _Outline:
-    """The positions (in bytes) of the parts of an ELAN file; any other document is an error.
+    """The positions (in bytes) of the parts of an ELAN file.
 
-    A document type is an error too, because it can define entities. The parser reports a document
-    type in every encoding.
+    A document that is not an ELAN file raises an error. A document type (DOCTYPE) raises an error,
+    because it can define entities. The parser finds a document type in every encoding.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -205,7 +205,11 @@ def _with_new_tiers(
 
 
 def _refuse_scores(file: ElanFile, marks: Sequence[Mark]) -> None:
-    """Raise an error if a file already has the new scores, or has sampled clips without a level."""
+    """Raise an error if scores must not be added to a file.
+
+    This is the case if a tier of the file already has scores of the same model. It is also the case
+    if the file has sampled clips without a level, because annotators would see the scores.
+    """
     scored = {mark.annotator for mark in marks if mark.column == SCORE}
     for tier in file.tiers():
         n_to_judge = sum(not text for *_, text in tier.annotations)
@@ -253,7 +257,10 @@ def _new_files(
 
 
 def _media(video: Path | None, folder: Path) -> dict[str, str]:
-    """Return the attributes of a video in ELAN: its URL, and its address relative to a folder."""
+    """Return the attributes of a video in an ELAN file in `folder`.
+
+    They are the URL of the video, and its path relative to the folder.
+    """
     if video is None:
         return {}
     try:
@@ -318,7 +325,7 @@ def _of_manifest(
 
 
 def _unexported_facts(manifest: Manifest, said: Sequence[Said]) -> list[str]:
-    """Return what the manifest contains and its exported marks do not."""
+    """Return what the manifest contains, but the marks that are exported from it do not."""
     left_out = _header_left_out(manifest.header)
     if manifest.annotations:
         left_out.append("the labels that a rule made from all annotations")
@@ -335,9 +342,10 @@ def _unexported_facts(manifest: Manifest, said: Sequence[Said]) -> list[str]:
 def _clip_labels(manifest: Manifest) -> Iterator[Said]:
     """Yield each label of each clip with its annotator.
 
-    If the manifest has no annotations, the annotator is the cell `annotator` of the clip, or else
-    the name of the manifest. If an annotator has words in a column of a film, the empty cells of
-    the annotator in this column and film become `?` (not known).
+    If the manifest has no annotations, the annotator is named by the cell `annotator` of the clip.
+    If this cell is empty, the name of the manifest is the annotator. If an annotator has words in a
+    column for some clips of a film, the empty cells of this annotator in this column become `?`
+    (not known) for the other clips of the film.
     """
     said = manifest.annotations
     if not said:
@@ -373,7 +381,10 @@ def _clip_labels(manifest: Manifest) -> Iterator[Said]:
 
 
 def _read_scores(manifest: Manifest, predictions: Path) -> list[Said]:
-    """Return for each clip and model the decision, the basis and the scores as one text."""
+    """Return for each clip and model one text: the decision, the basis and the scores.
+
+    The basis states how the scores relate to the training.
+    """
     table = read_predictions(manifest, predictions)
     scored = [name for name in table.columns if _SCORES.fullmatch(name)]
     if not scored:
@@ -396,7 +407,7 @@ def _read_scores(manifest: Manifest, predictions: Path) -> list[Said]:
 
 
 def _cut(name: str) -> str:
-    """Return a name, cut if it is long: the name of a class may be a long expression."""
+    """Return a name, cut if it is long. The name of a class can be a long expression."""
     return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]}..."
 
 
@@ -429,7 +440,7 @@ def export_table(
 
 
 def _header_left_out(header: Header) -> list[str]:
-    """Return what only the header of a manifest states."""
+    """Return what the header of a manifest states, but no exported file contains."""
     said = ("licence", "citation", "notes")
     left_out = [name for name in said if getattr(header, name)]
     if header.view != "raw":

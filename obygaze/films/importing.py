@@ -254,9 +254,9 @@ class _ElanReader(MarkReader):
     def _add_tier(self, file: ElanFile, film: str, column: str, tier: Tier) -> None:
         """Add the marks of a tier.
 
-        An empty annotation was not judged, so it is not a negative. In a tier of sampled clips,
-        each annotation with a text also gives a `watched` mark: the annotator has watched only
-        these clips.
+        An empty annotation was not judged: it becomes `?`. In a tier of sampled clips, an empty
+        annotation becomes no mark, and each annotation with a text also becomes a `watched` mark,
+        because the annotator has watched only these clips.
         """
         where = f"annotations of {column} without times in the film"
         self.n_left_out[where] += tier.n_without_times

@@ -71,8 +71,8 @@ _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 class ProjectedMarks:
     """Clips with the annotations of each annotator, without labels; their spans, and warnings.
 
-    Clips without times in a film, and clips of films without marks, are excluded. Sampled clips
-    (`manifest sample`) are kept even then, and count as not judged.
+    Clips without times in a film, and clips of films without marks, are excluded. But if the clips
+    were sampled by `manifest sample`, such clips are kept, and count as not judged.
     """
 
     manifest: Manifest
@@ -177,7 +177,10 @@ def project_tables(
     orders: Orders | None = None,
     workspace: PathLike | None = None,
 ) -> ProjectedMarks:
-    """Read tables of marks, and project the marks on the clips of a table or of equal length."""
+    """Read tables of marks, and project the marks on clips.
+
+    The clips are those of a table or manifest (`clips`), or clips of equal length (`every`).
+    """
     length_s = _clip_length(clips, every)
     tables = [names] if isinstance(names, str | os.PathLike) else names
     paths = [table_of_marks(name, workspace) for name in tables]
@@ -242,7 +245,7 @@ def _clip_spans(clips: Manifest, marks: Marks) -> list[ClipSpan]:
 def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manifest:
     """Return the clips without labels; the header lists the columns and concepts of the marks.
 
-    Raise an error if a column of the marks has another meaning in a manifest.
+    Raise an error if a manifest uses the name of a column of the marks for something else.
     """
     columns = {mark.column for mark in marks}
     refuse_if(
@@ -293,7 +296,8 @@ def equal_clips(
     """Return clips of equal length in each film, cut at boundaries of pictures if these are known.
 
     The times of pictures come from the file of the film, or from the frame rate in a table. A film
-    without a file ends with its last mark. A shorter rest at the end of a film is excluded.
+    without a file ends with its last mark. If the end of a film is too short for a whole clip, no
+    clip has this end.
     """
     clips: list[Clip] = []
     ends = []
@@ -333,7 +337,10 @@ def equal_clips(
 
 
 def _half_picture_s(boundaries: Floats | None) -> float:
-    """Return the largest distance of a time from the nearest boundary, in seconds."""
+    """Return half the length of the longest picture, in seconds, or 0 without boundaries.
+
+    No time within the film is further from the nearest boundary of a picture.
+    """
     steps_s = [after - before for before, after in pairwise(boundaries or ())]
     return max(steps_s, default=0.0) / 2
 

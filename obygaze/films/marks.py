@@ -5,7 +5,7 @@ counts frames, the times of the frames come from the file of the film; if no fil
 are frame / rate. All words that one annotator gives to one span in one column belong together, and
 so do a level and its concepts. Four columns have a fixed meaning:
 
-- `level` and `concepts` have the words of the papers;
+- `level` and `concepts` have the words of the papers on ObyGaze12 and MObyGaze;
 - `watched` states what was watched: its word is the name of the column that was coded, or `watched`
   for all columns;
 - `comment` is free text.
@@ -80,7 +80,10 @@ class Mark(NamedTuple):
     frames: FrameSpan | tuple[()] = ()
 
     def at_rate(self) -> Self:
-        """Return the mark without frames, at the times frame / rate if a rate is stated."""
+        """Return the mark without its frames.
+
+        If the mark has frames and a rate, its times become frame / rate. If not, they stay.
+        """
         times_s = self.frames.times_s if self.frames else None
         start_s, end_s = times_s or (self.start_s, self.end_s)
         return self._replace(start_s=start_s, end_s=end_s, frames=())
@@ -134,7 +137,7 @@ class MarkReader:
         self._file_of: dict[tuple[str, str], Path] = {}
 
     def film(self, name: str) -> str:
-        """Return the id of the film with this name in a file."""
+        """Return the id of the film that a file calls `name`."""
         self._films[name] = None
         return as_id(name)
 
@@ -143,13 +146,14 @@ class MarkReader:
     ) -> tuple[str, str]:
         """Return the column of a tier and its annotator, each "" if there is none.
 
-        Tiers of scores have no column.
+        A tier of scores has no column, so its scores do not become marks.
 
         Args:
             tier: The name of the tier.
             stated: The annotator that the file names, or "".
             path: The file.
-            column: The name of the tier without the annotator after @; "": the name of the tier.
+            column: The name of the tier, without @ and the annotator after it; "": the name of the
+                tier has no annotator.
         """
         column = column or tier
         self.found["tier"] |= {tier, column}
@@ -249,7 +253,10 @@ class MarkReader:
         violations.raise_if_any("the marks cannot be read")
 
     def marks(self, where: str) -> tuple[Mark, ...]:
-        """Return the marks; raise an error for unknown levels, or for two films with one id."""
+        """Return the marks, sorted. Raise an error for unknown levels.
+
+        Raise an error if two names of films become the same id.
+        """
         ids_of_names(self._films, "film", where)
         if self._no_levels:
             shown = [f"{word!r} ({n})" for word, n in self._no_levels.most_common()]
@@ -373,9 +380,10 @@ def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
 
 
 def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
-    """Return marks with times at boundaries of pictures, or unchanged without a linked file.
+    """Return marks with times at boundaries of pictures.
 
-    The times of marks that count frames are the times of these frames.
+    A mark that counts frames gets the times of its frames. The times of each other mark are moved
+    to the nearest boundaries. Marks of a film without a linked file stay unchanged.
     """
     placed = []
     for mark in marks:
@@ -391,7 +399,10 @@ def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
 
 
 def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
-    """Raise an error for a mark that ends after its film: it was made on a different copy."""
+    """Raise an error for a mark that ends after its film.
+
+    Such a mark was made on a different copy of the film.
+    """
     end_s = boundaries[-1]
     if mark.end_s > end_s + MOST_BEHIND_S:
         raise FixInput(
@@ -425,9 +436,10 @@ def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
 
 
 def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
-    """Return the columns of marks: `level`, `concepts`, own columns, `comment`; never `watched`.
+    """Return the columns of marks in this order: `level`, `concepts`, own columns, `comment`.
 
-    If a mark states that a film was watched for levels, `level` is a column also without a level.
+    `watched` is not among them. If a `watched` mark states that a film was watched for levels,
+    `level` is among them even if no mark has a level.
     """
     found = set()
     for mark in marks:

@@ -54,7 +54,9 @@ class PredictionTable:
 def read_predictions(
     manifest: Manifest, path: Path, *, required: Sequence[str] = ()
 ) -> PredictionTable:
-    """Return the rows of a table of predictions; raise an error if they are of other clips.
+    """Return the rows of a table of predictions.
+
+    Raise an error if the rows are about clips that differ from the clips of the manifest.
 
     The baselines of a run are excluded if the run has models, because a tier with the name of a
     baseline, such as `oracle`, would be taken for a model.
@@ -112,7 +114,7 @@ def _warn(sentence: str) -> None:
 
 
 def score_column(columns: Sequence[str], path: Path) -> str:
-    """Return the only column of scores, or the second of two; any other number is an error."""
+    """Return the only column of scores, or the second of two. Raise an error for more or none."""
     scored = [name for name in columns if SCORE.fullmatch(name)]
     if not 1 <= len(scored) <= 2:
         raise FixInput(

@@ -148,9 +148,10 @@ def project(
 def _people_of_films(
     marks: Iterable[Mark], projection: Projection, orders: Orders, are_drawn: bool
 ) -> dict[str, list[tuple["_Person", "_Person | None"]]]:
-    """Return the annotators of each film, with their marks in seconds and at frame / rate.
+    """Return the annotators of each film, each with the same marks at two kinds of times.
 
-    The second of the two is None if a mark of the annotator does not count frames.
+    The first have their times in seconds. The second have the times frame / rate; they are None if
+    a mark of the annotator does not count frames.
     """
     marks_of: dict[str, dict[str, list[Mark]]] = {}
     marked_by: dict[str, set[str]] = {}
@@ -298,7 +299,7 @@ def _longest(
 ) -> str:
     """Return the value that covers most of a clip, or "" if no value covers `needed_s` seconds.
 
-    Of values that cover equally much, the value that begins first is returned. Several words of one
+    If two values cover equally much, the value that begins first is returned. Several words of one
     span are one value. Marks with `none` are ignored.
     """
     of_span: dict[tuple[float, float], list[Mark]] = {}

@@ -171,7 +171,11 @@ def is_drawn(manifest: Manifest) -> bool:
 
 
 def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
-    """Return the plan of each film; raise an error if the two columns contradict the clips."""
+    """Return for each film how many clips were sampled, and how many clips the film has.
+
+    Both numbers come from the columns `draw_probability` and `draw_clips`. Raise an error if these
+    columns contradict the clips.
+    """
     films = {}
     for film, clips in by_film(manifest).items():
         cells = {(c.extra[PROBABILITY], c.extra[CLIPS_OF_FILM]) for c in clips}

@@ -1,4 +1,4 @@
-"""The file of a page, with its style sheet, its scripts and its document.
+"""The HTML file of a page, with its style sheet, its scripts, and the document that it shows.
 
 Browsers refuse to load modules into a local file, so the modules become one script.
 """

@@ -23,7 +23,10 @@ STILL_EDGE = 480  # The longer side of a still, in pixels.
 
 
 class MediaFacts(NamedTuple):
-    """The length of a video, or 0 if unknown, and the reason why browsers do not play it, or ""."""
+    """The length of a video, and the reason why browsers do not play it.
+
+    The length is 0 if it is unknown. The reason is "" if browsers play the video.
+    """
 
     duration_s: float = 0.0
     refused: str = ""
@@ -66,7 +69,7 @@ def picture_times(path: Path, indexes: Path) -> NDArray[np.float64] | None:
 
 
 def still(path: Path, indexes: Path, start_s: float | None, end_s: float | None) -> str:
-    """Return a picture of a part of a video as a data URL, or "" if it cannot be decoded."""
+    """Return a picture from a part of a video as a data URL, or "" if it cannot be decoded."""
     from PIL import Image
 
     try:

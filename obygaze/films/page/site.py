@@ -181,7 +181,11 @@ class Site:
 
     @cached_property
     def _viewed(self) -> Manifest:
-        """The manifest in the view of the run, or unchanged without a run or if the view fails."""
+        """The manifest in the view of the run.
+
+        The manifest is unchanged if there is no run, or if it cannot be shown in the view of the
+        run.
+        """
         viewed = current_labels(self.run, self.manifest).manifest if self.run else None
         return self.manifest if viewed is None else viewed
 

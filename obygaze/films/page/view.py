@@ -107,7 +107,7 @@ def view(
 
 
 def _read_scored_run(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
-    """Return a run; raise an error if it is of another manifest, or of other clips."""
+    """Return a run. Raise an error if its manifest or its clips differ from `manifest`."""
     # These imports load NumPy, which the help of commands does not need.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
     from obygaze_models.runner.text import read_run
@@ -130,7 +130,10 @@ def _read_scored_run(run: PathLike, manifest: Manifest, workspace: Workspace) ->
 
 
 def _scores_of_table(path: Path, manifest: Manifest) -> PredictionTable:
-    """Return the scores of a saved model for the clips of a page; raise an error for two models."""
+    """Return the scores of a saved model for the clips of `manifest`.
+
+    Raise an error if the table has the scores of several models.
+    """
     from obygaze.films.predictions import read_predictions, score_column
 
     table = read_predictions(manifest, path, required=("basis", "decision"))
