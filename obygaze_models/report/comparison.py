@@ -1,7 +1,7 @@
-"""`obygaze compare`: differences of runs to the first run, on the clips that all of them tested.
+"""`obygaze compare`: differences of runs from the first run, on the clips that all of them tested.
 
-A difference is computed as within one run. All differences of a comparison are one family, so
-further runs make each p larger.
+The difference of two runs is computed like the difference of two models of one run. Each p is
+corrected for all differences of the comparison, so each further run makes every p larger.
 """
 
 from __future__ import annotations
@@ -82,10 +82,12 @@ class ComparedRuns(Listing):
     Attributes:
         runs: The names of the runs. All other runs are compared with the first.
         metric: The metric of values and differences.
-        rows: A row for each model and run: its value, and its difference to the first run.
+        rows: A row for each model and run: the value of the model in this run, and the difference
+            of this value from the value in the first run.
         warnings: Sentences on differences in tasks, clips and folds, on limits of the runs, and on
             runs without a common model.
-        unit: The resampling unit of differences: film, or the group that runs hold out.
+        unit: What is resampled for the intervals of differences: film, or the group that runs hold
+            out.
     """
 
     runs: Sequence[str]
@@ -100,7 +102,7 @@ class ComparedRuns(Listing):
         return {**facts, "cells": [json_values(row) for row in self.rows]}
 
     def table(self) -> Columns:
-        """Return a row for each model and run, with the difference to the first run."""
+        """Return the columns of `rows`, by name."""
         names = self.rows[0] if self.rows else ()
         return {name: [row[name] for row in self.rows] for name in names}
 
@@ -124,7 +126,10 @@ class ComparedRuns(Listing):
         return "\n".join(lines)
 
     def shown(self) -> ResultTable:
-        """Return the table that the terminal and the page show: the other runs beside the first."""
+        """Return the table that the terminal and the page show.
+
+        It has a row for each model of each further run, with the value of the first run beside it.
+        """
         first = self.runs[0]
         metric = metric_name(self.metric)
         rows: list[RunRow | str] = []
@@ -280,7 +285,10 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
 
 
 def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
-    """Return the cells on their common clips, and why they cannot be compared, or ""."""
+    """Return the cells restricted to their common clips, and why they cannot be compared.
+
+    The reason is "" if they can be compared.
+    """
     of_runs = [*cells.values()]
     if len(of_runs) == 1:
         return Shared(of_runs, of_runs[0].n_clips), ""
@@ -296,7 +304,7 @@ def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
 
 
 def _make_row(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
-    """Return the row of a cell, without a difference.
+    """Return the row of a cell in the table of a comparison; its difference is missing (NaN).
 
     The column `name` contains all names that the model has in the runs.
     """
@@ -340,9 +348,10 @@ def cells_side_by_side(
 ) -> dict[Key, SideBySide]:
     """Return for each model its cells, by the number of the run that they are from.
 
-    A clip has the same number in all cells. Models with different stores are different models only
-    if a run has several stores. Names of models count only if a run has several models and `models`
-    selects none of them. Runs without models are compared by their baselines.
+    A clip has the same number in all cells. If a run has several stores, models with different
+    stores are different models. If a run has several models and `models` does not select one of
+    them, models with different names are different models. Runs without models are compared by
+    their baselines.
 
     Args:
         runs: The runs.
@@ -373,7 +382,7 @@ def cells_side_by_side(
 
 
 def _named_models(run: Run, name: str) -> list[Cell]:
-    """Return the cells of the model with a name in a run."""
+    """Return the cells of the model called `name` in a run. Raise an error if there are none."""
     found = [cell for cell in run.models if cell.model == name]
     if not found:
         known = [*dict.fromkeys(cell.model for cell in run.models)]
@@ -407,7 +416,7 @@ def _join_tests(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _require_one_unit(names: Sequence[str], runs: Sequence[Run]) -> None:
-    """Raise an error if runs hold out different units, such as films and directors."""
+    """Raise an error if one run holds out other units than another, such as films and directors."""
     name_of_column: dict[str, str] = {}
     for name, run in zip(names, runs, strict=True):
         name_of_column.setdefault(run.about["manifest"]["group_column"], name)
@@ -477,10 +486,10 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
 
 
 def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
-    """Return whether two cells tested the same sets of clips, so that values can be compared.
+    """Return whether two cells tested the same sets of clips, so that their values can be compared.
 
-    On unseen films, a difference is computed within each film. So only the clips of each film in a
-    fold need to be the same, and not the whole folds.
+    If both cells tested unseen films, their difference is computed within each film. In this case
+    only the clips of each film in a fold need to be the same, and not all clips of the fold.
     """
     by = [*FOLDS]
     if weakest([first.basis, second.basis]) == UNSEEN:
@@ -489,7 +498,7 @@ def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
 
 
 def _clips_of_folds(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
-    """Return the sets of clips that have equal values in the columns `by`."""
+    """Return the sets of clips of a cell that have equal values in the columns `by`."""
     return frozenset(cell.rows.groupby([*by])["clip"].agg(frozenset))
 
 

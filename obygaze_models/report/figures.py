@@ -104,6 +104,7 @@ class Dot(NamedTuple):
 class FigureRow(NamedTuple):
     """A row of a figure: a value with its interval, small dots, and a line at `chance`.
 
+    `chance` is the value for clips in random order.
     A NaN is not drawn.
     """
 
@@ -192,7 +193,8 @@ def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
 def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
     """Yield a figure for each test task, without the figure of the first screen.
 
-    Tasks with a `row`, such as concepts, are rows of a figure for each model and metric instead.
+    A test task with a `row` in the protocol, such as a concept, has no figure of its own. All such
+    tasks are rows of one figure for each model and metric.
     """
     metric = compared_metric(run)
     models = run.models
@@ -233,7 +235,10 @@ def _rows_side_by_side(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
 
 
 def _figure_rows(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
-    """Return the rows of a test task: models below their training task, then the best baseline."""
+    """Return the rows of a test task: the models, then the best baseline.
+
+    If the models have several training tasks, each training task is a heading above its models.
+    """
     baseline = best_baseline(run, cells[0], compared_metric(run))
     trained_on = _trained_on(cells, "trained on {}")
     rows: list[CellRow] = []
@@ -249,7 +254,7 @@ def _figure_rows(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
 
 
 def _trained_on(cells: Sequence[Cell], text: str) -> str:
-    """Return `text`, or "" if all cells have the same training task, which needs no words then."""
+    """Return `text`, or "" if all cells have the same training task, which rows need not name."""
     return text if len({cell.train for cell in cells}) > 1 else ""
 
 
@@ -341,7 +346,7 @@ def _figure_row(
 
 
 def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
-    """Return the figure of a decision tree as indented lines (Figure 5 of the paper).
+    """Return a decision tree as a figure of indented lines (Figure 5 of the paper on ObyGaze12).
 
     The branch "no" is above the branch "yes".
 
@@ -374,7 +379,7 @@ def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
 def _lines_of_tree(
     nodes: Mapping[int, RunRow], row: RunRow, answer: str, depth: int = 0
 ) -> Iterator[tuple[int, str]]:
-    """Yield the depth and the line of a node, then those of its branches."""
+    """Yield the depth and the line of a node, then the depth and the line of each node below it."""
     is_leaf = math.isnan(row["left"])
     concept = safe_text(row["concept"], "terminal")
     asks = "" if is_leaf else f"{concept} > {row['threshold']:.2f}? "
@@ -389,9 +394,10 @@ def _lines_of_tree(
 
 
 def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | None:
-    """Return the figure of the log odds of success by property of a clip (Figure 6 of the paper).
+    """Return the figure of what makes decisions correct (Figure 6 of the paper on ObyGaze12).
 
-    Return None if no property has log odds over all films.
+    A row has the difference in the log odds of a correct decision that belongs to a property of
+    clips. Return None if no property has log odds over all films.
 
     Args:
         run: The run.

@@ -25,7 +25,7 @@ def open_runs(
     runs: Sequence[PathLike | Run | Sequence[PathLike | Run]],
     workspace: PathLike | None,
 ) -> list[Run]:
-    """Return runs that are given by name or folder, also in nested lists."""
+    """Return the runs of names, folders and runs, which may be in nested lists."""
     opened: list[Run] = []
     for given in runs:
         if isinstance(given, str | os.PathLike | Run):
@@ -37,7 +37,7 @@ def open_runs(
 
 @contextmanager
 def explain_invalid_runs(*runs: Run) -> Iterator[None]:
-    """Turn exceptions of an edited run.json into an error that names the runs."""
+    """Turn an exception that a wrongly edited run.json causes into an error that names the runs."""
     try:
         yield
     except ObygazeError:
@@ -51,7 +51,7 @@ def explain_invalid_runs(*runs: Run) -> Iterator[None]:
 
 
 def knows_films(run: Run) -> bool:
-    """Return whether requested models may have been trained on clips of the tested films."""
+    """Return whether a requested model may have been trained on clips of a film that it tests."""
     return any(cell.knows_films for cell in requested_cells(run))
 
 
@@ -66,14 +66,17 @@ def chance(cell: Cell, metric: str) -> float:
 
 
 def label(run: Run, cell: Cell) -> str:
-    """Return the name of a model, with its store if the run has several stores."""
+    """Return the name of the model of a cell, with its store if the run has several stores.
+
+    The name of the baseline `oracle` also states that it reads the true concepts.
+    """
     if cell.model in CEILINGS:
         return f"{cell.model} ({CEILINGS[cell.model]})"
     return model_name(run, cell)
 
 
 def pair_name(train: str, test: str) -> str:
-    """Return the name of a pair of tasks, or of the task if both are the same."""
+    """Return the name of a pair of tasks; if both are the same task, it is the name of the task."""
     return train if train == test else f"{train} → {test}"
 
 

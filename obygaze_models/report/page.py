@@ -69,7 +69,7 @@ class ReportFiles(list[Path]):
 
     @property
     def has_page(self) -> bool:
-        """Whether a page was written; it is the first of the files."""
+        """Whether a page was written. The page is the first of the files."""
         return bool(self) and self[0].suffix.lower() in REPORT_ENDINGS
 
     def __str__(self) -> str:
@@ -79,7 +79,10 @@ class ReportFiles(list[Path]):
 
     @property
     def notes(self) -> list[str]:
-        """A line with the number of other files and their folders, if there are any."""
+        """A line with the number of tables and figures and their folders, if any were written.
+
+        If no page was written, the line states the reason.
+        """
         if not self.has_page:
             return ["no page was written, because --format does not include html"]
         folders = dict.fromkeys(str(path.parent) for path in self[1:])
@@ -99,8 +102,10 @@ class Chapter:
         about: The line below the heading: tasks, clips and features.
         answers: The sentences of the answer.
         figure: The figure of the first screen. None: the run has no models.
-        changed: Sentences on labels that were changed or cannot be read, and on changed stores.
-        limits: The sentences below the figure: changes, the scale of the answer, and limits.
+        changed: Sentences on labels that were changed after the run or cannot be read, and on
+            stores that were changed after the run.
+        limits: The sentences below the figure: `changed`, the values to which the value of the
+            answer must be compared, and limits of the run.
         sections: The sections below the first screen.
         words: Words that the page explains, with their meanings.
     """
@@ -254,7 +259,11 @@ def _changed_stores(run: Run) -> Iterator[str]:
 
 
 def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
-    """Yield sentences on the value of a random order, the scope of the interval, and concepts."""
+    """Yield sentences that help to read the value of the answer.
+
+    They state the value for clips in random order, what the interval holds for, and which concepts
+    the features show.
+    """
     if cell is None:
         return
     metric = compared_metric(run)

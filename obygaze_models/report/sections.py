@@ -119,7 +119,7 @@ def make_sections(run: Run, labels: RunLabels) -> list[Section]:
 
 
 def section_of_results(run: Run, titles: Titles) -> Section:
-    """Return the section with a row for each model, and with figures of the tasks."""
+    """Return the section of results: a table with a row for each model, and figures of tasks."""
     section = Section("results", "Results", figures=[*figures_of_tasks(run, titles)])
     shown = []
     for cell in run.cells:
@@ -155,7 +155,7 @@ def section_of_results(run: Run, titles: Titles) -> Section:
 
 
 def _correction(run: Run, *, is_of_baselines: bool) -> str:
-    """Return the sentence on the number of comparisons that the p of a table are corrected for."""
+    """Return the sentence that states for how many comparisons the p of a table are corrected."""
     counts = []
     for row in run.differences:
         if (
@@ -178,7 +178,10 @@ def _correction(run: Run, *, is_of_baselines: bool) -> str:
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
-    """Return the heading of a test: its tasks, its size, and the value of a random order."""
+    """Return the heading of the rows of a test.
+
+    It has the tasks, the number of clips and films, and the value for clips in random order.
+    """
     metric = compared_metric(run)
     facts = f"{cell.n_clips:,} clips"
     if run.has_groups:
@@ -191,7 +194,7 @@ def _heading_of_test(run: Run, cell: Cell) -> str:
 
 
 def _result(run: Run, cell: Cell) -> RunRow:
-    """Return the table row of a model and its best baseline."""
+    """Return the row of a model in the table of results, with the best baseline of this model."""
     metric = compared_metric(run)
     baseline = best_baseline(run, cell, metric) if cell.is_model else None
     row = None if baseline is None else difference_from_baseline(run, cell, baseline)
@@ -266,7 +269,7 @@ def section_of_differences(run: Run) -> Section:
 
 
 def _difference(run: Run, row: RunRow) -> RunRow:
-    """Return the table row of a difference."""
+    """Return the row of a difference in the table of differences."""
     by_name = {cell.name: cell for cell in run.cells}
     first, second = (by_name[name] for name in names_of_difference(row))
     films = films_above(first, second, row["metric"])
@@ -310,9 +313,10 @@ def _sentences_of_contrasts(
 
 
 def section_of_films(run: Run, titles: Titles) -> Section:
-    """Return the section with the compared metric of each model and the best baseline by film.
+    """Return the section of films: the compared metric in each film.
 
-    The section is empty without films, or with too many films for a table.
+    The table has a column for each model and for the best baseline. The section is empty if the run
+    has no films, or too many films for a table.
     """
     section = Section("films", run.units.capitalize())
     asked = requested_cells(run)
@@ -351,9 +355,10 @@ def section_of_films(run: Run, titles: Titles) -> Section:
 
 
 def section_of_paper(run: Run, titles: Titles) -> Section:
-    """Return the section with the values of this run beside the published values.
+    """Return the section with the values of this run beside the published values of its protocol.
 
-    Tables of cells come first, then tables of films, as in Table 4 of the paper.
+    The first tables have values over all films. The tables after them have values of single films,
+    as in Table 4 of the paper on ObyGaze12.
     """
     section = Section("paper", "Beside the paper")
     by_name = {cell.name: cell for cell in run.cells}
@@ -407,14 +412,17 @@ def _beside_paper(row: RunRow) -> RunRow:
 
 
 def _heading_of_films(run: Run, cell: Cell) -> str:
-    """Return a heading: model, tasks, what the model was tested on, and number of leaked clips."""
+    """Return the heading above the films of a cell.
+
+    It has the model, the tasks, what the model was tested on, and the number of leaked clips.
+    """
     name = _name_with_store({"model": cell.model, "store": cell.store})
     leaked = f", {n_leaked(cell)} of {cell.n_clips} leaked" if n_leaked(cell) else ""
     return f"{name}, {pair_name(*cell.pair)}, on {tested_on(cell.basis, run.units)}{leaked}"
 
 
 def _films_of_paper(run: Run, rows: Sequence[RunRow], titles: Titles) -> list[RunRow]:
-    """Return the rows of the films of a cell in the order of the paper, then their mean."""
+    """Return a row for each film of a cell, in the order of the published table, and a mean row."""
     printed = {value["film"]: value["source"] for value in run.protocol["paper"]}
     order = [*printed]
     shown = []
@@ -516,7 +524,10 @@ def sentence_of_concepts(run: Run) -> str:
 
 
 def section_of_success(run: Run) -> Section:
-    """Return the section on the regression of correct decisions on properties of clips."""
+    """Return the section on success: how properties of clips predict whether decisions are correct.
+
+    Its numbers are from a regression.
+    """
     section = Section("success", "What makes a clip easy")
     for name, factors in group_by(
         rows_as_dicts(run.table("success.csv")),
@@ -558,7 +569,10 @@ def section_of_success(run: Run) -> Section:
 
 
 def section_of_errors(run: Run, labels: RunLabels) -> Section:
-    """Return the section of wrong decisions of the requested models, the most certain first."""
+    """Return the section of wrong decisions of the requested models.
+
+    The wrong decisions whose scores are farthest from the threshold are shown.
+    """
     section = Section("errors", "Errors to look at")
     clips: dict[str, Clip] = {}
     columns: list[str] = []
@@ -602,7 +616,9 @@ def errors(
     columns: Sequence[str],
     annotations: Mapping[str, Sequence[Annotation]],
 ) -> list[RunRow]:
-    """Return the wrong decisions of a cell, by the mean scores of clips, the most certain first.
+    """Return the wrong decisions of a cell, made by the mean score of each clip.
+
+    The first one has the score that is farthest from the threshold.
 
     Args:
         cell: The model, with its rows of predictions.csv.
@@ -651,7 +667,7 @@ def _annotation_text(said: Annotation, columns: Sequence[str]) -> str:
 
 
 def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
-    """Return the user's columns that the tasks of a run and `data.where` name."""
+    """Return the user's columns that the tasks of a run, or `data.where` of its protocol, name."""
     expressions = [run.protocol["data"]["where"]]
     named = []
     for name in dict.fromkeys(chain.from_iterable(cell.pair for cell in run.cells)):

@@ -67,7 +67,10 @@ class NumberCell:
 
     @property
     def short(self) -> str:
-        """The number without its interval, such as `.79 (.05)`, or a dash if it is NaN."""
+        """The number without its interval, or a dash if it is NaN.
+
+        A standard deviation follows in brackets, such as `.79 (.05)`.
+        """
         if not math.isfinite(self.value):
             return DASH
         spread = f" ({short(self.sd)})" if math.isfinite(self.sd) else ""
@@ -93,7 +96,7 @@ class NumberCell:
 
 
 class DifferenceCell(NumberCell):
-    """A difference in a cell, with enough decimals to differ from 0."""
+    """A difference in a cell, with enough decimals that a difference from 0 is not printed as 0."""
 
     @classmethod
     def of(cls, row: RunRow | None) -> NumberCell:
@@ -149,7 +152,10 @@ class ResultTable:
         return [row for row in self.rows if not isinstance(row, str)]
 
     def blocks(self) -> list[tuple[str, list[Cells]]]:
-        """Return each heading with the rows below it. The heading of rows above them all is ""."""
+        """Return each heading with the rows below it.
+
+        Rows above the first heading have the heading "".
+        """
         blocks: list[tuple[str, list[Cells]]] = [("", [])]
         for row in self.rows:
             if isinstance(row, str):
@@ -215,7 +221,7 @@ def result_table(
 
 
 def _cell_parts(cell: Any) -> list[Any]:
-    """Return the values of a cell in CSV, one for each of `PARTS_OF_NUMBER`.
+    """Return the values of a cell in a CSV file, one for each of `PARTS_OF_NUMBER`.
 
     Missing values are "".
     """

@@ -49,8 +49,9 @@ class CardMetric(TypedDict):
 class FeatureSpec(Record, frozen=True, omit_defaults=True):
     """The features that a model reads: an array of this dtype in stores with this fingerprint.
 
-    For segments, the windows selected by `rule` are reduced to one vector by `reduce`; both are ""
-    for features of clips. `grid` contains the settings of the windows of the store, if any.
+    If the model was trained on segments, `rule` selects the windows of a segment, and `reduce`
+    makes one vector of them. Both are "" if the model was trained on clips. `grid` contains the
+    settings of the windows of the store. It is empty if the store has no windows.
     """
 
     backbone: str
@@ -76,8 +77,8 @@ class TrainingData(Record, frozen=True):
     """The training clips and films of a model, in numbers.
 
     `films` is empty if the manifest has no films. `video_hashes` are the hashes of the video files
-    of the films and clips that the store contains. `median_s` is the median length of the clips in
-    seconds, or 0 if unknown.
+    of the training clips and of their films, as far as the store has them. `median_s` is the median
+    length of the clips in seconds, or 0 if it is unknown.
     """
 
     manifest: str
@@ -145,14 +146,14 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
 
     @property
     def summary(self) -> str:
-        """Model type and task in a few words; concept vectors have no task."""
+        """Model type and task in a few words, or the number of concepts for concept vectors."""
         if self.classes:
             return f"{self.kind} for {self.task}{self.with_where}"
         return f"{self.kind}, vectors of {count(len(self.concepts), 'concept')}"
 
     @property
     def with_where(self) -> str:
-        """The selection as text, such as ` with mood in {sad, calm}`; "" for all clips."""
+        """The expression `where` as text, such as ` with mood in {sad, calm}`, or "" if none."""
         return f" with {self.where}" if self.where else ""
 
     @property
@@ -220,7 +221,10 @@ class TrainingClips:
         return has_score
 
     def to_csv(self) -> bytes:
-        """Return the table as CSV: clip, film, span, features, scores, frames; "" for unknown."""
+        """Return the clips as a CSV table: clip, film, span, hash of features, scores, frames.
+
+        A value that is unknown is "".
+        """
         columns: dict[str, Sequence[Any]] = {
             "clip_id": self.clip_ids,
             "movie_id": self.facts.movie_ids.tolist(),
@@ -238,7 +242,7 @@ class TrainingClips:
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
     """The content of model.json: facts, estimator, and sizes and checksums of the other files.
 
-    `sha256` is the checksum of the rest of the document.
+    `sha256` is the checksum of the document without `sha256`.
     """
 
     created_by: str

@@ -74,11 +74,12 @@ class Predicted:
     - `in-sample`: a training clip; the score is from the model itself.
 
     Contributions of out-of-fold clips are NaN, and their margins may be NaN. `model` contains the
-    facts of the model. `films` contains films and times of the clips, as further columns of a
-    written file. `n_by_id` is the number of clips of a different store that were matched to
-    training clips by id only. `doubts` are sentences about scores that may belong to different
-    clips, by topic. `is_elsewhere` is true if the out-of-fold scores are from features of a
-    different store. `written` is the file of the table; "" if there is none.
+    facts of the model. `films` contains films and times of the clips; they are columns only of a
+    written file. If the clips are from a different store than the training clips, `n_by_id` is the
+    number of clips that were matched to training clips by id only. `doubts` has sentences by topic,
+    on reasons to doubt that the scores fit the clips. `is_elsewhere` is true if the out-of-fold
+    scores were computed from another store than the one that is predicted. `written` is the file of
+    the table; "" if there is none.
     """
 
     clip_ids: Sequence[str]
@@ -290,7 +291,10 @@ def _opened(
     manifest: PathLike | Manifest | None,
     workspace: PathLike | None,
 ) -> Store:
-    """Open a store; the error for a missing store names the command for the model's features."""
+    """Open a store.
+
+    The error for a missing store names the command that computes the features of the model.
+    """
     try:
         return open_store(store, workspace=workspace)
     except NotFound as error:
@@ -340,11 +344,11 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
 
 
 def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store]]:
-    """Return each feature specification of a model with the store to read, one per part of a join.
+    """Return each feature specification of a model with the store that it describes.
 
-    The list is empty if a join is given and the model reads one store, if one store is given and
-    the model reads a join, or if the numbers of stores differ. Parts are in the order of their
-    recipes.
+    A model of joined stores has one specification for each of them, in the order of their recipes.
+    The list is empty if `store` is a join and the model reads one store, if `store` is one store
+    and the model reads a join, or if the two joins have different numbers of stores.
     """
     wanted = features.parts or (features,)
     is_join = isinstance(store, JoinedStore)
@@ -354,9 +358,10 @@ def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store
 
 
 def _has_recipe(features: FeatureSpec, store: Store) -> bool:
-    """Return whether a store has the recipe of the model's training features.
+    """Return whether a store has the recipe of the features with which a model was trained.
 
-    A model of clips can read windows: a window has the features of a clip with the same pictures.
+    A model of clips can read a store of windows, because a window has the same features as a clip
+    with the same pictures.
     """
     recipes = (store.recipe, store.recipe.of_clips)
     return features.fingerprint in [recipe.fingerprint for recipe in recipes]
@@ -365,7 +370,11 @@ def _has_recipe(features: FeatureSpec, store: Store) -> bool:
 def _doubts(
     model: SavedModel, store: Store, table: Manifest | None, ids: Collection[str]
 ) -> dict[str, str]:
-    """Return sentences about windows of a different length and about replaced videos."""
+    """Return by topic the sentences on reasons to doubt that the scores fit the clips.
+
+    One topic is windows, if the model was trained on clips that are no such windows. The other
+    topic is videos that were replaced after their features were extracted.
+    """
     features = model.info.features
     length_s = model.info.training.median_s
     noun = "windows" if features.grid else "clips"
@@ -396,7 +405,11 @@ def _doubts(
 def _stated(
     clip_ids: Sequence[str], listed: Iterable[str | Clip], store: Store
 ) -> ClipFacts:
-    """Return the facts of clips: from the manifest that lists them, else from the store."""
+    """Return the facts of clips.
+
+    The facts are from the manifest that lists the clips. Facts that the manifest does not have are
+    from the store.
+    """
     of_manifest = {clip.clip_id: clip for clip in listed if isinstance(clip, Clip)}
     clips = [of_manifest.get(one, Clip(one, "")) for one in clip_ids]
     stated = ClipFacts.of_clips(clips)
@@ -476,7 +489,12 @@ def features_for_model(
     *,
     of_films: Iterable[Clip] = (),
 ) -> Matrix | Segments:
-    """Return the features of clips that `predict` reads."""
+    """Return the features of clips that `predict` reads.
+
+    `clips` are ids or clips; None: all clips of the store. A model of segments computes the
+    features of a segment from windows. For this, `of_films` has all clips of the films of the
+    segments.
+    """
     wanted = model.info.features
     store, array = store_to_read(model, store)
     if wanted.rule:
@@ -501,7 +519,10 @@ def features_for_model(
 
 
 def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
-    """Return the store and the array that a model reads; refuse different features."""
+    """Return the store and the name of the array that a model reads.
+
+    Raise an error if the features differ from those with which the model was trained.
+    """
     wanted = model.info.features
     pairs = _pairs(wanted, store)
     if not pairs or not all(_has_recipe(*pair) for pair in pairs):
@@ -532,7 +553,10 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
 
 
 def _array_to_read(model: str, wanted: FeatureSpec, store: Store) -> str:
-    """Return the array that a model reads; refuse a different type or width."""
+    """Return the name of the array that a model reads.
+
+    Raise an error if the array has a different data type or width than the model expects.
+    """
     array = wanted.array
     if store.recipe.is_unknown and len(store.feature_arrays) == 1:
         # The only array of an import may have a different name.
@@ -577,7 +601,10 @@ def _put_out_of_fold(
     margins: Mapping[str, Floats],
     contributions: Mapping[str, Floats],
 ) -> None:
-    """Replace in-sample scores of training clips by out-of-fold scores or NaN, in place."""
+    """Replace the scores and margins of training clips by their out-of-fold values, in place.
+
+    A value that is not out-of-fold becomes NaN. The contributions of these clips become NaN.
+    """
     out = np.flatnonzero(np.array(basis) == OUT_OF_FOLD)
     if model.clips is None or not len(out):
         return
@@ -596,7 +623,10 @@ def _put_out_of_fold(
 
 
 def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
-    """Return scores by class and whether they are probabilities; a concept bank has no scores."""
+    """Return the scores of rows, with a column for each score, and whether they are probabilities.
+
+    A concept bank has no scores.
+    """
     if hasattr(estimator, "predict_proba"):
         return estimator.predict_proba(X), True
     if hasattr(estimator, "decision_function"):
@@ -605,7 +635,12 @@ def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
 
 
 def _decisions(names: Sequence[str], scores: Floats) -> list[str]:
-    """Return the class of the largest probability or of the sign; "" if a score is missing."""
+    """Return the decision of each row: a class, or "" if the score of the row is missing.
+
+    If a row has probabilities, the decision is the class with the larger probability. If a row has
+    one score, the decision is the second class for a positive score, and the first class for any
+    other score.
+    """
     if not scores.shape[1]:
         return []
     threshold = scores[:, 0] if scores.shape[1] > 1 else 0.0
@@ -617,7 +652,10 @@ def _decisions(names: Sequence[str], scores: Floats) -> list[str]:
 def _explain(
     model: SavedModel, X: Floats
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Return the margin of each concept of a bottleneck, and its contribution to the decision."""
+    """Return the margin of each concept of a bottleneck, and the contribution of each concept.
+
+    A contribution is a part of the score that decides.
+    """
     project = getattr(
         model.estimator, "margins", getattr(model.estimator, "transform", None)
     )

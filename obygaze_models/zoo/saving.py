@@ -96,8 +96,9 @@ def save_model(
     """Save a fitted estimator as a folder and return the folder.
 
     The written files are loaded again. The folder gets its name only if the loaded estimator gives
-    the rows of X the same outputs. A saved model of joined features includes the factors of the
-    parts in its coefficients, so that it reads features as they are stored.
+    the rows of X the same outputs. A model of joined stores scales the features of each store by a
+    factor. The saved coefficients include these factors, so that the saved model reads features as
+    they are stored.
 
     Args:
         estimator: A fitted estimator of `obygaze_models.models`.
@@ -222,9 +223,9 @@ def load_folder(folder: Path) -> SavedModel:
 def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) -> str:
     """Return where the facts and the estimator differ, or "" if they agree.
 
-    If the classes are words, they must be the classes of the facts, in this order. If the classes
-    are numbers, they take the names of the facts in this order; the same numbers in a different
-    order are refused.
+    If the classes of the estimator are words, they must be the classes of the facts, in the same
+    order. If they are numbers, they get the names that the facts have at the same places. If the
+    names in the facts are the same numbers in a different order, they differ.
     """
     import numpy as np
 
@@ -253,9 +254,10 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
-    """Raise an error unless the loaded and the saved estimator give the same outputs for rows.
+    """Raise an error unless two estimators give the same outputs for the rows of `X`.
 
-    Rows are read in blocks, because frames and tokens may be larger than memory.
+    `estimator` was saved, and `loaded` was loaded again. The rows are read in blocks, because
+    frames and tokens may be larger than memory.
     """
     import numpy as np
 
@@ -323,7 +325,7 @@ def read_document(folder: Path) -> ModelDocument:
 
 
 def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
-    """Return the names of a model's score columns: classes, then the margins of concepts."""
+    """Return the names of the score columns of a model: of its classes, then of its margins."""
     kind = "p" if hasattr(estimator, "predict_proba") else "score"
     named = info.classes if kind == "p" else info.classes[-1:]
     return [

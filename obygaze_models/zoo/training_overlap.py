@@ -40,7 +40,8 @@ class TrainingOverlap:
     Attributes:
         basis: For each clip, how its score relates to the training, such as `film-seen`.
         rows: The row of each clip in the training clips of the model; -1 for all other clips.
-        n_by_ids: The number of clips of a different store matched to training clips by id only.
+        n_by_ids: If the clips are from a different store than the training clips: the number of
+            clips that were matched to training clips by id only.
     """
 
     basis: Sequence[str]
@@ -66,7 +67,8 @@ def find_training_overlap(
         clips: The facts of the clips, from a manifest or from the store.
         store: The store of their features, which may contain the hashes of their videos.
         hashes: The hash of the features of each clip.
-        in_sample: Whether clips with an out-of-fold score get the model's in-sample score instead.
+        in_sample: Whether training clips with an out-of-fold score get the score of the model
+            itself instead.
     """
     training = model.info.training
     n_without = int((clips.movie_ids == "").sum())
@@ -112,7 +114,7 @@ def find_training_overlap(
 
 
 def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
-    """Return the hashes of the videos of clips and of their films that a store contains."""
+    """Return the hashes that a store contains of the videos of clips, and of their whole films."""
     hashes: set[str] = set()
     for one in store.stores:
         rows = one.table.find(clips.clip_ids.tolist())
@@ -122,7 +124,10 @@ def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
 
 
 def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
-    """Return the film and the hash of the video of each row of the films of clips."""
+    """Return the rows of a store that belong to the films of some clips.
+
+    For each row, the film and the hash of the video are returned.
+    """
     rows = store.table.rows_of(set(clips.movie_ids.tolist()) - {""})
     films = store.movie_ids_of(rows).tolist()
     return [*zip(films, store.files_of(rows), strict=True)]
@@ -131,7 +136,10 @@ def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
 def _is_film_seen(
     training: TrainingData, clips: ClipFacts, store: Store
 ) -> npt.NDArray[np.bool_]:
-    """Return for each clip whether its film trained the model, by film name or hash of the file."""
+    """Return for each clip whether the model was trained on its film.
+
+    A film is recognised by its name, or by the hash of its video file.
+    """
     trained_hashes = set(training.video_hashes)
     films = set(training.films)
     is_seen = np.zeros(len(clips), dtype=np.bool_)
@@ -153,7 +161,7 @@ def _check_case(
 ) -> None:
     """Raise an error for an id that differs only in case from an id of the training data.
 
-    It is unknown whether both are the same clip or film, so the overlap is unknown too.
+    It is unknown whether both ids are of the same clip or film, so the overlap is unknown.
     """
     spelling = {name.casefold(): name for name in trained}
     known = {*trained}
