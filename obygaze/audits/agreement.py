@@ -92,8 +92,8 @@ class Agreement:
         n_films: Number of films with items that two people answered.
         n_single: Number of items that only one person answered.
         n_complete: Number of items that all people answered.
-        n_undefined: Number of rows of means and single films with a measure that is undefined,
-            because people would always agree by chance alone.
+        n_undefined: Number of rows (of means, and of pairs in one film) with an undefined measure.
+            A measure is undefined if people would always agree by chance alone.
         films_of_one: The films in which people answered, but no item has the answers of two people.
     """
 
@@ -298,7 +298,8 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
 
     Args:
         answers: The answers.
-        column: The name of the column; the words of `level` are points on a line.
+        column: The name of the column. Only the words of `level` have places on a line, which
+            state their distances.
         order: The words from the lowest; empty: the words have no order.
     """
     compared = answers.answered_by(2)
@@ -382,8 +383,8 @@ def measure_row(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
 def film_rows(answers: Answers, scale: Scale) -> list[Row]:
     """Return the rows of means over films and over pairs, then a row for each pair in each film.
 
-    If an answer is the level NS, each pair has a second row in each film, without the items that
-    one of the two people answered with NS.
+    If an answer is the level NS, each pair has a second row in each film, made without the items
+    that one of the two people answered with NS. If no item is left, there is no second row.
     """
     rows = []
     sure = []

@@ -79,8 +79,8 @@ class Scale:
     def of(cls, said: Iterable[str], order: Sequence[str]) -> Self:
         """Return the scale of the words `said`.
 
-        If `order` is not empty, the words have this order. If all words are numbers, they keep the
-        distances of the numbers. In all other cases, all words are equally distant.
+        If `order` is not empty, the words have this order. If `order` is empty and all words are
+        numbers, the points are these numbers. In all other cases, all words are equally distant.
         """
         if order:
             return cls(IN_ORDER, order, on_line(range(len(order))))

@@ -127,9 +127,10 @@ def _limits(counted: Sequence[Record]) -> Iterator[str]:
 
 
 def _make_row(thing: Record) -> tuple[object, ...]:
-    """Return a thing, its counts, the exact share with its interval, and both shares cut.
+    """Return the cells of a thing: its counts, the share of the first gender, and both shares cut.
 
-    The cut shares have two decimals, without rounding.
+    The share of the first gender is exact, and followed by its interval. The cut shares are cut
+    after two decimals.
     """
     cuts = [
         None if cut is None else f"{cut:.2f}"

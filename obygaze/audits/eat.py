@@ -273,7 +273,7 @@ def _describe_prompts(
     """Return how well the texts of each attribute with several texts agree: Cronbach's alpha.
 
     Alpha is computed from a table of cosines: a row for each vector of both groups, and a column
-    for each text. It is None if the sum of the row is the same for all vectors.
+    for each text. It is None if all rows have the same sum.
     """
     items = [unit_rows(group.vectors, group.name) for group in (x, y)]
     rows = np.concatenate(items)

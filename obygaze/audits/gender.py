@@ -213,9 +213,9 @@ def present(estimates: Sequence[GenderEstimate], source: str) -> Audit:
 def _answers(
     found: GenderMeans, cut: tuple[float, float], paper: Mapping[str, GenderShares]
 ) -> Iterator[str]:
-    """Yield how often each wording scores higher, and the mean share of the score of man.
+    """Yield how often each wording scores higher, and the mean ratio of man.
 
-    This is its share in the sum of both scores.
+    The ratio of a caption is the share of the score of man in the sum of both scores.
     """
     yield f"Mean score of {count(found.n, 'caption')}: {found.mean:.3f}."
     man, woman = cut

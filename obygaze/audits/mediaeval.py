@@ -149,7 +149,7 @@ def read_classes(manifest: Manifest) -> dict[str, dict[str, int]]:
 
 
 def score_run(path: Path, grades: Judged, classes: Judged) -> RunScore:
-    """Score a run of one of the two tasks.
+    """Score a run of affect or of violence.
 
     A run of affect is scored against the classes of valence and arousal in `classes`. A run of
     violence is scored against the classes of violence in `classes`, or without such classes against

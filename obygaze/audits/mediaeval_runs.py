@@ -3,8 +3,9 @@
 Violence is ranked (TREC lines); valence and arousal are classified as -1, 0 or 1. The files of the
 task derive the classes from scores on [-1, 1]: below -.15 is negative, above .15 positive, and the
 bounds themselves are neutral. `ap_trec` is the average precision that trec_eval prints. Documents
-are ranked by descending score, documents with equal scores by descending name. All judged relevant
-documents count in the denominator, even documents that were not returned.
+are ranked by descending score, documents with equal scores by descending name. The denominator of
+the average precision is the number of all documents that are judged relevant, even if the run did
+not return them.
 """
 
 import math
@@ -61,7 +62,7 @@ def read_trec_run(
     """Return scores by topic and document, and warnings about lines.
 
     The lines of TREC are `topic Q0 document rank score tag`. As in trec_eval, a score that is not
-    a number becomes 0 and NaN ranks last, with a warning.
+    a number becomes 0, and the score NaN ranks last. Both give a warning.
     """
     violations = Violations(path)
     scores = dict[str, dict[str, float]]()

@@ -95,7 +95,7 @@ class Plot(NamedTuple):
 class Audit:
     """The result of an audit. Printing it shows its table; `to_json()` has every number.
 
-    Each number is also `audit[NAME]`, by its name in JSON.
+    `audit[NAME]` returns the value that has this name in the JSON document.
 
     Args:
         title: The measure and its source.

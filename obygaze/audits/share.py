@@ -3,7 +3,8 @@
 The clips were sampled within films by `manifest sample`, and labelled. Scores of a model for all
 clips of the films can make the interval narrower; they never replace labels.
 
-`read_labels` reads and checks, `estimate_shares` computes, and `present` makes the page.
+`read_labels` reads and checks the labels, `estimate_shares` computes the shares, and `present`
+makes the table, the sentences and the figure.
 """
 
 from __future__ import annotations

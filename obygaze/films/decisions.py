@@ -31,8 +31,8 @@ def named_cell(run: Run) -> int | None:
     """Return the number of the cell that is shown first, or None if the protocol names none.
 
     The number is the index in the list of `models_to_show`. If the list has one cell, this cell is
-    shown first. If it has several, the first model that the first question of the protocol names is
-    shown first.
+    shown first. If the list has several cells, the first model that the first question of the
+    protocol names is shown first. The result is None if several cells fit this name.
     """
     cells = models_to_show(run)
     questions = run.protocol["report"]["questions"]

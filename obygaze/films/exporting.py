@@ -1,7 +1,7 @@
 """Export marks, labels and scores as ELAN files, and a manifest as a table.
 
-ELAN files have times in whole milliseconds. Times are rounded up, so that a player that seeks to
-the start of a mark shows its first picture.
+ELAN files have times in whole milliseconds. Times are rounded up. So a player that seeks to the
+start of a mark shows the first picture of the mark.
 """
 
 import os
@@ -91,7 +91,7 @@ class ExportedFiles:
 
 
 class _Export(NamedTuple):
-    """The marks of an export, what is excluded, and whether they are sampled clips to fill in."""
+    """The marks of an export, what is excluded, and whether the marks are clips to fill in."""
 
     marks: Sequence[Mark]
     left_out: Sequence[str] = ()

@@ -1,8 +1,8 @@
 """Import ELAN files and tables as a table of marks.
 
 ELAN files have times in whole milliseconds. An export rounds times up, so that a player that seeks
-to the start of a mark shows its first picture. If the film is linked to its file, an import moves
-each time to the nearest boundary of pictures.
+to the start of a mark shows the first picture of the mark. If the film is linked to its file, an
+import moves each time to the nearest boundary of pictures.
 """
 
 from collections import Counter

@@ -339,7 +339,7 @@ def equal_clips(
 def _half_picture_s(boundaries: Floats | None) -> float:
     """Return half the length of the longest picture, in seconds, or 0 without boundaries.
 
-    No time within the film is further from the nearest boundary of a picture.
+    No time within the film is further than this from the nearest boundary of a picture.
     """
     steps_s = [after - before for before, after in pairwise(boundaries or ())]
     return max(steps_s, default=0.0) / 2

@@ -82,7 +82,8 @@ class Mark(NamedTuple):
     def at_rate(self) -> Self:
         """Return the mark without its frames.
 
-        If the mark has frames and a rate, its times become frame / rate. If not, they stay.
+        If the mark has frames and a rate, its times become frame / rate. If it does not, its times
+        stay unchanged.
         """
         times_s = self.frames.times_s if self.frames else None
         start_s, end_s = times_s or (self.start_s, self.end_s)
@@ -205,9 +206,10 @@ class MarkReader:
     def read_table(self, path: Path) -> None:
         """Add the marks of a table; one error lists all its violations.
 
-        Each cell of a row becomes a mark in the column of the cell. In a table with the columns
-        `column` and `value`, the value of a row is a mark, too. Of the own columns of a manifest,
-        only the columns that its header lists become marks.
+        Each cell of a row becomes a mark in the column of the cell. If the table has the columns
+        `column` and `value`, the cell `value` becomes a mark in the column that the cell `column`
+        names. Of the own columns of a manifest, only the columns that its header lists become
+        marks.
         """
         violations = Violations(path)
         table = read_table(path, required=("movie_id",), violations=violations)

@@ -396,8 +396,8 @@ def _lines_of_tree(
 def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | None:
     """Return the figure of what makes decisions correct (Figure 6 of the paper on ObyGaze12).
 
-    A row has the difference in the log odds of a correct decision that belongs to a property of
-    clips. Return None if no property has log odds over all films.
+    Each row is about a property of clips. It shows how much the log odds of a correct decision
+    change with this property. Return None if no property has log odds over all films.
 
     Args:
         run: The run.

@@ -96,7 +96,10 @@ class NumberCell:
 
 
 class DifferenceCell(NumberCell):
-    """A difference in a cell, with enough decimals that a difference from 0 is not printed as 0."""
+    """A difference in a cell. Only a difference of exactly 0 is printed as 0.
+
+    All other differences have so many decimals that they do not look like 0.
+    """
 
     @classmethod
     def of(cls, row: RunRow | None) -> NumberCell:

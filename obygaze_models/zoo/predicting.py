@@ -601,9 +601,10 @@ def _put_out_of_fold(
     margins: Mapping[str, Floats],
     contributions: Mapping[str, Floats],
 ) -> None:
-    """Replace the scores and margins of training clips by their out-of-fold values, in place.
+    """Replace the scores and margins of clips with the basis out-of-fold, in place.
 
-    A value that is not out-of-fold becomes NaN. The contributions of these clips become NaN.
+    They become the out-of-fold values of the model, or NaN if the model has none. The contributions
+    of these clips become NaN.
     """
     out = np.flatnonzero(np.array(basis) == OUT_OF_FOLD)
     if model.clips is None or not len(out):
