@@ -9,8 +9,9 @@
 Each command is a function: `obygaze store verify` is `og.store.verify` (`docs/python.md`).
 
 Names of manifests, stores, runs and models are looked up in the workspace: the folder in the
-environment variable OBYGAZE_WORKSPACE, or the current folder if it is not set. A path is accepted
-too, and for stores a URL. Importing this package imports no large library.
+environment variable OBYGAZE_WORKSPACE, or the current folder if it is not set. A path can be given
+instead of a name, and a store can be given by its URL. Importing this package imports no large
+library.
 """
 
 from __future__ import annotations

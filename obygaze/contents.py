@@ -48,7 +48,7 @@ class WorkspaceList:
 
     @property
     def notes(self) -> list[str]:
-        """A note that names the folder if the workspace has no entries; otherwise empty."""
+        """A note that names the folder of a workspace without entries, or no note with entries."""
         if self.entries or self.broken:
             return []
         return [

@@ -243,7 +243,10 @@ def _limits(found: CaptionWords) -> Iterator[str]:
 def _rare_words(
     captions: Sequence[LabelledText], lists: WordLists, min_occurrences: int
 ) -> dict[str, dict[str, int]]:
-    """Return the words of each list that all captions use too rarely, with their counts."""
+    """Return the words of each list that are rarer than `min_occurrences`, with their counts.
+
+    A count is the number of occurrences in all captions together.
+    """
     all_words = frozenset(chain.from_iterable(lists.values()))
     occurrences = Counter[str]()
     for caption in captions:
@@ -354,7 +357,7 @@ def _sentence(contrast: Record) -> str:
 
 
 def _compared_values(values: set[str]) -> list[tuple[str, str]]:
-    """Return the pairs to compare: the two values, or each of several values with all others."""
+    """Return the pairs to compare: the only two values, or each value with "all others"."""
     names = sorted(values)
     if len(names) < 2:
         return []

@@ -202,7 +202,7 @@ def _parse_target(text: str) -> tuple[str, str]:
 
 
 class _ElanReader(MarkReader):
-    """A reader of marks that reads ELAN files too, and collects warnings about their tiers."""
+    """A reader of marks that can also read ELAN files, and collects warnings about their tiers."""
 
     def __init__(
         self,

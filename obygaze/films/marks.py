@@ -14,7 +14,7 @@ All other columns are the annotators' own. The word `none` means that nothing wa
 means that the annotator could not tell.
 
 A table with a row for each segment (with times, or with frames and their `framerate`), such as the
-tables of MObyGaze, is read as marks too: each cell is a mark in the column of the cell.
+tables of MObyGaze, can be read as marks. Each of its cells is a mark in the column of the cell.
 """
 
 from collections import Counter

@@ -75,7 +75,10 @@ class LinkedFilms:
         return self._frames[film]
 
     def boundaries(self, film: str) -> Floats | None:
-        """Return the start of each picture and the end of the last one, or None without a file."""
+        """Return the start of each picture of a film, followed by the end of the last picture.
+
+        Return None if no file of the film is linked.
+        """
         frames = self.frames(film)
         return None if frames is None else frames.boundaries_s.tolist()
 

@@ -1,7 +1,7 @@
 """Tables of predictions: the scores of models for the clips of a manifest.
 
-`models predict -o` and `search -o` write such tables; the predictions.csv of a run is one, too. The
-export of scores as ELAN tiers and the page of a film read them with this module.
+`models predict -o` and `search -o` write such tables, and each run writes one as predictions.csv.
+The export of scores as ELAN tiers and the page of a film read these tables with this module.
 """
 
 import re

@@ -9,11 +9,12 @@
   mark of the same annotator with the same span. Without such a level mark, it belongs to all level
   marks of the annotator that it overlaps.
 - `comment` has all comments that overlap the clip.
-- If no value counts, the cell is `none` (in `level`: EN) if the annotator has seen four fifths of
-  the clip; otherwise the cell is empty. An annotator has seen all that the annotator marked, also
-  with `watched`. If no `watched` mark of the annotator names the column in a film, the annotator
-  has seen the whole film if the annotator marked the column in this film. Sampled clips are an
-  exception: a sampled clip without a mark was not judged.
+- If no value counts, the cell depends on how much of the clip the annotator has seen. If it is at
+  least four fifths, the cell is `none` (in `level`: EN). If it is less, the cell is empty. An
+  annotator has seen all spans that the annotator marked, including the spans of `watched` marks. In
+  a film without a `watched` mark of the annotator for the column, the annotator has seen the whole
+  film if any mark of the annotator in this film is in the column. Sampled clips are an exception: a
+  sampled clip without a mark was not judged.
 """
 
 import re

@@ -96,9 +96,9 @@ class NumberCell:
 
 
 class DifferenceCell(NumberCell):
-    """A difference in a cell. Only a difference of exactly 0 is printed as 0.
+    """A difference in a cell.
 
-    All other differences have so many decimals that they do not look like 0.
+    A difference that would look like 0 with two decimals has more decimals, at most nine.
     """
 
     @classmethod

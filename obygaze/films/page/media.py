@@ -59,7 +59,8 @@ def picture_times(path: Path, indexes: Path) -> NDArray[np.float64] | None:
     """Return the times of the pictures of a video in seconds, or None if it cannot be read.
 
     The first number is the time in the file from which the other numbers count; browsers count from
-    time 0 of the file. The other numbers are the start of each picture and the end of the last one.
+    time 0 of the file. The other numbers are the start of each picture, followed by the end of the
+    last picture.
     """
     try:
         index = film_index(path, indexes)[0]
