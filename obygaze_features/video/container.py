@@ -107,7 +107,7 @@ class BadVideo(FixInput):
 
 
 def no_progress() -> None:
-    """Do nothing: the default of `progress`."""
+    """Do nothing. This function is the default of parameters called `progress`."""
 
 
 def av() -> Any:
@@ -116,7 +116,7 @@ def av() -> Any:
 
 
 class OpenVideo(NamedTuple):
-    """An open file, one of its streams, and how many errors its reader logged at opening."""
+    """An open media file, its chosen stream, and the number of errors logged at opening."""
 
     container: Any
     stream: Any
@@ -127,8 +127,9 @@ class OpenVideo(NamedTuple):
 def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
     """Open a media file and choose its pictures; raise BadVideo if it cannot be opened.
 
-    With `has_chapters=False`, errors in the chapters of MP4 are not reported, but the track of the
-    chapter pictures may be chosen as the film.
+    With `has_chapters=False`, FFmpeg does not read the chapters of MP4, so that errors in them are
+    not reported. FFmpeg then does not know which video track holds the pictures of the chapters:
+    this track may be chosen as the film.
     """
     container, n_errors = _open_container(path, has_chapters=has_chapters)
     with container:
@@ -141,7 +142,7 @@ def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
 
 
 def errors_at_opening(path: Path, video: OpenVideo) -> int:
-    """Return how many errors were logged when a file was opened, without those about chapters."""
+    """Return how many errors FFmpeg logs when it opens a file; errors in chapters do not count."""
     if not video.n_errors:
         return 0
     with open_video(path, has_chapters=False) as without_chapters:
@@ -170,7 +171,7 @@ def check_is_file(path: Path) -> None:
 
 
 def _open_container(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
-    """Open a media file; return it with the number of errors that its reader logged."""
+    """Open a media file. Return it, and the number of errors that FFmpeg logged meanwhile."""
     library = av()
     check_is_file(path)
     try:
@@ -207,9 +208,10 @@ def _open_container(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]
 
 
 def _picture_format(path: Path) -> str | None:
-    """Return the reader for a still picture, by its content, or None for other files.
+    """Return the name of FFmpeg's reader for a still picture, or None for other files.
 
-    The reader is named because FFmpeg would take some file names for patterns of several files.
+    The first bytes of the file select the reader. Without this name, FFmpeg would read some file
+    names as patterns that stand for several files. Raise BadVideo for an animated WebP.
     """
     with path.open("rb") as stream:
         head = stream.read(PICTURE_HEAD)
@@ -232,7 +234,11 @@ def _video_stream(container: Any, path: Path) -> Any:
 
 
 def _main_pictures(container: Any) -> Any | None:
-    """Return the default video stream, else the largest one, or None; covers do not count."""
+    """Return the video stream of the film, or None.
+
+    It is the stream flagged as default, or else the one with the largest pictures. Covers,
+    thumbnails and still pictures do not count.
+    """
     kinds = av().stream.Disposition
     not_moving = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
     streams = [
@@ -252,7 +258,11 @@ def _main_pictures(container: Any) -> Any | None:
 
 
 def streams_of_film(container: Any) -> list[Any]:
-    """Return the streams of the program that the pictures of the film belong to."""
+    """Return the streams that may belong to the film.
+
+    A transport stream may contain several programs, such as television channels. Streams of a
+    program without the pictures of the film are left out.
+    """
     streams = list(container.streams)
     pictures = _main_pictures(container)
     if pictures is None:
@@ -267,9 +277,9 @@ def streams_of_film(container: Any) -> list[Any]:
 
 
 def _programs(container: Any) -> list[set[int]]:
-    """Return the stream numbers of each program of a transport stream.
+    """Return a set of stream numbers for each program of a transport stream.
 
-    PyAV gives them only in the description that FFmpeg logs.
+    PyAV does not return programs. They are read from FFmpeg's description of the file.
     """
     if container.format.name != "mpegts":
         return []
@@ -292,7 +302,7 @@ def _programs(container: Any) -> list[set[int]]:
 
 
 def clock_zero(container: Any) -> float:
-    """Return the time in the file, in seconds, from which the times of clips are counted."""
+    """Return the time stamp in the file, in seconds, at which the clock of clips is 0."""
     streams = streams_of_film(container)
     if len(streams) == len(container.streams):
         return (container.start_time or 0) / float(av().time_base)
@@ -306,7 +316,7 @@ def clock_zero(container: Any) -> float:
 
 
 def _sound_stream(container: Any, path: Path) -> Any:
-    """Return the sound of the film; raise BadVideo if there is none."""
+    """Return the audio stream of the film; raise BadVideo if there is none."""
     streams = [
         stream for stream in streams_of_film(container) if stream.type == "audio"
     ]
@@ -323,11 +333,12 @@ def _sound_stream(container: Any, path: Path) -> Any:
 
 
 def track_of_film(streams: Sequence[Any]) -> Any | None:
-    """Return the track of sound or subtitles to use: the default one, else the first, or None.
+    """Return the audio or subtitle track of the film, or None.
 
-    A commentary is never used. A track for people who hear or see less, or with other words than
-    the spoken ones, is used only if its language has no other track. The kind of a track is known
-    from its flags or from its title.
+    It is the track flagged as default, or else the first one. A commentary is never used. Tracks
+    for people with impaired hearing or sight, and tracks with other words than the spoken ones
+    (such as karaoke), are used only if the language of the default or first track has no other
+    track. The kind of a track is known from its flags or from its title.
     """
     kinds = av().stream.Disposition
     for_some = kinds.hearing_impaired | kinds.visual_impaired | kinds.descriptions
@@ -353,21 +364,22 @@ def track_of_film(streams: Sequence[Any]) -> Any | None:
 
 
 def is_forced(stream: Any) -> bool:
-    """Return whether subtitles translate foreign words only, by their flag or their title."""
+    """Return whether a flag or the title marks subtitles that only translate foreign words."""
     flag = stream.disposition & av().stream.Disposition.forced
     return bool(flag) or _FORCED.search(_title(stream)) is not None
 
 
 def _title(stream: Any) -> str:
-    """Return the title of a track, which MP4 calls its name."""
+    """Return the title and the names of a track, one on each line; MP4 has names only."""
     names = [stream.metadata.get(key, "") for key in ("title", "name", "handler_name")]
     return compose_accents("\n".join(names))
 
 
 def demux(container: Any, stream: Any) -> Iterator[Any]:
-    """Yield the packets of a stream in the order of the file; for a still picture, only the first.
+    """Yield the packets of a stream in the order of the file.
 
-    A photograph may contain further pictures, such as a map of its brightness.
+    Of a still picture, only the first packet is yielded: a photograph may contain further pictures,
+    such as a map of its brightness.
     """
     is_picture = container.format.name.endswith("_pipe")
     while True:
@@ -386,7 +398,7 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
 
 @contextmanager
 def count_logged_errors() -> Iterator[CountErrors]:
-    """Count the errors that FFmpeg logs in this thread: it reports some damage only there."""
+    """Count the errors that FFmpeg logs in this thread; it reports some damage only in its log."""
     logging = av().logging
     with _LOG_LOCK:
         _LOG_LEVELS.append(logging.get_level())

@@ -46,10 +46,11 @@ _LATE = 16
 def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     """Return the positions before which a packet is missing, in a film with a regular rate.
 
-    A picture is missing where the next picture comes later than the rate predicts. Most decoders
-    then continue from the last picture that they have, and report nothing. `slots` holds the times
-    of decoding, which show a gap where pictures have no times of their own. `durations` holds how
-    long the container shows each picture: a duration that is longer by the gap declares a pause.
+    A picture is missing where the next picture comes later than the rate predicts. At such a gap,
+    most decoders continue from the last picture that they have, and report nothing. `slots` holds
+    the time of decoding of each packet, and is used if pictures have no reliable times of their
+    own. `durations` holds how long the container shows each picture. If durations near a gap are
+    longer by the length of the gap, the gap is a pause, and no picture is missing.
     """
     if not index.timed:
         # Times of decoding that do not increase show no gaps.
@@ -103,7 +104,7 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
 
 
 def gaps(times: Ints | Floats) -> Ints:
-    """Return the places in `times` after which a gap follows; none if the times are irregular."""
+    """Return the index of the last time before each gap; no index if the times are irregular."""
     steps = np.diff(times)
     if len(steps) < _FEWEST_STEPS:
         return np.zeros(0, dtype=np.int64)
@@ -113,11 +114,12 @@ def gaps(times: Ints | Floats) -> Ints:
 
 
 def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
-    """Return the byte of an AVI file from which on pictures may be missing, else the file's size.
+    """Return the byte of an AVI file after which pictures may be missing.
 
-    Each chunk of the file states where the next one begins. `n_absent` is the number of pictures
-    that the header counts beyond the last picture of the file. An empty chunk repeats the picture
-    before it, and counts as a picture.
+    Return the size of the file if no pictures are missing. Each chunk of the file states where the
+    next chunk begins. `n_absent` is the number of pictures that the header counts beyond the last
+    picture in the file. An empty chunk repeats the picture before it; the header counts it as a
+    picture.
     """
     in_streams: set[bytes] = set()
     for number in range(n_streams):
@@ -168,8 +170,8 @@ def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
 def in_doubtful_clusters(path: Path, offsets: Ints) -> Bools:
     """Return which offsets in a Matroska file lie in a cluster whose elements do not fill it.
 
-    After damage, a reader continues where it finds the next name, perhaps inside another packet. It
-    reports an error only at the end of the cluster or of the file.
+    After damage, FFmpeg continues at the next bytes that look like the name of an element, perhaps
+    inside another packet. It reports an error only at the end of the cluster or of the file.
     """
     is_doubtful = np.zeros(len(offsets), dtype=np.bool_)
     with (
@@ -187,7 +189,10 @@ def in_doubtful_clusters(path: Path, offsets: Ints) -> Bools:
 
 
 def _fills_its_cluster(data: mmap.mmap, at: int, stop: int) -> bool:
-    """Return whether the elements of a cluster fill it exactly, as far as the file contains it."""
+    """Return whether the elements of a cluster fill it exactly.
+
+    If the file ends inside the cluster, only the elements up to the end of the file are checked.
+    """
     at, end = _element(data, at)
     # In a film that is broadcast, the size of a cluster is not known.
     end = stop if end < 0 else end
@@ -202,7 +207,10 @@ def _fills_its_cluster(data: mmap.mmap, at: int, stop: int) -> bool:
 
 
 def _element(data: mmap.mmap, at: int) -> tuple[int, int]:
-    """Return the start and end of the element whose size is at `at`; an unknown end is -1."""
+    """Return where the content of an element starts and ends, from its size, stored at `at`.
+
+    The end is -1 if the size is marked as unknown.
+    """
     n_bytes = 9 - data[at].bit_length() if at < len(data) else 1
     unknown = (1 << 7 * n_bytes) - 1
     size = int.from_bytes(data[at : at + n_bytes]) & unknown
@@ -211,10 +219,11 @@ def _element(data: mmap.mmap, at: int) -> tuple[int, int]:
 
 
 def ends_inside_a_packet(path: Path) -> bool:
-    """Return whether a transport stream was cut, which can truncate its last picture unnoticed.
+    """Return whether a transport stream ends inside a packet.
 
-    A packet has 188, 204 or 192 bytes. It begins with a sync byte, or in a packet of 192 bytes, the
-    sync byte follows 4 other bytes.
+    Such a file was cut, so that its last picture may be incomplete without an error of the decoder.
+    A packet has 188, 192 or 204 bytes. A packet of 188 or 204 bytes begins with a sync byte. In a
+    packet of 192 bytes, the sync byte follows 4 other bytes.
     """
     for size, late in ((188, 0), (204, 0), (192, 4)):
         with path.open("rb") as stream:

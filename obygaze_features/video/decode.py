@@ -1,4 +1,4 @@
-"""Decode the pictures of a clip that models see: exact, resized, with damage marked."""
+"""Decode exactly the pictures of a clip that models see, resize them, and mark damage."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -51,9 +51,10 @@ def decode_clip(
         view: number of pictures, sampling rule, and size.
         start_s: start of the part, in seconds.
         end_s: end of the part; a picture shown at this time is not in it.
-        ranks: numbers of the pictures to decode, instead of times.
-        accept_damaged: return damaged pictures, which are marked.
-        indexes: as for `decode_views`.
+        ranks: frame numbers of the pictures to decode, instead of `start_s` and `end_s`.
+        accept_damaged: return damaged pictures and mark them, instead of raising an error.
+        indexes: folder of stored indexes, for films with many clips. Without it, each process
+            reads a large film once, and each call reads a small film again.
     """
     clips = decode_views(
         path,
@@ -87,11 +88,12 @@ def decode_views(
         views: the views, one for each model.
         start_s: start of the part, in seconds.
         end_s: end of the part; a picture shown at this time is not in it.
-        ranks: numbers of the pictures to decode, instead of times. `start_s` then only shows
-            whether pictures are missing before the first one.
-        allocate: returns arrays of the given shapes, one for all views with the same resize.
-        indexes: folder of stored indexes, for films with many clips. Without it, every call reads
-            the whole film.
+        ranks: frame numbers of the pictures to decode. Then `end_s` is not used, and `start_s` only
+            tells whether pictures are missing before the first one.
+        allocate: returns an array for each shape that it gets. Views with the same resize share an
+            array.
+        indexes: folder of stored indexes, for films with many clips. Without it, each process
+            reads a large film once, and each call reads a small film again.
         progress: called regularly while the index is made.
     """
     wanted = tuple(dict.fromkeys(views))
@@ -121,8 +123,8 @@ def decode_views(
 class _ClipDecoder:
     """Decodes the views of a part of a video: the pictures between two times, or of `ranks`.
 
-    With `is_light`, packets that no wanted picture needs are not decoded. This is turned off after
-    a doubtful result.
+    With `is_light`, packets that no wanted picture needs are not decoded. If a result is doubtful,
+    `is_light` is set to False, and these packets are decoded.
     """
 
     source: VideoSource
@@ -136,9 +138,9 @@ class _ClipDecoder:
     def clips(self) -> dict[PictureView, DecodedClip]:
         """Return the clip of each view, decoded from key frames.
 
-        The position of its packet identifies each picture. All clips of a film have the same index:
-        by the times of packets where they are reliable, else by the order in which the decoder
-        outputs its pictures.
+        Each picture is identified by the position of its packet in the file. All clips of a film
+        use the same index. It sorts the pictures by the times of their packets if these times are
+        reliable, or else by the order in which the decoder outputs the pictures.
         """
         source = self.source
         index = source.film.index
@@ -168,12 +170,12 @@ class _ClipDecoder:
             raise BadVideo(message, path=self.source.path, reason="order")
 
     def _decode_run(self, canvas: Canvas, run: PacketRun) -> DecodedRun:
-        """Decode a run from a key frame of the decoder, and from an earlier one if in doubt.
+        """Decode a run of packets from a key frame, and from an earlier one if in doubt.
 
         A decoder may report an error only because it did not get the packets before the key frame.
-        Therefore the run is decoded again from an earlier key frame: an error of the file is then
-        reported again. A key frame of the container that the decoder does not confirm is removed
-        from the index.
+        Therefore a run with an error is decoded again from an earlier key frame: an error that lies
+        in the file is reported again. If the container marks a packet as a key frame and the
+        decoder does not, the packet loses its mark in the index.
         """
         film = self.source.film
         to_decode = canvas.index.without_unused(run) if self.is_light else run
@@ -207,7 +209,11 @@ class _ClipDecoder:
             back *= 2
 
     def _is_in_order(self, canvas: Canvas, out: Sequence[int]) -> bool:
-        """Return whether pictures came out in the order of their times; damage can change it."""
+        """Return whether the decoder output the pictures in the order of their times.
+
+        If they are out of order, they are compared again without the pictures that damage may
+        affect, since damage can move pictures.
+        """
         index = canvas.index
         if index.agrees_with(out):
             return True

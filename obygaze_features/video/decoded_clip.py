@@ -47,7 +47,7 @@ def new_arrays(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
 class PictureView:
     """The pictures of a clip for one model: their number, sampling rule, and size.
 
-    Without `resize` the pictures have their full size.
+    Without `resize`, the pictures have their full size.
     """
 
     count: int = 32
@@ -78,25 +78,27 @@ class PictureView:
 
 @dataclass(frozen=True, eq=False)
 class DecodedClip:
-    """The pictures of one view of a clip, and where each comes from.
+    """The pictures of one view of a clip, and from where in the film each picture comes.
 
     Args:
         path: The video file.
         shared_pictures: The pictures of all views with the same resize.
-        rows: For each row of this view, its row in `shared_pictures`.
-        index: The rank of each picture in the film; -1 for a black picture.
+        rows: For each picture of this view, its place in `shared_pictures`.
+        index: The frame number of each picture in the film; -1 for a black picture.
         time_s: The time of each picture in the film, in seconds; NaN for a black picture.
         asked_s: The time of each sampled picture, in seconds, even if it cannot be decoded; NaN for
             a row without a picture.
         substituted: Whether each picture is affected by damage. A picture that cannot be decoded is
             black.
-        mask: Whether each row is a real picture. If the rule found too few pictures, the other rows
-            are black.
+        mask: Whether each row is a real picture. If the sampling rule found fewer pictures than
+            there are rows, the remaining rows are black.
         total: The number of pictures of the clip in the film.
         damaged: Whether any damage was found in the film.
-        is_incomplete: Whether pictures of the clip are missing from the broken file.
-        span_s: Start and end of a window, in seconds; None for other clips.
-        remark: A remark on pictures that begin late or end early; "" if there is none.
+        is_incomplete: Whether pictures of the clip are missing because the file is broken.
+        span_s: Start and end in seconds, if the clip is a window that a manifest cut from a film;
+            None for other clips.
+        remark: A remark if the pictures begin after the start of the clip or end before its end;
+            "" if they do not.
     """
 
     path: Path
@@ -115,11 +117,11 @@ class DecodedClip:
 
     @property
     def pictures(self) -> Pixels:
-        """The pictures of this view: the shared array if it has them in this order, else a copy."""
+        """The pictures of this view, in the shared array if it equals them, or else in a copy."""
         return pictures_of_view(self.shared_pictures, self.rows, self.mask)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts for programs, without the pictures."""
+        """Return the facts about this clip as JSON values, without the pictures."""
         return {
             "shape": [len(self.rows), *self.shared_pictures.shape[1:]],
             "index": self.index.tolist(),
@@ -131,7 +133,7 @@ class DecodedClip:
         }
 
     def as_line(self) -> str:
-        """Return the facts in one line."""
+        """Return the facts about this clip in one line of text."""
         height, width = self.shared_pictures.shape[1:3]
         line = f"{int(self.mask.sum())} of {self.total} pictures, {width} x {height}"
         return "; ".join([line, *self.remarks])
@@ -171,7 +173,8 @@ class DecodedClip:
 def pictures_of_view(shared: Pixels, rows: Ints, mask: Bools) -> Pixels:
     """Return `rows` of the shared pictures, black where `mask` is False.
 
-    If these are all shared pictures in their order, return `shared` itself instead of a copy.
+    If `rows` are all shared pictures in their order and none is black, return `shared` itself
+    instead of a copy.
     """
     if mask.all() and np.array_equal(rows, np.arange(len(shared))):
         return shared
@@ -248,7 +251,7 @@ class Canvas:
         self.drawn.difference_update(int(self.index.ranks[at]) for at in positions)
 
     def blank_missing(self) -> None:
-        """Make missing pictures black: their memory may still hold pictures of other clips."""
+        """Make missing pictures black: the array may still hold pictures of other clips there."""
         if not self.drawn:
             raise BadVideo(
                 "no picture can be decoded", path=self.source.path, reason="damaged"
@@ -283,7 +286,7 @@ class Canvas:
 
 
 def contact_sheet(clip: DecodedClip) -> bytes:
-    """Return a PNG of all pictures with their times; damaged ones are framed and marked."""
+    """Return a PNG of all pictures with their times; damaged pictures are framed and marked."""
     from PIL import Image, ImageDraw, ImageFont
 
     pictures = clip.pictures
@@ -317,7 +320,7 @@ def contact_sheet(clip: DecodedClip) -> bytes:
 
 
 def _labels(clip: DecodedClip, number: int) -> list[str]:
-    """Return the possible labels of a picture, the longest first."""
+    """Return the labels among which the longest one that fits is drawn, the longest first."""
     if not clip.mask[number]:
         return ["empty"]
     seconds, milliseconds = divmod(round(float(clip.time_s[number]) * 1000), 1000)

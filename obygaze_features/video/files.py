@@ -28,7 +28,7 @@ class SavedFrames:
     clip: DecodedClip
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file and the facts for programs, without the pictures."""
+        """Return the file and the facts about the clip as JSON values, without the pictures."""
         return {"output": str(self.output), **self.clip.to_json()}
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Open and describe films; a stored index of a film serves all its clips, processes and runs."""
+"""Open and describe films; the stored index of a film is used for later clips and in later runs."""
 
 import io
 import math
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class FileState(NamedTuple):
-    """The state of a file, and the folder of its index."""
+    """The path, size and times of change of a file, and the folder of stored indexes."""
 
     path: str
     n_bytes: int
@@ -72,9 +72,10 @@ _ENDS: dict[FileState, "PicturesEnd"] = {}
 class PicturesEnd(NamedTuple):
     """When the pictures of a film end, and from which time on pictures are missing.
 
-    `end_s` is NaN if the film has no pictures. A broken film ends at the time in its header if that
-    time is later than the last picture, since pictures and sound may be missing after it. `cut_s`
-    is infinity if no pictures are missing at the end.
+    `end_s` is NaN if the film has no pictures. If a file is broken and its header states a time
+    later than the end of the last picture, the film ends at the time in the header: pictures and
+    sound may be missing after the last picture. `cut_s` is the time from which on pictures are
+    missing at the end, or infinity if none are missing there.
     """
 
     end_s: float
@@ -93,7 +94,7 @@ class VideoInfo:
     damaged: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description for programs."""
+        """Return the description as JSON values."""
         return {
             "frames": self.index.frames,
             "width": self.geometry.width,
@@ -111,7 +112,7 @@ class VideoInfo:
         }
 
     def __str__(self) -> str:
-        """Return the description for people, one line for each fact."""
+        """Return the description as text, one line for each fact."""
         index = self.index
         shape = self.geometry
         height, width = shape.upright
@@ -166,7 +167,7 @@ def open_film(
 
 
 def read_state(path: Path, indexes: Path | None) -> FileState:
-    """Return the state of a file; it is different after each change of the file."""
+    """Return the state of a file, which is different after each change of the file."""
     facts = path.stat()
     times_ns = facts.st_mtime_ns, facts.st_ctime_ns
     return FileState(str(path.absolute()), facts.st_size, times_ns, indexes)
@@ -209,8 +210,8 @@ def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
 
     Args:
         path: the video file.
-        decode: decode every picture too. This is slower, finds damage inside pictures, and makes
-            the count exact for files whose packets have no usable times.
+        decode: also decode every picture. This is slower and finds damage inside pictures. It makes
+            the number of pictures exact for files whose packets have no usable times.
     """
     with open_film(Path(path)) as source:
         film = source.film
@@ -230,7 +231,8 @@ def film_index(
 ) -> tuple[FrameIndex, tuple[int, int]]:
     """Return the exact index of a film, and the stored height and width of its pictures.
 
-    A missing index is made. If the times of packets are not reliable, the film is decoded for it.
+    If there is no index, it is made. If the times of packets are not reliable, the film is decoded
+    to make the index.
     """
     with open_film(path, indexes, progress) as source:
         index = source.film.index
@@ -250,7 +252,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
     """Decode the film and return its exact index: which packets show a picture, and when.
 
     A picture is a key frame if both the container and the decoder mark it as one. If the container
-    marks none, the decoder decides alone.
+    marks no picture, the marks of the decoder count.
     """
     film = source.film
     index = film.index
@@ -269,7 +271,10 @@ def exact_index(source: VideoSource) -> FrameIndex:
 
 
 def distrust(film: Indexed) -> None:
-    """Stop seeking in a film; if it was already read without seeking, remove its index."""
+    """Stop seeking in a film whose packets differ from its index.
+
+    If the film was already read without seeking, its index is wrong and is removed.
+    """
     # In some files, seeking leads to packets that differ from the index. If packets differ even
     # when the film is read from its beginning, the index is wrong.
     if film.table.seekable:
@@ -288,7 +293,10 @@ def distrust(film: Indexed) -> None:
 
 
 def decoded_order(source: VideoSource) -> DecodedOrder:
-    """Return the pictures that the decoder outputs; decode the whole film if they are not known."""
+    """Return the pictures of a film in the order in which the decoder outputs them.
+
+    The whole film is decoded if this order is neither in memory nor in a file.
+    """
     film = source.film
     if film.decoded is not None:
         return film.decoded
@@ -326,7 +334,10 @@ def _decode_whole(source: VideoSource) -> Values:
 
 
 def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm:
-    """Return the index of a film, from its file in the folder `indexes` if that is given."""
+    """Return the index of a film.
+
+    If `indexes` is given, the index is read from a file in this folder, which is made if needed.
+    """
 
     def read() -> IndexedFilm:
         with open_video(path) as video:
@@ -362,10 +373,11 @@ def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm
 
 
 def index_file(path: Path, indexes: Path) -> Path:
-    """Return the file that keeps the index of a film as it is now.
+    """Return the path of the index file for the present content of a film.
 
-    The quick hash reads only parts of the film. A change of another part changes the times of the
-    file; the time of its last status change does so even if its time of modification is restored.
+    The path contains a hash of the quick hash of the film and of its times of change. The quick
+    hash reads only parts of the film. A change of another part changes the times. If a program
+    restores the time of modification, the time of the last status change still changes.
     """
     facts = path.stat()
     state = f"{quick_sha256(path)[1]} {facts.st_mtime_ns} {facts.st_ctime_ns}"
@@ -396,9 +408,10 @@ def _read(path: Path, video: OpenVideo, progress: OnProgress) -> VideoSource:
 
 
 def _takes_key_twice(source: VideoSource) -> bool:
-    """Return whether the decoder decodes pictures shown before a key frame that it gets twice.
+    """Return whether the decoder outputs early pictures if it gets the key frame twice.
 
-    Some decoders skip these pictures even then, and others report the second key frame as an error.
+    Early pictures are stored after the key frame but shown before it. Some decoders skip them even
+    if they get the key frame twice. Others report the second copy of the key frame as an error.
     """
     index = source.film.index
     ranks = index.ranks
@@ -416,10 +429,10 @@ def _takes_key_twice(source: VideoSource) -> bool:
 
 
 def _use_times_of_shown(source: VideoSource) -> FrameIndex:
-    """Return the index with times if only packets that show no picture lack a time.
+    """Return the index sorted by times, if all packets without a time show no picture.
 
-    A film that was cut in an open group begins with pictures that cannot be decoded. Some programs
-    write them without a time.
+    Otherwise return the index unchanged. A film that was cut in an open group of pictures begins
+    with pictures that cannot be decoded. Some programs write these pictures without a time.
     """
     index = source.film.index
     timeless = index.order[index.pts[index.order] == NO_PTS]
@@ -438,10 +451,11 @@ def _use_times_of_shown(source: VideoSource) -> FrameIndex:
 
 
 def _before_first_key(source: VideoSource) -> list[int]:
-    """Return the positions of pictures before the first key frame: their references are missing.
+    """Return the positions of pictures that are stored or shown before the first key frame.
 
-    Some decoders show these pictures, on grey, without reporting an error. Some files flag no
-    packets as key frames, or too many: therefore the decoder decides which key frame is the first.
+    The pictures to which they refer are missing. Some decoders show them nevertheless, on grey,
+    and report no error. Some files flag no packets as key frames, or too many: therefore the
+    decoder decides which key frame is the first.
     """
     index = source.film.index
     end = len(index.pts)
@@ -464,8 +478,8 @@ def _before_first_key(source: VideoSource) -> list[int]:
 def _remove_undecodable_head(source: VideoSource) -> FrameIndex:
     """Return the index without pictures that depend on packets before the beginning of the file.
 
-    A recording that begins in the middle of a group of pictures contains such pictures. Those that
-    can be decoded nevertheless are kept.
+    A recording that begins in the middle of a group of pictures contains such pictures. If the
+    decoder outputs such a picture, it is kept.
     """
     index = source.film.index
     if not index.timed or not len(index.keys):
@@ -491,10 +505,10 @@ def _remove_undecodable_head(source: VideoSource) -> FrameIndex:
 def read_or_make(
     file: Path, make: Callable[[], Values], unpack: Callable[[Values], T]
 ) -> T:
-    """Return the content of a file; make it if it is missing, invalid, or of another version.
+    """Return the content of a file. Make the file if it is missing, invalid or of another version.
 
-    If another process is making the file, this one does not wait for it, since that process may be
-    suspended: both write the same content.
+    If another process is making the file, this process does not wait, since the other process may
+    be suspended. Both processes write the same content.
     """
     # Versions may index a film differently.
     version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"

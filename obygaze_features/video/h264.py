@@ -1,9 +1,10 @@
-"""Read from packets of H.264 and HEVC which pictures are references, and which are missing.
+"""Find reference pictures, and missing ones, by the packets of H.264 and HEVC.
 
-Other pictures are built on reference pictures. In H.264, reference pictures are numbered modulo a
-power of two (`frame_num`), so that a gap shows a missing one. In both codecs, a picture states its
-place in the order of showing. Only the fields of a packet that are needed for this are read. The
-standards are ITU-T H.264 and ITU-T H.265, sections 7.3 and 7.4.
+A decoder needs reference pictures to decode other pictures. In H.264, reference pictures are
+numbered modulo a power of two (`frame_num`): a gap in the numbers shows that one is missing. In
+both codecs, a picture states its place in display order. Only the fields of a packet that are
+needed for these purposes are read. The standards are ITU-T H.264 and ITU-T H.265, sections 7.3 and
+7.4.
 """
 
 from collections.abc import Generator, Iterator
@@ -45,11 +46,12 @@ _HEVC_LEVEL_BITS = 8
 
 
 class CodedPicture(NamedTuple):
-    """The fields of the first slice of a packet; `is_field` marks one field of a picture.
+    """The fields of the first slice of a packet.
 
-    A packet is `unused` if no other picture of its temporal `layer` needs it. `order` is its place
-    in the order of showing, modulo `n_orders`, or None if the stream does not state it. In HEVC,
-    pictures have no `frame_num`, and `n_frame_nums` is 0.
+    `is_field` is true if the packet contains one field (half the lines) of a picture. `unused` is
+    true if no other picture of its temporal layer (`layer`) needs this picture. `order` is the
+    place of the picture in display order, modulo `n_orders`, or None if the stream does not state
+    it. In HEVC, pictures have no `frame_num`, and `n_frame_nums` is 0.
     """
 
     is_reference: bool
@@ -76,7 +78,7 @@ class _Parameters:
 
 
 class _Bits:
-    """The bits of a NAL unit, read one after another; ValueError if there are not enough."""
+    """The bits of a NAL unit, read one after another; reading past the end raises ValueError."""
 
     def __init__(self, data: bytes) -> None:
         plain = data.replace(b"\0\0\3", b"\0\0")
@@ -103,10 +105,10 @@ class _Bits:
 
 
 class H264Reader:
-    """Reads the packets of a stream in their order; remembers the parameters that come with them.
+    """Reads the packets of a stream in their order, and remembers the parameter sets in them.
 
     Args:
-        extradata: The parameters in the header of the file, if it has any.
+        extradata: The parameter sets in the header of the file, if it has any.
     """
 
     def __init__(self, extradata: bytes | None) -> None:
@@ -187,7 +189,7 @@ class HevcReader:
     """Reads the packets of a stream of HEVC like `H264Reader`.
 
     Args:
-        extradata: The parameters in the header of the file, if it has any.
+        extradata: The parameter sets in the header of the file, if it has any.
     """
 
     def __init__(self, extradata: bytes | None) -> None:
@@ -266,9 +268,10 @@ class HevcReader:
 
 
 class GapFinder:
-    """Finds missing reference pictures by their numbers; pictures come in the order of the file.
+    """Finds missing reference pictures by gaps in their numbers (`frame_num`).
 
-    `is_certain` is true while each number follows the number before it.
+    Pictures must be passed in the order of the file. `is_certain` is true while the number of each
+    picture follows the number of the picture before it.
     """
 
     def __init__(self) -> None:
@@ -276,7 +279,7 @@ class GapFinder:
         self.is_certain = True
 
     def is_after_gap(self, picture: CodedPicture) -> bool:
-        """Return whether a reference picture is missing between a picture and those before it."""
+        """Return whether a reference picture is missing directly before the next picture."""
         last = self._last
         if picture.is_reference:
             self._last = picture.frame_num
@@ -295,10 +298,11 @@ class GapFinder:
 
 
 class CodedPictures:
-    """Reads packets in their order, and finds unused pictures and missing references.
+    """Reads packets in their order, and finds missing references and unused pictures.
 
-    A picture that its own temporal layer does not use may be used by a higher layer. Therefore only
-    pictures of the highest layer can be unused.
+    A picture is unused if no other picture needs it. A picture that no picture of its own temporal
+    layer needs may be needed by a higher layer. Therefore only pictures of the highest layer can be
+    unused.
 
     Args:
         reader: The reader of the codec.
@@ -327,7 +331,7 @@ class CodedPictures:
         return self._gap_finder.is_after_gap(picture)
 
     def _order_of(self, picture: CodedPicture | None) -> int:
-        """Return the place of a picture in the order of showing (8.2.1.1; in HEVC 8.3.1)."""
+        """Return the place of a picture in display order (H.264: 8.2.1.1, HEVC: 8.3.1)."""
         if picture is None or picture.order is None:
             self._has_read_all = False
             return 0
@@ -347,8 +351,9 @@ class CodedPictures:
     def find_unused(self, shown: Ints, reorder: int) -> Bools:
         """Return for each packet whether no other picture needs it.
 
-        No packet is unused if a number is missing, or if the times contradict the order in the
-        packets: the exchange of two packets may be reported only if both are decoded.
+        No packet counts as unused if a packet cannot be read, if a `frame_num` is missing, or if
+        the times contradict the display order that the packets state. In the last case, two packets
+        may have been exchanged, and the decoder may report this only if it gets both.
 
         Args:
             shown: The positions of the pictures in the order of their times.
@@ -360,14 +365,16 @@ class CodedPictures:
         return unused
 
     def find_contradicted(self, shown: Ints, reorder: int) -> Bools:
-        """Return which packets state a place among their neighbours that contradicts their times.
+        """Return which packets state a place in display order that contradicts their times.
 
-        If any packet states no place, none contradicts. Packets between two exchanged packets count
-        too: of three rotated packets, two are still in their order.
+        The places of pictures near each other are compared. If any packet states no place, no
+        packet is marked. All packets from one contradicting picture to the other are marked: of
+        three rotated packets, two are still in their order.
 
         Args:
-            shown: As for `find_unused`.
-            reorder: As for `find_unused`; times that move a picture by more places are unreliable.
+            shown: The positions of the pictures in the order of their times.
+            reorder: The number of pictures that the decoder may delay. Times that move a picture by
+                more places are not reliable.
         """
         contradicted = np.zeros(len(self._orders), dtype=np.bool_)
         orders = np.array(self._orders, np.int64)[shown]
@@ -381,7 +388,7 @@ class CodedPictures:
 
 
 def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
-    """Yield the NAL units of a packet; each one follows its size or a start code."""
+    """Yield the NAL units of a packet; before each unit, there is its size or a start code."""
     # Some programs copy packets with start codes and keep the header of MP4.
     if not size_bytes or packet[:4] == _START_CODE:
         yield from _units_by_start_code(bytes(packet))
@@ -395,10 +402,11 @@ def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
 
 
 def _is_whole(packet: memoryview | bytes, size_bytes: int) -> bool:
-    """Return whether the sizes of the NAL units of a packet add up to its size.
+    """Return whether the sizes of the NAL units of a packet add up to the size of the packet.
 
-    Otherwise the packet is damaged, perhaps also the packet before it. Then it must be decoded, so
-    that the decoder reports the damage.
+    If they do not, this packet is damaged, and perhaps the packet before it. Such a packet must be
+    decoded, so that the decoder reports the damage. A packet with start codes states no sizes and
+    counts as whole.
     """
     if not size_bytes or packet[:4] == _START_CODE:
         return True
@@ -409,7 +417,7 @@ def _is_whole(packet: memoryview | bytes, size_bytes: int) -> bool:
 
 
 def _units_of_header(extradata: bytes) -> Iterator[bytes]:
-    """Yield the parameters in the header of a file such as MP4 (ISO/IEC 14496-15, avcC)."""
+    """Yield the parameter sets in the header of a file such as MP4 (ISO/IEC 14496-15, avcC)."""
     at = 5
     # First the parameters of sequences, whose number has 5 bits, then those of pictures.
     for mask in (31, 255):
@@ -419,7 +427,7 @@ def _units_of_header(extradata: bytes) -> Iterator[bytes]:
 
 
 def _units_of_hevc_header(extradata: bytes) -> Iterator[bytes]:
-    """Yield the parameters in the header of a file such as MP4 (ISO/IEC 14496-15, hvcC)."""
+    """Yield the parameter sets in the header of a file such as MP4 (ISO/IEC 14496-15, hvcC)."""
     at = 23
     for _ in range(extradata[22]):
         n_units = int.from_bytes(extradata[at + 1 : at + 3])
@@ -429,7 +437,7 @@ def _units_of_hevc_header(extradata: bytes) -> Iterator[bytes]:
 def _units_with_sizes(
     extradata: bytes, at: int, n_units: int
 ) -> Generator[bytes, None, int]:
-    """Yield units that follow their sizes, of two bytes each; return where they end."""
+    """Yield NAL units; before each unit, there is its size, of two bytes. Return where they end."""
     for _ in range(n_units):
         size = int.from_bytes(extradata[at : at + 2])
         yield extradata[at + 2 : at + 2 + size]

@@ -1,7 +1,7 @@
 """The index of a video's pictures, made from packets alone, and the sampling of pictures by rank.
 
-Two orders are distinguished throughout. A *position* counts packets in the order of the file
-(the order of decoding); a *rank* counts pictures in the order of showing, and is what is usually
+Two ways of counting are distinguished throughout. A *position* counts packets in the order of the
+file (the order of decoding). A *rank* counts pictures in display order, and is what is usually
 called the frame number. A *span* (first, stop) is a range of ranks that excludes `stop`.
 """
 
@@ -86,7 +86,7 @@ class FrameIndex:
 
     @property
     def is_certain(self) -> bool:
-        """Return whether the order of pictures is known without decoding them."""
+        """Return whether the display order of pictures is known without decoding them."""
         return self.timed and not self.contradicted.any()
 
     @property
@@ -112,14 +112,14 @@ class FrameIndex:
 
     @cached_property
     def boundaries_s(self) -> Floats:
-        """Return when each picture begins, and when the last one ends."""
+        """Return when each picture begins, and when the last picture ends."""
         # The last packet of some files does not state how long its picture lasts.
         last_s = self.last_s or 1 / self.rate
         return np.append(self.times_s, self.times_s[-1] + last_s)
 
     @property
     def duration_s(self) -> float:
-        """Return the time from the first picture to the end of the last one."""
+        """Return the time from the start of the first picture to the end of the last picture."""
         if not self.frames:
             return 0.0
         return float(self.times_s[-1] - self.times_s[0]) + self.last_s
@@ -144,8 +144,8 @@ class FrameIndex:
     def decoding_start(self, position: int, back: int = 0) -> int:
         """Return the key frame from which to decode a picture, or one `back` key frames earlier.
 
-        A picture that is shown before a key frame but stored after it (an open group) depends on
-        the group before.
+        A picture that is shown before a key frame but stored after it (an open group of pictures)
+        depends on the group of pictures before that key frame.
         """
         shown_at = self.pts if self.timed else self.ranks
         knows = self.timed or (self.counted and shown_at[position] >= 0)
@@ -161,7 +161,7 @@ class FrameIndex:
     def runs(self, positions: Iterable[int], late: int) -> list[PacketRun]:
         """Return the fewest runs of packets that hold `positions`.
 
-        Each begins at a key frame and goes on for `late` packets after the last position.
+        Each run begins at a key frame and contains `late` packets after its last wanted position.
         """
         spans = sorted((self.decoding_start(p), p) for p in positions)
         runs: list[PacketRun] = []
@@ -182,7 +182,7 @@ class FrameIndex:
         return runs
 
     def shown_before(self, key: int, stop: int) -> list[int]:
-        """Return the pictures stored after a key frame, up to `stop`, that are shown before it."""
+        """Return the pictures, up to `stop`, that are stored after a key frame but shown before."""
         ranks = self.ranks[key : stop + 1]
         is_before = (ranks >= 0) & (ranks < ranks[0])
         positions: list[int] = (np.flatnonzero(is_before) + key).tolist()
@@ -191,7 +191,8 @@ class FrameIndex:
     def expected_pictures(self, run: PacketRun) -> set[int]:
         """Return the pictures of a run, up to the last wanted one, that the decoder must output.
 
-        Pictures that are shown before the key frame are not expected: they need the group before.
+        Pictures that are shown before the first key frame of the run are not expected, because they
+        need the group of pictures before the run.
         """
         last = max(run.wanted)
         shown = np.flatnonzero(self.ranks[run.start : last + 1] >= 0) + run.start
@@ -199,22 +200,22 @@ class FrameIndex:
         return set(shown.tolist()).difference(early, run.left_out) | run.wanted
 
     def without_unused(self, run: PacketRun) -> PacketRun:
-        """Return a run without the packets that are not wanted and that no picture needs."""
+        """Return a run without the packets that are not wanted and that no other picture needs."""
         unused = np.flatnonzero(self.unused[run.start : run.stop + 1]) + run.start
         return replace(run, left_out=frozenset(unused.tolist()) - run.wanted)
 
     def without_keys(self, positions: Sequence[int]) -> Self:
-        """Return the index in which some packets are not key frames any more."""
+        """Return the index in which the packets at `positions` are no longer key frames."""
         key = self.key.copy()
         key[list(positions)] = False
         return replace(self, key=key)
 
     def with_order(self, order: Ints) -> Self:
-        """Return the index with the pictures in the order that decoding has shown."""
+        """Return the index with this display order, which was found by decoding."""
         return replace(self, order=order, counted=True)
 
     def with_times(self, order: Ints) -> Self:
-        """Return the index with the pictures of `order`, which is sorted by their times."""
+        """Return the index with this display order, in which pictures are sorted by their times."""
         steps = np.diff(self.pts[order])
         last_s = (
             float(np.median(steps)) * self.seconds_per_tick
@@ -224,17 +225,18 @@ class FrameIndex:
         return replace(self, order=order, timed=True, clock_s=None, last_s=last_s)
 
     def without_times(self) -> Self:
-        """Return the index ordered by position; it keeps the times when pictures change."""
+        """Return the index sorted by position; the times of changing pictures go to `clock_s`."""
         clock = np.sort(self.times_s)
         return replace(
             self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock
         )
 
     def find_affected(self, damage: Collection[int], positions: Sequence[int]) -> Bools:
-        """Return for each picture whether it, or one it may be built on, is damaged or missing.
+        """Return for each picture whether it, or a picture that it may need, is damaged or missing.
 
-        `damage` holds the positions at which a decoder found an error. Where pictures are counted,
-        damage in a picture also affects those that are stored before it but may be shown after it.
+        `damage` holds the positions at which a decoder found an error. If ranks come from counting
+        decoded pictures, damage in a picture also affects pictures that are stored before the
+        damaged one but may be shown after it.
         """
         starts = np.array(
             [self.decoding_start(position) for position in positions], np.int64
@@ -261,9 +263,10 @@ class FrameIndex:
 
     @cached_property
     def _stretches(self) -> Ints:
-        """Return the stretch of each picture: pictures of one stretch may have exchanged times.
+        """Return a stretch number for each picture; damage may exchange times within a stretch.
 
-        Times that cannot order the pictures are sorted: a damaged time then moves other times.
+        If pictures cannot be sorted by their times, the times are sorted and assigned to them. A
+        damaged time then moves the times of other pictures.
         """
         numbers = np.arange(self.frames)
         times = self.pts[self.order]
@@ -278,7 +281,7 @@ class FrameIndex:
         return stretches
 
     def _counted_stops(self, positions: Ints) -> Ints:
-        """Return where the packets end that may shift the count of each picture by one place."""
+        """Return the end of the packets whose damage may shift the rank of each position by one."""
         stored = np.sort(self.order)
         places = np.searchsorted(stored, positions)
         n_early = int((np.arange(self.frames) - self.ranks[stored]).min(initial=0))
@@ -286,11 +289,12 @@ class FrameIndex:
         return np.maximum(stored[np.maximum(after, places)], positions) + 1
 
     def correct_order(self, out: Sequence[int], damage: Collection[int]) -> Self:
-        """Return the index with the pictures that came out of the decoder, in that order.
+        """Return the index with the pictures that came out of the decoder.
 
-        A picture that damage has destroyed keeps its place. A packet that showed no picture without
-        any damage loses its place. `damage` holds the positions at which the decoder found an
-        error.
+        The pictures are sorted by their times if these are reliable, or else by the order in which
+        they came out. A picture that damage has destroyed keeps its place. If there is no damage, a
+        packet that showed no picture loses its place. `damage` holds the positions at which the
+        decoder found an error.
         """
         absent = np.setdiff1d(self.order, out).tolist()
         lost = np.array(absent, np.int64)[self.find_affected(damage, absent)].tolist()
@@ -327,11 +331,11 @@ class FrameIndex:
 def presentation_order(
     pts: Ints, shown: Bools, key: Bools, reorder: int
 ) -> Ints | None:
-    """Return positions in the order of showing; None if the times are not reliable for it.
+    """Return positions in display order; None if the times are not reliable.
 
-    Times are reliable if each picture has one and no two are equal. In the file, a picture may be
-    stored after pictures that are shown later, but not after more than the codec can reorder, and a
-    key frame not after any.
+    Times are reliable if each picture has a time, no two times are equal, and few pictures are
+    reordered. In the file, a picture may be stored after at most `reorder` pictures that are shown
+    later. A key frame may not be stored after any picture that is shown later.
     """
     positions = np.flatnonzero(shown)
     times = pts[positions]
@@ -361,10 +365,10 @@ def n_distinct(values: Ints) -> int:
 
 
 def find_clock(ticks: Ints, tick_s: float, origin_s: float) -> Floats | None:
-    """Return when pictures change, from times that could not order the pictures; None if unknown.
+    """Return when pictures change, from times by which pictures cannot be sorted; None if unknown.
 
-    Times that are complete and mostly different are sorted. From other times, an even step is
-    computed. No picture is before 0.
+    If no time is missing and most times are different, they are sorted. From other times, a
+    constant step is computed. No picture gets a time before 0.
     """
     (with_time,) = np.nonzero(ticks != NO_PTS)
     if len(with_time) < 2:
@@ -386,9 +390,10 @@ def find_clock(ticks: Ints, tick_s: float, origin_s: float) -> Floats | None:
 def each_second(times_s: Floats, rate: float) -> Ints:
     """Return which of the pictures shown at `times_s` are sampled, one for each second.
 
-    If the pictures have the rate in the header of the film, every int(rate)-th picture is sampled.
-    Otherwise the pictures on the screen at the first time and at each second after it are sampled:
-    a picture that stays on the screen longer is sampled several times.
+    If the pictures follow each other at the frame rate in the header of the film, every
+    int(rate)-th picture is sampled. Otherwise the pictures on the screen at the first time and at
+    each second after it are sampled: a picture that stays on the screen longer is sampled several
+    times.
     """
     step_s = 1 / rate
     late_s = np.diff(times_s) - step_s
@@ -402,7 +407,7 @@ def each_second(times_s: Floats, rate: float) -> Ints:
 
 @dataclass(frozen=True)
 class SampledRanks:
-    """The ranks of the sampled pictures (`index`), and which of them are real (`mask`)."""
+    """The ranks of the sampled pictures (`index`), and which are real and not padding (`mask`)."""
 
     index: Ints
     mask: Bools
@@ -411,8 +416,8 @@ class SampledRanks:
 def sample_indices(total: int, count: int) -> Ints:
     """Return int(i * total / count) for i = 0 .. count - 1, computed in whole numbers.
 
-    If `total` is less than `count`, indices repeat by the same rule. The indices for a divisor of
-    `count` are among those for `count`.
+    If `total` is less than `count`, some indices repeat. If a number divides `count`, the indices
+    for this number are among the indices for `count`.
 
     Args:
         total: how many pictures there are.
@@ -429,8 +434,8 @@ def find_span(
     """Return the span of the pictures shown at a time t with start_s <= t < end_s.
 
     If no picture begins in that time, the span is the one picture that is on the screen at start_s.
-    `last_s` is how long the last picture stays on the screen. An empty span means that the time
-    lies after the last picture, or before the first one.
+    `last_s` is how long the last picture stays on the screen. An empty span means that the part
+    lies after the last picture or before the first picture.
     """
     start, end = check_bounds(start_s, end_s)
     first, stop = np.searchsorted(
@@ -459,8 +464,9 @@ def overshoot(
 ) -> str | None:
     """Return the message that a part ends too long after its film; None if it does not.
 
-    Too long is more than `OVERSHOOT_S` and more than `OVERSHOOT_SHARE` of the part: times that were
-    rounded, or measured on another copy of the film, are a little after its end.
+    A part may end `OVERSHOOT_S` seconds after its film, or `OVERSHOOT_SHARE` of its own length if
+    that is longer: times that were rounded, or measured on another copy of the film, may lie a
+    little after the end of the film.
     """
     if end_s is None:
         return None
@@ -474,7 +480,10 @@ def overshoot(
 def remark_on_pictures(
     index: FrameIndex, start_s: float | None, end_s: float | None
 ) -> str:
-    """Return a remark if a part begins or ends more than two pictures outside its film, else ""."""
+    """Return a remark if the first or last picture of a film is too far inside a part, else "".
+
+    Too far is more than the length of two pictures after the start, or before the end, of the part.
+    """
     begins_s = float(index.times_s[0])
     ends_s = float(index.times_s[-1]) + index.last_s
     mean_s = index.duration_s / index.frames
@@ -504,8 +513,9 @@ def sample(
 ) -> SampledRanks:
     """Return the ranks of the pictures of a span, or of `listed` ones, by one of the rules.
 
-    "even" takes `sample_indices`. "fps" takes `each_second`: of more than `count` pictures, `count`
-    are evenly spread by linspace; with fewer, the other rows are masked.
+    The rule "even" samples by `sample_indices`. The rule "fps" samples the span by `each_second`
+    and does not use `listed`. If this gives more than `count` pictures, `count` of them are taken,
+    evenly spread by linspace. If it gives fewer, the remaining rows are masked.
     """
     first, stop = span
     if rule == "fps":

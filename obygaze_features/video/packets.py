@@ -59,7 +59,7 @@ _PACKET = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class DecodedOrder:
-    """The positions of the pictures of a whole film, in the order in which they are decoded.
+    """The positions of all pictures of a film, in the order in which the decoder outputs them.
 
     `key` marks the pictures that the decoder calls key frames; `damage` lists the positions at
     which the decoder found errors.
@@ -74,9 +74,9 @@ class DecodedOrder:
 class PacketTable:
     """The time, the mark and the byte offset of each packet of a stream.
 
-    The mark of a packet is its size or a checksum, as `mark_of` returns it: it shows whether the
-    expected packet was read. If `seekable` is false, packets are read from the beginning of the
-    file.
+    The mark of a packet is its size or a checksum, as returned by `mark_of`. By its mark, a packet
+    that is read later is recognized as the expected one. If `seekable` is false, packets are read
+    from the beginning of the file.
     """
 
     pts: Ints
@@ -87,14 +87,14 @@ class PacketTable:
 
     @cached_property
     def _orders(self) -> tuple[Ints | None, Ints | None]:
-        """Return the orders of the packets by offset and by time; None: the order of the file."""
+        """Return two sort orders of the packets, by offset and by time; None: already sorted."""
         return _sort_order(self.offset), _sort_order(self.pts)
 
     def find_position(self, packet: Any) -> int | None:
         """Return the position of a packet that was read after seeking, or None if it is ambiguous.
 
-        The position is known if exactly one packet has the same mark and the same offset, or the
-        same time if the packet has no offset.
+        The position is known if exactly one packet of the table has the same mark and the same
+        offset. If a packet has no offset, its time is compared instead.
         """
         by_offset, by_pts = self._orders
         values = self.offset
@@ -117,13 +117,13 @@ class PacketTable:
 
 
 def _sort_order(values: Ints) -> Ints | None:
-    """Return the order that sorts numbers, or None if they are sorted, as in most films."""
+    """Return the indices that sort numbers. Return None if they are sorted, as in most films."""
     return None if (values[1:] >= values[:-1]).all() else np.argsort(values)
 
 
 @dataclass
 class IndexedFilm:
-    """The index of a video file, and what else is known without opening the file.
+    """The index of a video file, and other facts that are known without opening the file.
 
     Args:
         index: The index of the pictures.
@@ -132,8 +132,8 @@ class IndexedFilm:
         offset: The byte at which each packet begins.
         folder: The folder in which the index is stored; None: it is not stored.
         decoded: The pictures of the whole film as the decoder outputs them; None: not decoded yet.
-        takes_key_twice: Whether the decoder outputs the pictures before a key frame if it gets the
-            key frame twice.
+        takes_key_twice: Whether the decoder outputs pictures that are stored after a key frame but
+            shown before it, if it gets the key frame twice.
     """
 
     index: FrameIndex
@@ -158,12 +158,12 @@ class IndexedFilm:
         )
 
     def end_s(self, index: FrameIndex) -> float:
-        """Return the end of the film, by its last picture or by its header, whichever is later."""
+        """Return the end of the last picture, or the end in the header if that is later."""
         last_picture_s = float(index.times_s[-1]) + index.last_s
         return max(last_picture_s, self.declared_s)
 
     def cut_s(self, index: FrameIndex) -> float:
-        """Return the end of the pictures if the file is cut off after them, else infinity."""
+        """Return the end of the last picture if pictures after it were cut off, else infinity."""
         if not self.broken or not index.frames:
             return math.inf
         ranks = np.arange(index.frames)
@@ -178,7 +178,7 @@ class IndexedFilm:
         start_s: float | None,
         end_s: float | None,
     ) -> bool:
-        """Return whether a broken file lacks pictures of a part; False if the file is not broken.
+        """Return whether pictures of a part are missing from the file because it is broken.
 
         Args:
             index: The pictures of the film.
@@ -203,13 +203,13 @@ class IndexedFilm:
 
 
 def _median_step(index: FrameIndex, ranks: Ints) -> float:
-    """Return the median time from a picture of a part to the next, in seconds."""
+    """Return the median time between successive pictures of a part, in seconds."""
     steps = np.diff(index.times_s[ranks])
     return float(np.median(steps)) if len(steps) else 1 / index.rate
 
 
 def ends_early(index: FrameIndex, ranks: Ints, until_s: float) -> bool:
-    """Return whether the pictures of a part end so early that some may be missing at its end."""
+    """Return whether the last picture of a part is so early that others may be missing after it."""
     last_s = float(index.times_s[ranks[-1]])
     return until_s - last_s >= GAP * _median_step(index, ranks)
 
@@ -251,7 +251,7 @@ def read_packets(
 
 
 def declared_end(container: Any, stream: Any) -> float:
-    """Return the end of a film in the header of its file, in seconds, or 0 if it states none."""
+    """Return the end of a film that its header states, in seconds, or 0 if it states none."""
     name = container.format.name
     zero_s = clock_zero(container)
     begins_s = 0.0
@@ -273,8 +273,9 @@ def declared_end(container: Any, stream: Any) -> float:
 class _StreamPackets:
     """The packets of a stream, and the damage that the container reports.
 
-    `broken` and `lost` are as in `FrameIndex`. `is_broken` is true if the container is damaged or
-    cut short. `pictures` holds which pictures are references; None if the codec is not read for it.
+    `broken` marks damaged packets. `lost` marks packets before which packets are missing.
+    `is_broken` is true if the container is damaged or cut short. `pictures` holds facts about coded
+    pictures, such as which ones are references; None if the codec is not H.264 or HEVC.
     """
 
     table: NDArray[np.void]
@@ -287,11 +288,11 @@ class _StreamPackets:
 def _with_errors_at_opening(
     path: Path, seen: _StreamPackets, progress: OnProgress
 ) -> _StreamPackets:
-    """Return the packets of a film for which errors were reported when it was opened.
+    """Mark damaged packets in a film for which FFmpeg reported errors when it was opened.
 
-    While it opens a film, FFmpeg reads the first packets. It repeats its reports only if these
-    packets are read again, from the first key frame on. If the second reading shows no damage, or
-    different packets, every packet counts as damaged.
+    While it opens a film, FFmpeg reads the first packets and reports their damage. To learn which
+    packets are damaged, these packets are read again, from the first key frame on. If the second
+    reading shows no damage, or reads different packets, every packet counts as damaged.
     """
     with suppress(av().FFmpegError), open_video(path) as (container, stream, _):
         container.seek(0)
@@ -383,7 +384,7 @@ def _packet_row(packet: Any, codec: str) -> tuple[int, ...]:
 
 
 def _make_index(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex:
-    """Make the index from the table of packets; it has times if the format states reliable ones."""
+    """Make the index from the table of packets; times are used if they are stated and reliable."""
     table = seen.table
     pts = table["pts"].copy()
     shown = table["shown"].copy()
@@ -457,8 +458,8 @@ def _make_index(seen: _StreamPackets, container: Any, stream: Any) -> FrameIndex
 def _set_back(times: Ints, reorder: int) -> Ints:
     """Return the positions of the packets before which the clock is set back.
 
-    The first packet after the clock was set back may have no time. A small step back is only
-    disorder: a clock that was set back is behind by more pictures than a codec reorders.
+    The clock is set back where the time falls by more pictures than a codec can reorder. A smaller
+    step back is only disorder. The first packet after the clock was set back may have no time.
     """
     (with_time,) = np.nonzero(times != NO_PTS)
     steps = np.diff(times[with_time])
@@ -471,7 +472,7 @@ def _set_back(times: Ints, reorder: int) -> Ints:
 
 
 def reorder_depth(codec: Any) -> int:
-    """Return how many pictures a codec may store before a picture that is shown earlier."""
+    """Return how many pictures a codec may store before a picture that is shown before them."""
     return codec.reorder_depth if codec.codec.reorder else 0
 
 

@@ -22,8 +22,8 @@ _EXIF = 31
 class PictureGeometry:
     """The stored size of a stream's pictures, the shape of their pixels, and their rotation.
 
-    `sar` is the width of a pixel divided by its height. `rotation` is clockwise, in degrees; a
-    left-right flip (`flip`) comes before it.
+    `sar` is the width of a pixel divided by its height. `rotation` is clockwise, in degrees. If
+    `flip` is true, left and right are exchanged before the rotation.
     """
 
     width: int
@@ -72,9 +72,9 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
 
 
 class PictureConverter:
-    """Converts the pictures of one stream to RGB arrays; reuses its scaler.
+    """Converts the pictures of one stream to RGB arrays.
 
-    `path` is the file that an error names.
+    `path` is the file that error messages name.
     """
 
     def __init__(self, geometry: PictureGeometry, path: Path = Path()) -> None:
@@ -120,7 +120,7 @@ class PictureConverter:
 
 
 def _apply_filter(frame: Any, name: str, settings: str) -> Any:
-    """Return a picture after a filter of FFmpeg."""
+    """Return a picture to which a filter of FFmpeg was applied."""
     graph = av().filter.Graph()
     source = graph.add_buffer(
         width=frame.width,
@@ -141,7 +141,7 @@ def _apply_filter(frame: Any, name: str, settings: str) -> Any:
 def conversion_sha256() -> str:
     """Return a hash of a synthetic picture converted from YUV to RGB, in full size and scaled.
 
-    Recipes contain it: it changes if the conversion gives different pixels.
+    Recipes contain this hash, because it changes if the conversion gives different pixels.
     """
     width = 64
     height = 48

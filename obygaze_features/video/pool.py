@@ -1,6 +1,6 @@
-"""Decode many clips at once in worker processes; after a crash or a hang, only one clip fails.
+"""Decode many clips in parallel worker processes; after a crash or a hang, only one clip fails.
 
-On systems without such workers, the threads of the pool decode in its own process.
+On systems without worker processes, the threads of the pool decode in the process of the pool.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ LONGEST_S = 1e9
 class DecodePool(AbstractContextManager["DecodePool"]):
     """Worker processes that decode one clip at a time, each within a time limit.
 
-    A worker that ends or exceeds the limit is replaced, and its clip has an error. After a job that
-    makes an index or has ranks exceeds the limit, all later jobs of this kind for the same film
-    have the same error without decoding. Workers end with the process of the pool, however that
-    ends. Without worker processes there is no time limit, and a crash ends the process of the pool.
+    A worker that ends or exceeds the limit is replaced, and its clip gets an error.
+    Jobs that only make an index, and jobs that name pictures by rank, are often repeated for a
+    film: after one of them exceeds the limit, all later ones for this film get the same error
+    without decoding. Workers end with the process of the pool, however it ends. Without worker
+    processes there is no time limit, and a crash ends the process of the pool.
 
     Args:
         workers: number of processes that decode.
@@ -94,7 +95,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             thread.start()
 
     def submit(self, job: DecodeJob) -> Future[DecodeResult]:
-        """Queue one job and return its future at once."""
+        """Queue one job and return its future without waiting."""
         future: Future[DecodeResult] = Future()
         with self._lock:
             if self._closed:
@@ -108,7 +109,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         return 2 * len(self._threads)
 
     def close(self) -> None:
-        """Stop all workers at once; jobs that are not done are cancelled."""
+        """Kill all workers. Queued jobs are cancelled; running jobs raise an error."""
         with self._lock:
             self._closed = True
             for worker in self._workers.values():
@@ -123,7 +124,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         self.close()
 
     def _serve(self, slot: int) -> None:
-        """Decode jobs with one worker at a time until the pool is closed."""
+        """Decode queued jobs one after another in the worker of `slot` until the pool is closed."""
         # A worker inherits the blocked signals of this thread. A signal may reach all processes of
         # a run, but only the run itself handles it.
         system.block_signals()
@@ -185,7 +186,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             return DecodeResult(job, {}, error)
 
     def _result(self, worker: _Worker, job: DecodeJob) -> DecodeResult:
-        """Return the result of a worker; its shared memory is used again when no array needs it."""
+        """Return the result of a job; its memory is reused when no array refers to it any more."""
         with self._lock:
             if not self._free:
                 number = len(self._memories) + len(self._dropped)
@@ -231,15 +232,15 @@ def in_order(
     bytes_of: Callable[[Job], int] = lambda job: 0,
     most_bytes: float = math.inf,
 ) -> Generator[tuple[Job, Result], None, None]:
-    """Submit jobs in advance, and yield each with its result, in the same order.
+    """Submit jobs in advance, and yield each job with its result, in the order of the jobs.
 
     Args:
         submit: submits a job.
         jobs: the jobs; each is taken shortly before it is submitted.
-        ahead: maximum number of submitted jobs whose results are not yielded yet.
-        bytes_of: returns the number of bytes of the result of a job.
-        most_bytes: maximum number of bytes of the results that are not yielded yet; a single result
-            may be larger.
+        ahead: maximum number of submitted jobs whose results have not been yielded.
+        bytes_of: returns the number of bytes that the result of a job will have.
+        most_bytes: maximum number of bytes of all results of submitted jobs that have not been
+            yielded. A single result may be larger.
     """
     under_way: deque[tuple[Job, int, Future[Result]]] = deque()
     try:
@@ -262,7 +263,7 @@ def in_order(
 
 
 def _add_hint(error: Exception) -> Exception:
-    """Return an error, with a hint if too many files are open."""
+    """Return an error. If it means that too many files are open, it gets a hint."""
     if not isinstance(error, OSError) or error.errno not in (
         errno.EMFILE,
         errno.ENFILE,
@@ -281,7 +282,7 @@ class _WorkerExited(Exception):
 
 
 def start_process(channel: socket.socket) -> subprocess.Popen[bytes]:
-    """Start the process of a worker with its end of the socket."""
+    """Start the process of a worker, which gets its end of the socket."""
     command = [sys.executable, "-P", "-m", "obygaze_features.video.worker"]
     return subprocess.Popen(
         [*command, str(channel.fileno())],
@@ -317,7 +318,10 @@ class _Worker:
         dropped: Sequence[int],
         timeout_s: float,
     ) -> dict[str, Any]:
-        """Send a job and its shared memory; return the reply, or raise TimeoutError."""
+        """Send a job and its shared memory, and return the reply of the worker.
+
+        Raise TimeoutError if the worker makes no progress for `timeout_s` seconds.
+        """
         self.channel.settimeout(min(timeout_s, LONGEST_S))
         asked = asdict(replace(job, path=os.fspath(job.path)))
         request = {"job": asked, "memory": number, "dropped": list(dropped)}
@@ -350,7 +354,10 @@ class _Worker:
         return answer
 
     def end(self, wait_s: float = 0) -> str:
-        """Kill the process if it does not end within `wait_s` seconds; return how it ended."""
+        """Kill the process if it does not end within `wait_s` seconds.
+
+        Return the signal or the exit code with which it ended.
+        """
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(wait_s)
         self.process.kill()

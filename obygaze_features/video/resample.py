@@ -1,8 +1,8 @@
 """Mix the channels of decoded sound into one, and change its sample rate.
 
-Libraries change their filters between releases. The filter here is a fixed table. Its numbers and
-the samples are rounded to so few bits that float64 holds their sums exactly: the sums are the same
-in any order of addition, and therefore with any library for matrices.
+Libraries change their filters between releases. Here, the filter is a fixed table. Its numbers and
+the samples are rounded to so few bits that float64 holds their sums exactly. Therefore the sums do
+not depend on the order of addition, nor on the library that multiplies the matrices.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _quiet = np.errstate(over="ignore", invalid="ignore")
 
 @_quiet
 def mix_to_mono(frames: Iterable[Any]) -> Samples:
-    """Return decoded frames as one channel: the mean of all, with weights by their places."""
+    """Return decoded frames as one channel: the mean of all channels, weighted by their places."""
     parts = [np.zeros(0, np.float32)]
     kinds = groupby(frames, key=lambda frame: (frame.format.name, frame.layout.name))
     for (format_name, _), of_one_kind in kinds:
@@ -69,7 +69,10 @@ def mix_to_mono(frames: Iterable[Any]) -> Samples:
 
 
 def _names(layout: Any) -> list[str]:
-    """Return the place of each channel; the usual places if none are stated, as in Matroska."""
+    """Return the place of each channel, such as FL (front left), as FFmpeg names it.
+
+    Where a file states no places, as Matroska may, the usual places for 6 or 8 channels are used.
+    """
     names = [channel.name for channel in layout.channels]
     usual = _USUAL_LAYOUTS.get(len(names))
     if usual is None or {*names} != {"NONE"}:
@@ -122,9 +125,10 @@ def _weight(name: str) -> float:
 class Resampler:
     """Changes the sample rate of sections that begin at a whole second.
 
-    A section needs `margin` more samples on both sides. After each period, new samples have the
-    same places among the old samples again. The new samples of a period are computed in groups:
-    each group is the product of the old samples around it and a matrix.
+    Before and after a section, `margin` more samples are needed. The rates have a common period:
+    after each period, new samples lie at the same places among the old samples again. The new
+    samples of a period are computed in groups. To compute a group, the old samples around it are
+    multiplied by a matrix.
     """
 
     def __init__(self, rate: int, new_rate: int) -> None:
@@ -152,7 +156,7 @@ class Resampler:
 
     @_quiet
     def __call__(self, samples: Samples, n_new: int) -> Samples:
-        """Return `n_new` samples from the old ones with their margins."""
+        """Return `n_new` new samples, from the old samples of a section with both margins."""
         if self.up == self.down:
             return samples[self.margin : self.margin + n_new]
         old = np.pad(samples, (0, self.old_period))
@@ -180,7 +184,7 @@ def _taps(half: int, up: int, down: int) -> Floats:
 
 @cache
 def resampler(rate: int, new_rate: int) -> Resampler:
-    """Return the one resampler from one rate to another."""
+    """Return the resampler from one rate to another, which is made only once."""
     return Resampler(rate, new_rate)
 
 
@@ -188,7 +192,7 @@ def resampler(rate: int, new_rate: int) -> Resampler:
 def resampling_sha256() -> str:
     """Return a hash of resampled synthetic sound.
 
-    Recipes contain it: it changes if resampling gives different samples.
+    Recipes contain this hash, because it changes if resampling gives different samples.
     """
     numbers = (np.arange(9600) * 37 + np.arange(9600) ** 2) % 2003 - 1001
     wave = (numbers / 1024).astype(np.float32)

@@ -1,8 +1,9 @@
 """Resize pictures for models in integer arithmetic, with the same result in every version.
 
 Image libraries change their filters between releases. Here, NumPy computes a table of integer
-weights once, and resized pixels are weighted sums of integers, equal to those of Pillow and OpenCV
-to the bit. SciPy computes the sums; after some pictures, compiled code does, if Numba is installed.
+weights, and a resized pixel is a weighted sum of integers, equal to the pixel of Pillow or OpenCV
+to the bit. First SciPy computes the sums. After some pictures, compiled code computes them, if
+Numba is installed.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ _REACH = {"bilinear": 1.0, "bicubic": 2.0}
 class Resize:
     """The resizing of a picture for a model.
 
-    `edge` is the length in pixels of the shortest edge, with the proportions kept ("shortest-edge"
-    as `fit`), or of both edges ("squash"). `crop` is the edge of the square that is cut from the
-    middle (0: no crop). `filter` is "bilinear", "bicubic" or "nearest". `crop_offset` is the rule
-    that rounds half of the remaining pixels: "floor" or "round". `squash_first` is the edge of a
-    square to which the picture is first resized, as OpenCV does (0: none). `target` is the (height,
-    width) of a result that is not square, in place of `edge` and `crop`: a picture is squashed to
-    it, or covers it with its proportions kept and is cropped.
+    If `fit` is "shortest-edge", `edge` is the length in pixels of the shortest edge, and the
+    proportions are kept. If `fit` is "squash", `edge` is the length of both edges. `crop` is the
+    edge of the square that is cut from the middle (0: no crop). `filter` is "bilinear", "bicubic"
+    or "nearest". The crop begins after half of the pixels that are left over; `crop_offset` is how
+    this half is rounded: "floor" or "round". `squash_first` is the edge of a square to which the
+    picture is first resized, as OpenCV does (0: none). `target` is the (height, width) of a result
+    that is not square. It replaces `edge` and `crop`.
+    With "shortest-edge", it is resized until it covers the target, and then cropped.
     """
 
     edge: int
@@ -78,7 +80,7 @@ class Resize:
         return self.size_and_box(height, width)[1][2:]
 
     def recipe(self) -> dict[str, Any]:
-        """Return the settings, and a hash of a test picture that was resized."""
+        """Return the settings, and a hash of test pictures that were resized with them."""
         settings = asdict(self)
         settings["target"] = list(self.target or ())
         if self.target is None:
@@ -111,9 +113,9 @@ class Resize:
 def float_taps(
     n_in: int, n_out: int, kernel: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the first input of each output, and the weights of the inputs from there on.
+    """Return the first input pixel of each output pixel, and the weights of the pixels from there.
 
-    The weights are antialiased: the kernel is widened by the scale when shrinking.
+    The weights are antialiased: if pictures shrink, the kernel is widened by the ratio of sizes.
     """
     scale = n_in / n_out
     widen = max(scale, 1.0)
@@ -141,7 +143,7 @@ def float_taps(
 
 
 def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
-    """Return the input positions and integer weights of each output, as Pillow computes them."""
+    """Return the inputs and integer weights of each output pixel, as Pillow computes them."""
     first, weights = float_taps(n_in, n_out, kernel)
     index = np.minimum(first[:, None] + np.arange(weights.shape[1]), n_in - 1)
     half = np.where(weights < 0, -0.5, 0.5)
@@ -149,10 +151,10 @@ def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
 
 
 def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
-    """Return two taps for each output without antialias, as OpenCV's linear resize reads them.
+    """Return two inputs and weights for each output pixel, as in OpenCV's linear resize.
 
-    Beyond the border, OpenCV takes the edge once when it resizes across. When it resizes down, it
-    takes the edge twice, and rounds twice.
+    There is no antialiasing. Beyond the border, both inputs are the pixel at the edge. Across,
+    OpenCV gives all weight to one of them. Down (`down`), it rounds and adds both weighted pixels.
     """
     at = ((np.arange(n_out) + 0.5) * (1.0 / (n_out / n_in)) - 0.5).astype(np.float32)
     first = np.floor(at).astype(np.int64)
@@ -173,9 +175,9 @@ def resize_crop(
 ) -> Pixels:
     """Resize pictures [T, H, W, 3] to `size`, and return only `box` (top, left, height, width).
 
-    The result equals an antialiased resize of Pillow, followed by a crop, to the bit: resized
-    across first, rounded to uint8, then resized down. "nearest" takes the pixel at the centre of
-    each new pixel.
+    To the bit, the result equals an antialiased resize of Pillow, followed by a crop: pictures are
+    first resized across, rounded to uint8, and then resized down. The kernel "nearest" takes the
+    old pixel at the centre of each new pixel.
     """
     top, left, height, width = box
     n_rows, n_columns = pictures.shape[1:3]
@@ -192,7 +194,7 @@ def resize_crop(
 
 
 def nearest_positions(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
-    """Return the input at the centre of each output."""
+    """Return the position of the input pixel at the centre of each output pixel."""
     return ((np.arange(n_out) + 0.5) * n_in / n_out).astype(np.int64)
 
 
@@ -200,9 +202,9 @@ def nearest_positions(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
 class ResizeAxis:
     """How pictures are resized along an axis.
 
-    `chosen` are the inputs that are read, `first` is the first of them for each output, and
-    `weights` are the weights from there on. `matrix` holds the same weights for SciPy. If nothing
-    is resized, `weights` is empty and `matrix` is None.
+    `chosen` is the range of input pixels that are read. `first` is the first input of each output
+    pixel, and `weights` are the weights of the inputs from there on. `matrix` holds the same
+    weights for SciPy. If the size does not change, `weights` is empty and `matrix` is None.
     """
 
     chosen: slice
@@ -215,7 +217,7 @@ class ResizeAxis:
 def resize_axis(
     n_in: int, n_out: int, start: int, length: int, kernel: str
 ) -> ResizeAxis:
-    """Return how `length` outputs from `start` on are computed from the inputs."""
+    """Return how `length` output pixels, from `start` on, are computed from input pixels."""
     if n_in == n_out:
         nothing = np.zeros((0, 0), np.int32)
         part = slice(start, start + length)
@@ -249,7 +251,7 @@ def _across(picture: Pixels, axis: ResizeAxis) -> Pixels:
 
 
 def _down(part: Pixels, axis: ResizeAxis) -> Pixels:
-    """Resize one picture down; `part` has only the rows that are read."""
+    """Resize one picture down; `part` contains only the rows that are needed."""
     if axis.matrix is None:
         return part
     kernels = kernels_after(0)
@@ -262,7 +264,7 @@ def _down(part: Pixels, axis: ResizeAxis) -> Pixels:
 
 
 def _resize_lines(matrix: csr_matrix, lines: Pixels) -> Pixels:
-    """Return the weighted sums of lines, rounded to levels from 0 to 255."""
+    """Return the weighted sums of lines of pixels, rounded to values from 0 to 255."""
     sums = _sums(matrix, lines)
     sums += 1 << (BITS - 1)
     sums >>= BITS
@@ -305,7 +307,7 @@ def squash_like_opencv(pictures: Pixels, size: int) -> Pixels:
 
 
 def make_test_picture() -> Pixels:
-    """Return two pictures of edges, ramps and a coarse texture; recipes hash them when resized."""
+    """Return two pictures of edges, ramps and a coarse texture, whose resized pixels are hashed."""
     t, y, x, c = np.ogrid[0:2, 0:301, 0:397, 0:3]
     value = (x * (3 + c) + y * (5 - c) + (x * y) // 7 + t * 40) % 256
     blocks = ((x // 16 + y // 16 + c) % 2) * 90
@@ -325,9 +327,9 @@ class Kernels(NamedTuple):
 
 
 def kernels_after(n_pictures: int) -> Kernels | None:
-    """Count pictures; return the compiled functions after `COMPILED_AFTER` pictures, else None.
+    """Count resized pictures, and return the compiled functions if there were enough of them.
 
-    Return None also where Numba is missing or cannot be used.
+    Return None for the first `COMPILED_AFTER` pictures, and if Numba is missing or does not work.
     """
     global _n_resized
     _n_resized += n_pictures
@@ -354,7 +356,7 @@ def compiled_kernels() -> Kernels | None:
 def _sums_across(rows: Any, first: Any, weights: Any, resized: Any) -> None:
     """Resize rows [H, W * 3] across.
 
-    Some rows at once are transposed, so that the values of a column lie next to each other.
+    Several rows are transposed together, so that the values of a column lie next to each other.
     """
     n_rows, n_values = rows.shape
     n_out, n_taps = weights.shape

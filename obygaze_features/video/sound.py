@@ -67,19 +67,20 @@ class SoundView:
 
 @dataclass(frozen=True, eq=False)
 class DecodedSound:
-    """The sound of one view of a clip, on the clock of its film.
+    """The sound of one view of a clip; all times are times of the film.
 
     Args:
         path: The video file.
         view: The view.
-        samples: The samples, all channels mixed into one; 0 where sound is missing or damaged.
+        samples: The samples, with all channels mixed into one; 0 where sound is missing or damaged.
         n_before: The number of samples before the clip.
         start_s: Start of the clip, in seconds.
         end_s: End of the clip, in seconds.
-        missing_s: Stretches [n, 2] without sound, in the clip or before it.
-        damaged_s: Stretches [n, 2] with damaged sound, in the clip or before it.
+        missing_s: Start and end [n, 2] of each stretch without sound, in or before the clip.
+        damaged_s: Start and end [n, 2] of each stretch of damaged sound, in or before the clip.
         bounds_s: Start and end of the sound of the film.
-        cut_s: The time from which on pictures are missing from the file; infinity: none is missing.
+        cut_s: The time from which on pictures are missing in the file; infinity if none are missing
+            or if this was not checked.
         stream: The stream, such as "sound 2 of 3 (eng)"; "" if the file has one stream of sound.
     """
 
@@ -97,17 +98,17 @@ class DecodedSound:
 
     @property
     def intact_s(self) -> float:
-        """Return the seconds of the clip with intact sound."""
+        """Return how many seconds of the clip have intact sound."""
         lost_s = self._seconds_in(self.missing_s) + self._seconds_in(self.damaged_s)
         return self.end_s - self.start_s - lost_s
 
     def _seconds_in(self, stretches: Floats) -> float:
-        """Return the seconds of the clip that lie in some stretches."""
+        """Return how many seconds of the clip lie in some stretches."""
         return float(np.diff(_inside(stretches, self.start_s, self.end_s)).sum())
 
     @property
     def is_damaged(self) -> bool:
-        """Return whether sound of the clip, or before it, is damaged."""
+        """Return whether sound in the clip, or in the seconds before it, is damaged."""
         return len(self.damaged_s) > 0
 
     @property
@@ -129,7 +130,7 @@ class DecodedSound:
         return self._seconds_in(self.damaged_s) > 0
 
     def _damage(self) -> str:
-        """Return the remark on damage."""
+        """Return the remark on damaged sound."""
         if self._is_damaged_inside:
             return "the rest is damaged or missing"
         return "the sound just before the clip is damaged"
@@ -166,9 +167,9 @@ class DecodedSound:
         return self
 
     def part(self, start_s: float, end_s: float) -> Self:
-        """Return the sound of a part of this clip, with the samples that it would have by itself.
+        """Return the sound of a part of this clip, as if only this part had been decoded.
 
-        The samples before the part are limited to samples that were decoded.
+        There may be fewer samples before the part: samples that were not decoded are left out.
         """
         start_s = max(start_s, 0.0)
         if start_s < self.start_s or end_s > self.end_s:
@@ -205,9 +206,9 @@ def decode_sound(
         path: the video file.
         view: sample rate, and seconds of sound before the part.
         start_s: start of the part, in seconds; None for the beginning of the film.
-        end_s: end of the part; None for the end of the last picture, or of the sound if the film
-            has no pictures.
-        accept_damaged: return zeros instead of damaged sound.
+        end_s: end of the part, in seconds; None for the end of the last picture, or for the end of
+            the sound if the film has no pictures.
+        accept_damaged: return zeros in place of damaged sound, instead of raising an error.
         indexes: folder of stored indexes, for films with many clips.
     """
     (sound,) = decode_sounds(
@@ -252,9 +253,10 @@ def _find_span(
     end_s: float | None,
     end_of_pictures: Callable[[], PicturesEnd],
 ) -> tuple[float, float, float]:
-    """Return the start and end of a part, and the time at which the file is cut off.
+    """Return the start and end of a part, and the time from which on pictures are cut off.
 
-    `end_of_pictures` is called only where it is needed, since it reads the packets of the pictures.
+    The time is infinity if nothing is cut off. `end_of_pictures` is called only if it is needed,
+    since it reads the packets of the pictures.
     """
     index = source.film
     if not index.has_clock:
@@ -319,12 +321,12 @@ def _decode_part(
 
 
 def _runs(marks: Bools) -> Ints:
-    """Return where each run of marks begins and stops, [n, 2]."""
+    """Return where each run of true marks begins and stops, [n, 2]."""
     changes = np.diff(marks, prepend=False, append=False)
     return np.flatnonzero(changes).reshape(-1, 2)
 
 
 def _inside(stretches: Floats, start_s: float, end_s: float) -> Floats:
-    """Return the parts of some stretches that lie within a time."""
+    """Return the parts of some stretches that lie between two times."""
     inside = np.clip(stretches, start_s, end_s)
     return inside[inside[:, 0] < inside[:, 1]]

@@ -1,8 +1,8 @@
 """The index of the sound of a film (its packets with their times), and its samples in sections.
 
-*Section* k is the sound from second 10 k to second 10 k + 10, decoded by a new decoder that begins
-at least a second before. All sound is taken from sections: some decoders return different samples,
-up to the end of the film, if they begin elsewhere.
+*Section* k is the sound from second 10 k to second 10 k + 10. It is decoded by a new decoder that
+begins at least a second earlier. All sound is taken from sections: some decoders return different
+samples, up to the end of the film, if they begin elsewhere.
 """
 
 from __future__ import annotations
@@ -86,10 +86,11 @@ K = TypeVar("K")
 class SoundIndex:
     """One row for each packet of the sound of a film, in the order of the file.
 
-    `first` is the number of its first sample on the clock of clips, `samples` the number of its
-    samples; `damaged` marks damaged packets. `stream` names the stream; "" if it is the only one.
-    If `takes_new_decoders` is true, a new decoder with the parameters from PyAV returns the same
-    samples as the decoder of the file.
+    `first` is the number of the first sample of each packet on the clock of clips, and `samples` is
+    the number of samples of each packet. `damaged` marks damaged packets. `stream` names the stream
+    that was read; it is "" if the file has one audio stream. `takes_new_decoders` is true if a new
+    decoder, with the parameters that PyAV exposes, returns the same samples as the decoder that
+    belongs to the open file.
     """
 
     pts: Ints
@@ -120,7 +121,7 @@ class SoundIndex:
 
     @cached_property
     def has_clock(self) -> bool:
-        """Return whether a sample can be found by its time: the clock is never set back."""
+        """Return whether a sample can be found by its time; false if the clock was set back."""
         # A damaged packet may have any time.
         first, stop = self._runs((self.samples > 0) & ~self.damaged).T
         back = np.maximum.accumulate(stop)[:-1] - first[1:]
@@ -132,7 +133,7 @@ class SoundIndex:
         return float(self.sound_s[-1, 1]) if len(self.sound_s) else 0.0
 
     def _stretches(self, chosen: Bools) -> Floats:
-        """Return the time of the chosen packets, in seconds, merged into the fewest stretches."""
+        """Return the start and end [n, 2], in seconds, of each run of chosen packets."""
         runs = self._runs(chosen)
         first, stop = runs[np.argsort(runs[:, 0])].T
         stop = np.maximum.accumulate(stop)
@@ -141,7 +142,7 @@ class SoundIndex:
         return np.stack([first[begins], stop[ends]], axis=1) / self.rate
 
     def _runs(self, chosen: Bools) -> Ints:
-        """Return the samples [n, 2] of some packets; those that follow each other are one run."""
+        """Return the first sample and the end [n, 2] of each run of packets without gaps."""
         first = self.first[chosen]
         stop = first + self.samples[chosen]
         begins = np.append(True, first[1:] != stop[:-1])[: len(first)]
@@ -150,13 +151,13 @@ class SoundIndex:
 
     @cached_property
     def _blocks(self) -> tuple[Ints, Ints]:
-        """Return for each block of packets its first sample, and where its last sample ends."""
+        """Return the first sample of each block of packets, and the end of its last sample."""
         at = np.arange(0, len(self.first), _BLOCK)
         ends = np.maximum.reduceat(self.first + self.samples, at)
         return np.minimum.reduceat(self.first, at), ends
 
     def decoding_run(self, first: int, stop: int) -> tuple[int, range]:
-        """Return the packet at which to begin decoding, and the packets with samples of a range."""
+        """Return where to begin decoding for a range of samples, and the packets of the range."""
         begins, ends = self._blocks
         (near,) = np.nonzero((begins < stop) & (ends > first))
         if not len(near):
@@ -293,7 +294,7 @@ class _Rows:
         self.decode(packet, count_errors)
 
     def decode(self, packet: Any, count_errors: CountErrors) -> None:
-        """Decode the last packet, or with None what the decoder still holds."""
+        """Decode the last packet; with None, take the samples that the decoder still holds."""
         position = len(self.pts) - 1
         frames: list[Any] = []
         try:
@@ -324,7 +325,7 @@ class _Rows:
     def _compare(self, packet: Any, frames: list[Any]) -> None:
         """Compare the frames of the decoder of the file with those of a new decoder.
 
-        Some decoders need parameters that PyAV does not pass on.
+        They may differ, since some decoders need parameters that PyAV does not pass on.
         """
         try:
             same = self.new_decoder.decode(packet)
@@ -335,7 +336,7 @@ class _Rows:
 
 
 def _facts(frame: Any) -> tuple[Any, ...]:
-    """Return the facts of a frame to compare."""
+    """Return the facts by which frames of two decoders are compared."""
     values = frame.to_ndarray().tobytes()
     return frame.sample_rate, frame.format.name, frame.layout.name, values
 
@@ -343,11 +344,11 @@ def _facts(frame: Any) -> tuple[Any, ...]:
 def _first_samples(
     times: Ints, samples: Ints, tick_s: float, origin_s: float, rate: int
 ) -> Ints:
-    """Return the number of the first sample of each packet, by counting samples between gaps.
+    """Return the number of the first sample of each packet, by counting samples.
 
-    Times are rounded or jitter, so packets that are placed by their times would overlap. Where the
-    times of several packets differ from the count by too much, there is a gap: counting begins
-    again.
+    Times are rounded or jitter, so that packets placed by their times would overlap. If the times
+    of several successive packets differ from the count by too much, there is a gap before them, and
+    counting begins again at their time.
     """
     numbers: Ints = np.cumsum(samples) - samples
     (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
@@ -394,10 +395,11 @@ def _first_samples(
 
 
 def _lateness(late: Ints, rounded: float) -> int:
-    """Return how many samples some packets are late, by the first packet or by the median.
+    """Return how many samples later than counted some packets are, by their times.
 
-    The median is used if the first packet is far from it: the time of the first packet may be wrong
-    by more than rounding, such as 0 for a negative time.
+    It is the lateness of the first packet, or the median of all packets if the first packet is far
+    from the median: the time of the first packet may be wrong by more than rounding, such as 0 for
+    a negative time.
     """
     middle = int(np.median(late))
     first = int(late[0])
@@ -405,7 +407,7 @@ def _lateness(late: Ints, rounded: float) -> int:
 
 
 def _stream_name(container: Any, stream: Any) -> str:
-    """Return the name of a stream of sound, or "" if the file has no other."""
+    """Return the name of an audio stream, or "" if the file has no other audio stream."""
     streams = list(container.streams.audio)
     if len(streams) == 1:
         return ""
@@ -416,7 +418,7 @@ def _stream_name(container: Any, stream: Any) -> str:
 
 
 def _new_decoder_like(decoder: Any) -> Any:
-    """Return a new decoder with the parameters of a decoder that PyAV exposes."""
+    """Return a new decoder, with those parameters of a decoder that PyAV exposes."""
     new = av().CodecContext.create(decoder.codec.name, "r")
     for name in ("extradata", "sample_rate", "layout", "format", "bit_rate"):
         value = getattr(decoder, name)
@@ -427,7 +429,7 @@ def _new_decoder_like(decoder: Any) -> Any:
 
 
 def _report_all_errors(decoder: Any) -> None:
-    """Make a decoder report all errors, about the packet that it got last."""
+    """Make a decoder report all errors; each error is about the packet that it got last."""
     decoder.thread_count = 1
     decoder.options = {"err_detect": ERR_DETECT}
 
@@ -436,7 +438,7 @@ def _report_all_errors(decoder: Any) -> None:
 
 
 class SoundSource(PacketReader):
-    """The open sound of a film, read in sections; the last ones stay in memory."""
+    """The open sound of a film, read in sections; the sections read last stay in memory."""
 
     film: SoundIndex
 
@@ -446,7 +448,7 @@ class SoundSource(PacketReader):
         self._resampled: dict[tuple[int, int], Samples] = {}
 
     def samples(self, rate: int, first: int, stop: int) -> Iterator[Samples]:
-        """Yield the samples of a range at some rate, section by section."""
+        """Yield the samples from `first` to `stop` at a sample rate, section by section."""
         length = SECTION_S * rate
         for number in range(first // length, -(-stop // length)):
             section = self._at_rate(number, rate)
@@ -454,7 +456,7 @@ class SoundSource(PacketReader):
             yield section[max(first - begin, 0) : stop - begin]
 
     def _at_rate(self, number: int, rate: int) -> Samples:
-        """Return a section at some rate."""
+        """Return a section at a sample rate."""
         key = number, rate
         if key not in self._resampled:
             change = resampler(self.film.rate, rate)
@@ -469,7 +471,7 @@ class SoundSource(PacketReader):
         return int(MARGIN_S * self.film.rate) + 1
 
     def _section(self, number: int) -> Samples:
-        """Return a section at the rate of the film, with margins; zeros where there is no sound."""
+        """Return a section with margins, at the rate of the film; missing sound is 0."""
         if number in self._sections:
             return self._sections[number]
         index = self.film
@@ -485,9 +487,9 @@ class SoundSource(PacketReader):
         return section
 
     def _decode(self, start: int, wanted: range) -> list[tuple[int, Samples]]:
-        """Decode from `start` on, and return the samples of the intact wanted packets.
+        """Decode from packet `start` on, and return the samples of the intact `wanted` packets.
 
-        Samples that follow each other are returned together, with the number of the first one.
+        Samples that follow each other are one array, with the number of its first sample.
         """
         if not wanted:
             return []
@@ -538,7 +540,7 @@ class SoundSource(PacketReader):
 
     @contextmanager
     def _new_decoder(self) -> Iterator[Any]:
-        """Return a new decoder: after a flush, a used decoder would continue its noise."""
+        """Yield a new decoder, since a used decoder would continue its noise even after a flush."""
         if self.film.takes_new_decoders:
             yield _new_decoder_like(self.stream.codec_context)
             return
@@ -548,7 +550,7 @@ class SoundSource(PacketReader):
             yield decoder
 
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
-        """Seek only to later packets: seeking to the first packet skips a part of the beginning."""
+        """Do not seek to the first packet, since this would skip a part of the beginning."""
         if start > 0:
             yield from super()._seeks(start)
 
@@ -564,7 +566,7 @@ def _keep(sections: dict[K, Samples], key: K, section: Samples) -> None:
 
 
 class _Opened(threading.local):
-    """The sound that this thread read last, since the clips of a film follow each other."""
+    """The open sound that this thread read last, kept for the next clip of the same film."""
 
     identity: FileState | None = None
     source: SoundSource | None = None

@@ -1,4 +1,4 @@
-"""An open video: read its packets by position, decode them, and collect what is reported."""
+"""Read the packets of an open video by position, decode them, and collect reported errors."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -51,7 +51,7 @@ _WHOLE = (0, 1)
 class Indexed(Protocol):
     """The packets of a stream of a film, known without opening its file.
 
-    `folder` holds the files of its index; None: the index is not stored.
+    `folder` holds the files of the index of the film; None: the index is not stored.
     """
 
     @property
@@ -76,15 +76,16 @@ class FilmChanged(BadVideo):
 
 @dataclass
 class DecodedRun:
-    """The result of a run: the decoded pictures and the reported errors, as positions of packets.
+    """The result of decoding a run of packets; pictures are given as positions of packets.
 
     Args:
-        late: By how many packets a report may be late.
+        late: How many packets later than the damage a decoder may report an error.
         out: The pictures, in the order in which the decoder output them.
         keys: The key frames according to the decoder.
         corrupt: The pictures that the decoder calls corrupt.
         reports: For each reported error, the packet that the decoder had just got.
-        ended_at: The packet at which the sink ended the run; -1 if it did not.
+        ended_at: The packet at which the receiver of pictures (`sink`) ended the run; -1 if it did
+            not.
     """
 
     late: int
@@ -96,15 +97,15 @@ class DecodedRun:
 
     @property
     def has_reports(self) -> bool:
-        """Return whether anything was reported."""
+        """Return whether an error or a corrupt picture was reported."""
         return bool(self.reports or self.corrupt)
 
     @property
     def damage(self) -> set[int]:
-        """Return the positions of the packets that may be damaged, by the reports.
+        """Return the positions of the packets that may be damaged according to the reports.
 
-        A report on a picture that was output after an intact key frame does not concern packets
-        before this key frame.
+        Damage lies at most `late` packets before its report. If a picture is reported that was
+        output after an intact key frame, packets before this key frame do not count.
         """
         place = {position: place for place, position in enumerate(self.out)}
         whole_keys = self.keys - self.corrupt - set(self.reports)
@@ -119,7 +120,7 @@ class DecodedRun:
         return damage
 
     def denied_keys(self, positions: Iterable[int]) -> list[int]:
-        """Return those of `positions` that decode without an error, but not as key frames.
+        """Return those of `positions` that were decoded without an error, but not as key frames.
 
         The first packet of the film is never returned: no run can begin before it.
         """
@@ -129,29 +130,30 @@ class DecodedRun:
 
 @dataclass(frozen=True)
 class _BegunRun:
-    """A run from `start` that ended at its first pictures; the decoder can go on from there."""
+    """A run from `start` that was ended at its first pictures; the decoder can continue it."""
 
     start: int
     pictures: Sequence[tuple[int, Any]]
     outcome: DecodedRun
 
     def is_beginning_of(self, run: PacketRun) -> bool:
-        """Return whether the decoder got only the first packets of `run`, so that it can go on."""
+        """Return whether the decoder got only the first packets of `run`, and can continue it."""
         return self.start == run.start and 0 <= self.outcome.ended_at <= run.stop
 
 
 def is_key(frame: Any) -> bool:
     """Return whether a picture is a key frame that needs no other picture.
 
-    The first picture of a gradual renewal is not such a key frame, whatever its flag is.
+    If a video renews its picture gradually, the first picture of the renewal needs other pictures,
+    even if it is flagged as a key frame.
     """
     return bool(frame.key_frame) and int(frame.pict_type) in _WHOLE
 
 
 class PacketReader:
-    """Reads any packets of one stream of an open file, by their positions.
+    """Reads packets of one stream of an open file, from any position.
 
-    A packet is given its position in the file as its time, whatever the times in the file were.
+    The time of a packet is replaced by its position in the file.
     `in_memory` holds the packets of a small file; None: packets are read from the file.
     """
 
@@ -198,7 +200,7 @@ class PacketReader:
     def _first_after_seeking(
         self, start: int
     ) -> tuple[tuple[int, Any] | None, Iterator[Any]]:
-        """Return a packet at or before `start`, and the packets after it; None if there is none."""
+        """Return a packet at or before `start`, and the packets after it; None if seeking fails."""
         for packets in self._seeks(start):
             # Some containers cannot be read from every place that seeking leads to.
             with suppress(av().FFmpegError):
@@ -212,7 +214,7 @@ class PacketReader:
         return None, iter(())
 
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
-        """Yield the packets after each kind of seeking: to byte offsets, then to the time."""
+        """Seek to byte offsets, and then to the time, and yield the packets after each attempt."""
         table = self.film.table
         if not table.seekable:
             return
@@ -236,7 +238,7 @@ class PacketReader:
 
 
 class VideoSource(PacketReader):
-    """An open video and its index; each decoded picture has the position of its packet.
+    """An open video and its index; decoded pictures are identified by positions of packets.
 
     `first` is the position of the first decoded picture, from which the geometry was read.
     `begins_on_grey` is true if this picture refers to pictures that are missing.
@@ -275,10 +277,10 @@ class VideoSource(PacketReader):
 
     @property
     def late(self) -> int:
-        """Return by how many packets the report of an error may be late.
+        """Return how many packets later than the damage a decoder may report an error.
 
-        Some errors are found only when a delayed picture is output, or a picture that is built on
-        it. AV1 keeps pictures that are shown or used later, in any order.
+        Some errors are found only when a delayed picture is output, or when a picture that needs
+        the damaged one is decoded. AV1 keeps pictures that are shown or used later, in any order.
         """
         if self.codec == "av1":
             return _STORED_BY_AV1
@@ -308,9 +310,10 @@ class VideoSource(PacketReader):
         raise self.no_picture_error()
 
     def check_shape(self, frame: Any) -> None:
-        """Raise BadVideo for a picture of other proportions than the first one.
+        """Raise BadVideo if a picture has other proportions than the first picture.
 
-        Joined recordings contain such pictures; they would be stretched to the first proportions.
+        Joined recordings may contain such pictures. Without this error, they would be stretched to
+        the proportions of the first picture.
         """
         wide, high = self._shape_of(frame)
         first_wide, first_high = self._shape
@@ -323,7 +326,7 @@ class VideoSource(PacketReader):
         raise BadVideo(message, path=self.path, reason="shape")
 
     def _shape_of(self, frame: Any) -> tuple[float, int]:
-        """Return width and height of a picture with square pixels, by its codec."""
+        """Return the width and height that a picture would have if its pixels were square."""
         # In PyAV, a picture does not state the shape of its pixels. The decoder states it for the
         # picture that it got last, so a change may be seen some pictures too early.
         pixel = self.decoder.sample_aspect_ratio or 1
@@ -334,7 +337,7 @@ class VideoSource(PacketReader):
         return BadVideo("no picture can be decoded", path=self.path, reason="no-frames")
 
     def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> DecodedRun:
-        """Decode a run, pass each picture to `sink`, and return the result.
+        """Decode a run of packets, pass each picture to `sink`, and return the result.
 
         With `twice`, the decoder gets the first packet twice.
         """
@@ -365,13 +368,13 @@ class VideoSource(PacketReader):
         return outcome
 
     def run_with_early(self, run: PacketRun, sink: Sink) -> DecodedRun:
-        """Decode a run like `run`, and if possible check the pictures shown before its key frame.
+        """Decode a run of packets, and if possible check the pictures shown before its key frame.
 
-        A decoder that begins at the key frame skips these early pictures unread, since they also
-        need a picture before it. Damage in an early picture, which may have destroyed the pictures
-        behind it, would not be found. If the decoder gets the key frame twice, the first copy takes
-        the place of the missing picture. The early pictures then come out wrong and are removed,
-        but errors in their bits are reported.
+        These early pictures also need a picture before the key frame, so that a decoder that begins
+        at the key frame skips them without reading them. If an early picture is damaged, pictures
+        after it may be damaged as well, and this would not be found. If the decoder gets the key
+        frame twice, the first copy takes the place of the missing picture. The decoder then outputs
+        wrong early pictures, which are removed, but it reports errors in their bits.
         """
         early = set(self.film.index.shown_before(run.start, run.stop))
         if run.start == 0 or not early or not self.film.takes_key_twice:
@@ -394,7 +397,7 @@ class VideoSource(PacketReader):
         outcome: DecodedRun,
         count_errors: CountErrors,
     ) -> bool:
-        """Decode one packet, or with None the rest; return whether the run is finished."""
+        """Decode one packet (None: the delayed pictures); return whether the run is finished."""
         n_before = count_errors()
         frames: list[Any] = []
         is_finished = packet is None
@@ -421,6 +424,6 @@ class VideoSource(PacketReader):
         return is_finished
 
     def positions(self, stop: int) -> list[int]:
-        """Return the positions of the pictures up to packet `stop`, as the decoder outputs them."""
+        """Decode up to packet `stop`; return the positions of pictures in the order of output."""
         run = PacketRun(0, stop, frozenset())
         return self.run(run, lambda _, __: None).out

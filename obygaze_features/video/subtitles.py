@@ -27,7 +27,7 @@ class Embedded(NamedTuple):
     Attributes:
         cues: The cues.
         stream: The name of the stream that was read; "" if the video has one stream of text.
-        length_s: The end of the video in its header, in seconds; 0 if the header states none.
+        length_s: The end of the video that its header states, in seconds; 0 if it states none.
     """
 
     cues: list[Cue]
@@ -70,7 +70,8 @@ def read_embedded(path: Path) -> Embedded:
 def _packets(video: OpenVideo, stream: Any, path: Path) -> list[Any]:
     """Return the packets of a stream; raise an error if some may be missing.
 
-    A missing part of a film would count as a part without words.
+    Without this error, a part of a film whose subtitles are missing would count as a part without
+    words.
     """
     error = _no_words(
         "the video is damaged or incomplete, so that words may be missing", path
@@ -87,13 +88,13 @@ def _packets(video: OpenVideo, stream: Any, path: Path) -> list[Any]:
 
 
 def length_of(path: Path) -> float:
-    """Return the end of a video by its header, or 0 if the header has none."""
+    """Return the end of a video that its header states, in seconds, or 0 if it states none."""
     with open_video(path) as video:
         return declared_end(video.container, video.stream)
 
 
 def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
-    """Return the stream to read, and its number and language where there are several."""
+    """Return the stream of text to read, and its name; "" if there is one stream of text."""
     known = [
         stream for stream in streams_of_film(container) if stream.type == "subtitle"
     ]

@@ -1,6 +1,6 @@
-"""The process that decodes clips one after another, so that only it can crash or hang.
+"""The process that decodes clips one after another; a crash ends only this process.
 
-On systems without such processes, the pool calls `decode_job` itself.
+On systems without worker processes, the pool calls `decode_job` in its own process.
 
 For each clip the pool sends a line of JSON and an open file of shared memory. The worker writes the
 pictures into that memory and replies with a line of JSON: pictures are not copied. The memory has
@@ -54,9 +54,10 @@ _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
 class DecodeJob:
     """A clip to decode, in some views: pictures, sound, or both.
 
-    The clip is the part between two times, or the pictures of `ranks`, without sound. `indexes` is
-    the folder of stored indexes, for films with many clips. A job without views only makes the
-    index of the film, and with `with_sound` also the index of its sound.
+    The clip is the part between two times. If `ranks` is given, the clip is the pictures with these
+    frame numbers, and has no sound. `indexes` is the folder of stored indexes, for films with many
+    clips. A job without views only makes the index of the pictures of the film, and, if
+    `with_sound` is true, the index of its sound.
     """
 
     path: Path | str
@@ -75,7 +76,7 @@ class DecodeJob:
 
     @property
     def is_of_many(self) -> bool:
-        """Whether more jobs for this film follow, since this one makes the index or has ranks."""
+        """Whether this job makes an index or has ranks; more jobs for its film are then likely."""
         return self.ranks is not None or not self.views
 
     @classmethod
@@ -92,9 +93,9 @@ class DecodeJob:
 class DecodeResult:
     """The result of a job: the clip in each view, not yet checked for damage, or the error.
 
-    `failures` holds the errors of single views: a film without sound may still have pictures, and a
-    film without pictures may have sound. `error` is the error of the whole job. `file_facts` are
-    the size and the quick hash of the file before it was decoded, since it may be replaced later.
+    `error` is the error of the whole job. `failures` holds errors of single views: a film without
+    sound may still have pictures, and a film without pictures may have sound. `file_facts` are the
+    size and the quick hash of the file before it was decoded, since it may be replaced later.
     """
 
     job: DecodeJob
@@ -175,15 +176,16 @@ def decode_job(
     allocate: Allocate = new_arrays,
     progress: OnProgress = no_progress,
 ) -> DecodeResult:
-    """Decode a clip in this process. Each error is in the result: no file may end a run.
+    """Decode a clip in this process.
 
-    Without views, make the index of the film. If only the sound or only the pictures fail, the
-    result has the rest, and the error as a failure of views. If all views are of one kind, their
-    error is the error of the job.
+    Errors are not raised but are part of the result, so that no file ends a run. Without views,
+    make the index of the film. If only the sound or only the pictures fail, the result contains the
+    other kind of views, and the error under `failures`. If all views are of one kind, an error is
+    the error of the job.
 
     Args:
         job: The clip and its views.
-        allocate: Returns arrays for pictures, as for `decode_views`.
+        allocate: Returns an array for each shape that it gets, to hold pictures.
         progress: Called regularly while the index of a film is made.
     """
     path = Path(job.path)
@@ -254,8 +256,8 @@ def _as_bad_video(path: Path) -> Iterator[None]:
 class SharedMemory:
     """An open file without a name, in memory if possible, which the pool and its workers map.
 
-    It stays mapped for the next clip: writing memory for the first time costs more than decoding
-    into it.
+    The file stays mapped for the next clip, because writing to new memory for the first time takes
+    longer than decoding into used memory.
     """
 
     def __init__(self, handle: int | None = None) -> None:
@@ -270,7 +272,7 @@ class SharedMemory:
         shapes: Sequence[tuple[int, ...]],
         released: Callable[[], object] | None = None,
     ) -> list[Pixels]:
-        """Return arrays of these shapes; `released` is called when none of them is in use."""
+        """Return arrays of these shapes. When none is in use any more, `released` is called."""
         ends = np.cumsum(
             [math.prod(shape) for shape in shapes], dtype=np.int64
         ).tolist()
@@ -286,7 +288,7 @@ class SharedMemory:
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def arrays_or_exit(self, shapes: Sequence[tuple[int, ...]]) -> list[Pixels]:
-        """Return arrays; end the worker if there is no memory, since no file is at fault."""
+        """Return arrays. End the worker if there is no memory, since the file is not at fault."""
         try:
             return self.arrays(shapes)
         except OSError as error:
@@ -305,7 +307,7 @@ def _pack_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
 def pack_result(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
     """Return the result of a job as JSON, with the shapes of the arrays in the memory.
 
-    The pictures are in the memory already; the samples of sounds are written behind them.
+    The memory already contains the pictures. The samples of sounds are written after them.
     """
     if result.error is not None:
         return {"shapes": [], "error": _pack_error(result.job, result.error)}
@@ -339,7 +341,7 @@ def pack_result(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
 
 
 def _to_json(found: DecodedClip | DecodedSound, **instead: Any) -> dict[str, Any]:
-    """Return the fields of a clip as JSON, with `instead` in place of arrays in the memory."""
+    """Return the fields of a clip or sound as JSON values; `instead` replaces some of them."""
     facts = vars(found) | instead | {"path": str(found.path)}
     return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
 
