@@ -18,7 +18,8 @@ def clip_ids(clips: ClipIds) -> list[str]:
     """Return the ids of clips.
 
     Args:
-        clips: A list of ids, one id, or a file: one id a line, or a table with a column clip_id.
+        clips: A list of ids, one id, or the path of a file. The file has one id on each line, or is
+            a table with a column clip_id.
     """
     if isinstance(clips, str):
         return ids_of_word(clips)
@@ -33,7 +34,7 @@ def each_name(names: str | Iterable[str]) -> list[str]:
 
 
 def is_file_name(word: str) -> bool:
-    """Return whether a file of this name exists; a long list of ids is not a valid name."""
+    """Return whether a file of this name exists; False for a text that is too long for a name."""
     try:
         return Path(word).is_file()
     except OSError:
@@ -41,7 +42,10 @@ def is_file_name(word: str) -> bool:
 
 
 def ids_of_word(word: str) -> list[str]:
-    """Return the ids in a file if the word is the path of a file, else the word as an id."""
+    """Return the ids in a file if the word is its path, else the word as the only id.
+
+    Raise an error if there is no file, and the word ends like the name of a table or text file.
+    """
     if is_file_name(word):
         return _ids_in(Path(word))
     if PurePath(word).suffix.lower() in _ENDINGS:
@@ -50,9 +54,9 @@ def ids_of_word(word: str) -> list[str]:
 
 
 def _ids_in(path: Path) -> list[str]:
-    """Return the ids in a file: one id a line, or the column clip_id of a table.
+    """Return the ids in a file, which has one id on each line, or is a table with a column clip_id.
 
-    A file without ids is an error, because an empty selection would mean all clips.
+    Raise an error for a file without ids, because an empty selection would mean all clips.
     """
     # Each command imports this module, and few read a file of ids.
     from obygaze_features.core.schema_check import Violations

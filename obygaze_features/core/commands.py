@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Session:
-    """The workspace and the console of the global options.
+    """The workspace and the console, which the global options select.
 
     `is_named` is true if -C named the workspace.
     """
@@ -101,7 +101,7 @@ def add_global_options(command: click.Command) -> None:
 def refuse_repeated_options(
     command: click.Command, ctx: click.Context, args: list[str]
 ) -> None:
-    """Raise an error for a repeated option of one value: click would take the last value."""
+    """Raise an error if an option that takes one value is repeated; click would take the last."""
     _, _, given = command.make_parser(ctx).parse_args(list(args))
     for param in given:
         if not isinstance(param, click.Option) or param.is_flag or param.multiple:
@@ -134,7 +134,7 @@ class SessionCommand(click.Command):
         add_global_options(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; raise an error for a repeated option of one value."""
+        """Parse the command line; raise an error if an option that takes one value is repeated."""
         if self.ignore_unknown_options and "--" in args:
             # click would drop a single `--`.
             place = args.index("--")
@@ -143,7 +143,7 @@ class SessionCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a usage error without a hint gets the help of the command as hint."""
+        """Run the command. If a usage error has no hint, its hint is the help of the command."""
         try:
             return super().invoke(ctx)
         except FixUsage as error:
@@ -153,7 +153,7 @@ class SessionCommand(click.Command):
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """List the arguments, then the options by group, in the order of the groups."""
+        """List the arguments, and then the options by group; groups come in order of appearance."""
         described = [
             (param.make_metavar(ctx), vars(param)["description"])
             for param in self.get_params(ctx)

@@ -168,7 +168,7 @@ class Console:
     def json(self, value: Mapping[str, Any], *, one_line: bool = False) -> None:
         """Print a result as JSON to stdout; NaN becomes null, arrays become lists.
 
-        The document begins with the version of the documents of all commands.
+        The first key is `json_version`, the version of the JSON documents of all commands.
 
         Args:
             value: The result.
@@ -209,7 +209,7 @@ class Console:
     ) -> Iterator[Progress]:
         """Show a bar on a terminal, a line every half minute elsewhere, nothing with -q.
 
-        Work that does not know its total at first calls `expect` later.
+        If the total is not known at the start, the work calls `expect` when it is known.
         """
         if self.verbosity < 0:
             yield Quiet()
@@ -224,11 +224,11 @@ class Console:
 
 
 def silent(text: str) -> None:
-    """Print nothing; the default for notes of functions in Python."""
+    """Print nothing. Python functions that print notes use this function by default."""
 
 
 def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:
-    """Return the function that makes progress bars: on stderr for True, silent for False.
+    """Return the function that makes progress bars: bars on stderr for True, no bars for False.
 
     A function that is passed as `progress` is returned unchanged.
     """
@@ -238,7 +238,7 @@ def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as a text table, one line each; columns of numbers are aligned right.
+    """Return a text table with one line for each row; columns of numbers are aligned right.
 
     Args:
         headers: The names of the columns.
@@ -268,7 +268,7 @@ def _visible_length(text: str) -> int:
 
 
 def count_decimals(low: float, high: float) -> int:
-    """Return the number of decimals, from 2 to 9, with which two numbers look different."""
+    """Return with how many decimals two numbers look different: at least 2 and at most 9."""
     digits = 2
     while digits < MOST_DIGITS and f"{low:.{digits}f}" == f"{high:.{digits}f}":
         digits += 1
@@ -278,7 +278,7 @@ def count_decimals(low: float, high: float) -> int:
 def number_with_interval(
     value: float | None, low: float | None, high: float | None
 ) -> str:
-    """Return a number with its interval, if there is one: `0.79 [0.68, 0.90]`."""
+    """Return a number, and its interval in brackets if it has one: `0.79 [0.68, 0.90]`."""
     if value is None or not math.isfinite(value):
         return MISSING
     text = f"{value:z.2f}"
@@ -288,7 +288,7 @@ def number_with_interval(
 
 
 def interval_end(end: float, digits: int) -> str:
-    """Return the end of an interval; a negative end that rounds to 0 is -0.00."""
+    """Return an end of an interval as text; a negative end that rounds to 0 is -0.00."""
     # Adding 0.0 removes the sign of -0.0.
     return f"{end + 0.0:.{digits}f}"
 

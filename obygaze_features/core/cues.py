@@ -48,7 +48,7 @@ class Cue(NamedTuple):
 
 
 def spoken(text: str) -> str:
-    """Return the words of a cue on one line, without tags, positions and music signs.
+    """Return the words of a cue on one line, without tags, positions and music symbols.
 
     The result is empty for a cue without letters and digits, such as "..." or "-".
 
@@ -77,7 +77,7 @@ def n_words(text: str) -> int:
 
 
 def read_cues(path: Path) -> list[Cue]:
-    """Return the cues of a file, in order; an error names the line."""
+    """Return the cues of a subtitle file, in the order of the file; an error names the line."""
     lines = [line.rstrip("\r\n") for line in text_lines(path)]
     cues = list(READERS[path.suffix.lower()](lines, path))
     if not cues:
@@ -93,7 +93,11 @@ def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 
 
 def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
-    """Yield the cues of SubRip; a cue may contain empty lines and ends at the next number."""
+    """Yield the cues of SubRip.
+
+    A cue may contain empty lines. It ends before the next line with times, or, if cues are
+    numbered, before the number above that line.
+    """
     cues = list(_timed_lines(lines))
     first = next((timing for timing, _ in cues), 0)
     before_times = [lines[:first], *(said for _, said in cues[:-1])]
@@ -167,14 +171,14 @@ READERS: Mapping[str, Callable[[Sequence[str], Path], Iterator[Cue]]] = {
 
 
 def _timed_lines(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the index of each line with times, and the lines up to the next one."""
+    """Yield the index of each line with times, and the lines between it and the next such line."""
     places = [place for place, line in enumerate(lines) if _ARROW in line]
     for place, after in pairwise([*places, len(lines)]):
         yield place, lines[place + 1 : after]
 
 
 def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) -> Cue:
-    """Return the cue of a line with times; positions after the times are ignored."""
+    """Return the cue of a line with times; screen positions after the times are ignored."""
     start, _, rest = timing.partition(_ARROW)
     after_arrow = rest.split()
     end = after_arrow[0] if after_arrow else ""

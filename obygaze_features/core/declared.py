@@ -51,10 +51,10 @@ class _Head(NamedTuple):
 
 @cache
 def read_declaration(target: str) -> Callable[..., Any]:
-    """Return the function `module:name`, or `module:Class.name`, with signature and docstring.
+    """Return a function with the signature and docstring of `module:name` or `module:Class.name`.
 
-    The module is imported when the function is called. Defaults must be literals, or constants of
-    the module.
+    The module is imported only when the returned function is called. Defaults of parameters must
+    be literals, or constants of the module.
     """
     function, file, source = _find_head(target)
     names = NamesOfTypes()
@@ -80,7 +80,7 @@ def read_docstring(target: str) -> str:
 
 
 def import_object(target: str) -> Any:
-    """Import a module, and return its object `module:name` or `module:Class.name`."""
+    """Import a module, and return an object of it, named `module:name` or `module:Class.name`."""
     module, _, path = target.partition(":")
     found: Any = import_module(module)
     for name in path.split("."):

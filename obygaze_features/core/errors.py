@@ -35,9 +35,9 @@ LIKE_IDS = 0.85
 
 
 def near(word: str, words: Iterable[str], least: float = 0.6) -> str:
-    """Return ` (did you mean 'x'?)` for the known word that is most like this one, or ``.
+    """Return ` (did you mean 'x'?)` for the most similar known word, or "" if none is similar.
 
-    If an import would make a known id of the word, that id is suggested.
+    If imports make a known id from the word, this id is suggested.
 
     Args:
         word: The word.
@@ -52,7 +52,7 @@ def near(word: str, words: Iterable[str], least: float = 0.6) -> str:
 
 
 def near_id(name: str, ids: Container[str]) -> str:
-    """Return ` (did you mean 'x'?)` for the id that an import made of a name, or ``."""
+    """Return ` (did you mean 'x'?)` if imports make one of `ids` from a name, else ""."""
     made = ascii_id(name)
     return f" (did you mean {made!r}?)" if made != name and made in ids else ""
 
@@ -88,7 +88,7 @@ class ObygazeError(Exception):
             self.add_note(f"  {line}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the attributes: a subclass may have other parameters than the message."""
+        """Pickle the attributes, since a subclass may have other parameters than this class."""
         return _unpickle, (type(self), self.args, vars(self))
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class ObygazeWarning(UserWarning):
 def _unpickle(
     kind: type[ObygazeError], args: tuple[Any, ...], state: Mapping[str, Any]
 ) -> ObygazeError:
-    """Return a pickled error, such as an error of another process."""
+    """Return an error from its pickled parts, such as an error of another process."""
     error = kind.__new__(kind, *args)
     vars(error).update(state)
     return error
@@ -131,7 +131,7 @@ class AlreadyThere(ObygazeError):
 
 
 class InUse(ObygazeError, PermissionError):
-    """Another program has the file open, which matters on Windows only: close it there."""
+    """Windows forbids to change a file that another program has open: close it in that program."""
 
 
 class FixUsage(ObygazeError):
@@ -165,7 +165,7 @@ class Stopped(ObygazeError):
 
 
 def first_line(error: BaseException, most: int = 160) -> str:
-    """Return the first line of another library's error, or its type if it has no text.
+    """Return the first line of another library's error, or the type of an error without text.
 
     The line has at most `most` characters.
     """

@@ -1,4 +1,4 @@
-"""Calls of user code: each error names what failed, and the line."""
+"""Calls of user code: each error names what failed, and the line of user code."""
 
 import reprlib
 import struct
@@ -63,9 +63,9 @@ def short_value(value: object) -> str:
 
 
 def _find_line(error: BaseException) -> str:
-    """Return the last line of user code before an error, in brackets, or "".
+    """Return the file and line of user code that an error came from, in brackets, or "".
 
-    User code is neither installed nor part of obygaze or Python.
+    Code of installed packages, of obygaze and of Python is not user code.
     """
     packages = Path(__file__).parents[2]
     not_own = [packages / name for name in OURS]

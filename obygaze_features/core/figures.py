@@ -1,7 +1,8 @@
 """Figures in one style, drawn by matplotlib; the same data give the same bytes.
 
 A figure is written as SVG, PNG or PDF with the colours of paper. On a page, a figure is an element
-whose colours are variables of the page. They follow the light or dark scheme of the reader.
+whose colours are variables of the page. These variables follow the light or dark scheme of the
+reader.
 """
 
 import json
@@ -30,9 +31,9 @@ LEVEL_NAMES = {
 def level_words(
     levels: Iterable[str], words_of: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return a text of the codes of levels, each with its words: `levels: EN easy negative`.
+    """Return the codes of levels as text, each with its words: `levels: EN easy negative`.
 
-    `words_of` contains the words that a table has for a level; otherwise the usual name is used.
+    `words_of` maps a level to the words that a table has for it. Other levels get their usual name.
     """
     named = []
     for level in levels:
@@ -116,8 +117,8 @@ def _style() -> AbstractContextManager[None]:
 def canvas(width: float, height: float, **axes: Any) -> Iterator[tuple[Any, Any]]:
     """Yield a figure and its axes in the common style, without a screen.
 
-    `width` and `height` are in points, and `axes` are arguments of `subplots`. matplotlib chooses
-    the margins, unless `gridspec_kw` contains them.
+    `width` and `height` are in points (1/72 inch). `axes` are arguments of `subplots`. matplotlib
+    chooses the margins, unless `gridspec_kw` contains them.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -159,8 +160,8 @@ def row_canvas(
 def draw_label(axes: Any, y: float, label: str) -> None:
     """Write the label of a row to the left of the axes, in up to two lines.
 
-    A longer label is first written smaller and then shortened, because two labels may differ in any
-    letter.
+    A longer label is written in smaller letters. It is shortened only if even the smallest letters
+    are too large, because two labels may differ in any letter.
     """
     letters = LETTERS_OF_LABEL
     while letters < MOST_LETTERS_OF_LABEL and wrap_label(label, letters).endswith(CUT):
@@ -178,7 +179,7 @@ def draw_label(axes: Any, y: float, label: str) -> None:
 
 
 def wrap_label(text: str, letters: int) -> str:
-    """Return untrusted text in at most two lines; a longer text ends with `CUT`."""
+    """Return untrusted text in at most two lines of `letters`; a longer text ends with `CUT`."""
     safe = safe_text(text, "terminal")
     return "\n".join(textwrap.wrap(safe, letters, max_lines=2, placeholder=CUT))
 
@@ -202,7 +203,7 @@ def draw_dots(
         x: Positions of the dots on the horizontal axis.
         y: Positions of the dots on the vertical axis.
         color: Name of the colour, a key of `COLORS`.
-        size: Diameter of a dot, in points.
+        size: Diameter of a dot, in points (1/72 inch).
         alpha: Opacity, from 0 to 1.
         is_open: Whether rings are drawn instead of dots.
         about: A description of each dot, which an SVG shows to a reader who points at the dot.
@@ -244,7 +245,8 @@ def save(figure: Any, path: Path, *, force: bool = True) -> tuple[Path, ...]:
 
     Args:
         figure: The matplotlib figure.
-        path: A file with .svg, .png or .pdf; another name gets .svg and .png.
+        path: A file with .svg, .png or .pdf. For another name, two files are written: .svg and .png
+            are added to the name.
         force: Replace files that have other contents.
     """
     paths = [path]
@@ -256,7 +258,7 @@ def save(figure: Any, path: Path, *, force: bool = True) -> tuple[Path, ...]:
 
 
 def render_figure(figure: Any, suffix: str, title: str = "") -> bytes:
-    """Return the bytes of a figure as a file of one format, which contains no date.
+    """Return the bytes of a figure file in one format; the file contains no date.
 
     Args:
         figure: The matplotlib figure.
@@ -277,7 +279,7 @@ def render_figure(figure: Any, suffix: str, title: str = "") -> bytes:
 
 
 def page_markup(file: bytes, key: str) -> str:
-    """Return a figure as an element of a page; its colours are variables that the page defines.
+    """Return a figure as an element of a page; the page defines its colours as variables.
 
     Args:
         file: The figure as an SVG file.
@@ -308,7 +310,7 @@ def _use_variables(style: str) -> str:
 
 
 def _svg(figure: Any, title: str) -> ElementTree.Element:
-    """Return a figure as SVG; dots get titles, and elements that are not needed are removed."""
+    """Return a figure as SVG: dots get their descriptions, and unneeded elements are removed."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     ElementTree.register_namespace("", _SVG.strip("{}"))
@@ -339,7 +341,7 @@ def _svg(figure: Any, title: str) -> ElementTree.Element:
 
 
 def _print_figure(figure: Any, write: Callable[..., Any], *left_out: str) -> bytes:
-    """Return the bytes that a canvas prints; `savefig` would draw the figure twice."""
+    """Return the bytes that `write` prints; `savefig` would draw the figure twice."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
@@ -359,8 +361,8 @@ def spread_dots(values: Sequence[float], least: float) -> list[float]:
 
     Args:
         values: The positions of the dots along the row.
-        least: Least distance of two dots. Closer dots are spread evenly around the row, in steps
-            of 1.
+        least: Least distance between two dots along the row. Dots that are closer are shifted, in
+            steps of 1, evenly to both sides of the row.
     """
     order = sorted(range(len(values)), key=lambda i: values[i])
     clusters: list[list[int]] = []

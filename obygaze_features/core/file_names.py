@@ -17,9 +17,10 @@ _NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\\]')
 
 
 def check_new_name(path: Path, name: str | None = None) -> None:
-    """Raise an error for a new name that some system forbids, or treats as an existing name.
+    """Raise an error for a new name that is forbidden, or confused with another, on some system.
 
-    Manifests, stores, runs and models are shared between systems. An existing name may be used.
+    The reason is that manifests, stores, runs and models are shared between systems. A name that
+    exists in the folder already is allowed.
 
     Args:
         path: The new file or folder.
@@ -52,7 +53,7 @@ def check_folders_above(path: Path) -> None:
 
 
 def portable_name(name: str) -> str:
-    """Return a name, made of parts of other names, in a form that every system allows."""
+    """Return a name with `-` for characters that Windows forbids, not ending with dots or blanks."""
     return _NOT_ON_WINDOWS.sub("-", name).rstrip(". ")
 
 
@@ -88,7 +89,7 @@ def compose_accents(name: str) -> str:
 def single_line(text: str) -> str:
     """Return text on one line, with composed accents, single blanks and no blanks at the ends.
 
-    Cells of Excel may contain line breaks, and French text no-break blanks before `?`.
+    Cells of Excel may contain line breaks, and French text contains no-break spaces before `?`.
     """
     return " ".join(compose_accents(text).split())
 
@@ -111,8 +112,9 @@ def _names_in(folder: Path) -> list[str]:
 def file_name(text: str) -> str:
     """Return a file name for any text, valid on every operating system and without folders.
 
-    Letters of all scripts, digits, `_`, `.`, `+` and `-` stay, and blanks become `-`. If another
-    character is replaced, a hash of the text is added: different texts have different names.
+    Letters of all scripts, digits, `_`, `.`, `+` and `-` are kept, and blanks become `-`. If
+    anything else is changed, the start of a hash of the text is added. Therefore texts have
+    different names, unless they differ only in blanks and `-`.
 
     Example:
         >>> file_name("Type of shot"), file_name("../../etc")
@@ -130,7 +132,7 @@ def file_name(text: str) -> str:
 
 
 class FileNames:
-    """File names in one folder that differ by more than case."""
+    """Makes file names for one folder that differ by more than upper and lower case."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

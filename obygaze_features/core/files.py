@@ -54,7 +54,9 @@ NO_MORE_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def warn_of_unread(folder: Path, names: Iterable[str], content: str) -> None:
-    """Warn of files in a folder that are not read, by extension; hidden files are ignored.
+    """Warn that files in a folder are not read, with their number for each extension.
+
+    Hidden files are ignored.
 
     Args:
         folder: The folder.
@@ -93,7 +95,8 @@ def canonical_json(value: Any) -> bytes:
 def parse_json(data: bytes) -> Any:
     """Return the value of a JSON document in UTF-8, or raise ValueError.
 
-    A string that UTF-8 cannot encode, such as "\\ud800", is refused here, not when it is written.
+    A string that UTF-8 cannot encode, such as "\\ud800", is an error here, and not only later when
+    it is written.
     """
     text = data.decode("utf-8-sig")
     try:
@@ -253,7 +256,7 @@ def _quick_sha256(path: str, n_bytes: int, mtime_ns: int) -> tuple[int, str]:
 def is_listed(path: Path) -> bool:
     """Return whether a folder lists a name.
 
-    On a network file system `exists` may return False for 30 s after another machine made a file.
+    On a network file system, `exists` may return False for 30 s after another machine made a file.
     """
     try:
         return any(entry.name == path.name for entry in path.parent.iterdir())
@@ -327,9 +330,9 @@ def write_atomic(path: Path, data: bytes | memoryview) -> None:
 
 
 def write_together(files: Mapping[Path, bytes | memoryview]) -> None:
-    """Write or replace several files in this order, or none if one of them cannot be written.
+    """Write or replace several files in the order of `files`, or none if one cannot be written.
 
-    All files are on the disk under temporary names before the first gets its final name.
+    All files are on the disk under temporary names before the first file gets its final name.
     """
     with ExitStack() as stack:
         temporaries = {}
@@ -344,7 +347,8 @@ def write_together(files: Mapping[Path, bytes | memoryview]) -> None:
 def write_exclusive(path: Path, data: bytes) -> bool:
     """Create a file in one step; if the name exists, return False and change nothing.
 
-    On a file system without hard links, the last of several concurrent processes wins.
+    On a file system without hard links, several processes may succeed at the same time; the file of
+    the last process is kept.
     """
     with _whole_temporary(path, data) as temporary:
         if not rename_if_free(temporary, path):
@@ -390,10 +394,11 @@ def write_then_rename(
 
 
 def _place_folder(new: Path, target: Path) -> None:
-    """Rename a folder to its final name; an existing folder gets a temporary name.
+    """Rename a folder to its final name; an existing folder of this name is removed.
 
-    The names are exchanged in one step, or in two if the file system cannot do it in one. At any
-    time another process may create or remove a folder of the final name.
+    The two folders exchange their names in one step. If the file system cannot do this, the
+    existing folder is first renamed. At any time, another process may create or remove a folder of
+    the final name.
     """
     set_aside = []
     while not (target.is_dir() and system.exchange_names(new, target)):
@@ -412,7 +417,7 @@ def _place_folder(new: Path, target: Path) -> None:
 
 
 def sync_all(path: Path) -> None:
-    """Sync a file, or all files and folders of a folder, but no targets of links."""
+    """Sync a file, or all files and folders in a folder; targets of links are not synced."""
     if not path.is_dir():
         system.sync_path(path)
         return
@@ -445,7 +450,7 @@ def is_workbook(path: Path) -> bool:
 
 
 def refuse_spreadsheet_name(path: Path) -> None:
-    """Raise an error for the extension of a spreadsheet: only text is written here."""
+    """Raise an error if a file of text would get the extension of a spreadsheet."""
     if is_workbook(path):
         raise FixUsage(
             f"expected .csv, got {path.suffix}: spreadsheet programs open CSV",
@@ -455,12 +460,15 @@ def refuse_spreadsheet_name(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
-    """Write a result; without `force`, an existing file with other bytes is an error."""
+    """Write a result. Without `force`, raise an error if the file exists with other bytes."""
     write_all_new({path: data}, force=force)
 
 
 def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
-    """Write several results in this order, or none if a file exists with other bytes."""
+    """Write several results in the order of `files`.
+
+    Without `force`, raise an error and write nothing if a file exists with other bytes.
+    """
     for path, data in files.items():
         if not data.startswith(ZIP_MARK):
             refuse_spreadsheet_name(path)
@@ -476,7 +484,7 @@ def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; other processes that call this wait until it is released.
+    """Hold the lock of a folder; other processes that call this function wait for its release.
 
     On network file systems without such locks, processes do not wait for each other.
     """
@@ -490,7 +498,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def is_free_for(path: Path, data: bytes) -> bool:
-    """Return True if a path is free, False if it has these bytes; other bytes are an error."""
+    """Return True if a path is free, and False if its file has these bytes.
+
+    Raise an error for a file with other bytes, and for a folder.
+    """
     remove_leftovers(path)
     if not os.path.lexists(path):
         return True
@@ -500,7 +511,7 @@ def is_free_for(path: Path, data: bytes) -> bool:
 
 
 def name_taken_error(message: str, path: Path) -> AlreadyThere:
-    """Return the error for a result whose name is taken; its hint names --force."""
+    """Return the error for a result whose name is taken; the hint of the error names --force."""
     return AlreadyThere(
         message,
         where=str(path),

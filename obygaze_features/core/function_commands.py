@@ -23,9 +23,10 @@ needs, as records of `core/options.py`::
         "mediaeval": Command("obygaze.audits:audit_mediaeval", {"runs": Option("--run")})
     }
 
-Positional parameters and parameters without a default are arguments; all others are options. A
-sequence may be repeated, a mapping is typed as `NAME=VALUE`. The parameters `workspace`, `progress`
-and `note` are not options: the session passes them. `note` prints a note while the function works.
+Positional parameters and parameters without a default are arguments; all others are options. An
+option for a sequence may be repeated, and a mapping is typed as `NAME=VALUE`. The parameters
+`workspace`, `progress` and `note` are not options: the session passes them. `note` prints a note
+while the function works.
 
 The result of the function has `to_json()` and a text. The command prints one of them to stdout. For
 None it prints nothing, or with --json a document without a result. The result may also have
@@ -81,8 +82,10 @@ FROM_SESSION = ("workspace", "progress", "note")
 def make_command(entry: Command, name: str) -> SessionCommand:
     """Return the click command for an entry of a table of commands.
 
-    The command prints the result of the function, or of the function `then` if it was called with
-    this result: as JSON of `to_json()`, or as text.
+    The command prints the result of the function, as JSON of `to_json()` or as text. If the entry
+    has a function `then`, this function is called with the result, and its own result is printed
+    instead. If `then` returns paths of files, they are named in notes, and the first result is
+    printed.
     """
     function = read_declaration(entry.target)
     then = read_declaration(entry.then) if entry.then else None
@@ -198,7 +201,7 @@ def make_parameters(
     *,
     skip_first: bool = False,
 ) -> list[click.Parameter]:
-    """Return the arguments and options of the parameters of a function."""
+    """Return the arguments and options of click for the parameters of a function."""
     hints = _hints_of_parameters(function)
     texts = parse_docstring(function).parameters
     params: list[click.Parameter] = []
@@ -232,7 +235,7 @@ def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
 def _make_parameter(
     parameter: inspect.Parameter, hint: Any, option: Option, text: str
 ) -> click.Parameter:
-    """Return the argument or option of one parameter."""
+    """Return the argument or option of click for one parameter."""
     text = text.replace("`", "")
     settings = _click_settings(hint, option)
     if option.metavar:
@@ -319,7 +322,7 @@ def _mapping(
     param: click.Parameter,
     words: Sequence[str],
 ) -> Mapping[str, Any] | tuple[()]:
-    """Return the words NAME=VALUE of an option as a mapping; () if it was not typed."""
+    """Return the words NAME=VALUE of an option as a mapping; () if the option was not typed."""
     if not words:
         return ()
     flag = param.opts[0]
@@ -337,7 +340,7 @@ def _mapping(
 def _join_items(
     ctx: click.Context, param: click.Parameter, lists: Sequence[Sequence[str]]
 ) -> Sequence[str]:
-    """Return the items of all words of a repeatable option; () if it was not typed."""
+    """Return the items in all words of a repeatable option; () if the option was not typed."""
     return tuple(chain.from_iterable(lists))
 
 
@@ -366,7 +369,7 @@ class _FunctionOption(click.Option):
     shown_default = ""
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Return the text in brackets after an option in the help."""
+        """Return the parts of the text in brackets after an option in the help."""
         extra = super().get_help_extra(ctx)
         if isinstance(self.type, Number) and self.type.range:
             extra["range"] = self.type.range
@@ -401,7 +404,10 @@ def call_function(
 
 
 def _take_listed(function: Callable[..., Any], values: dict[str, Any]) -> list[Any]:
-    """Remove and return the values of a parameter `*names`, and all values before it."""
+    """Remove from `values`, and return, all values up to those of a parameter like `*names`.
+
+    Return no values if the function has no such parameter.
+    """
     parameters = list(inspect.signature(function).parameters.values())
     kinds = [parameter.kind for parameter in parameters]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
@@ -421,7 +427,7 @@ class Docstring:
 
     @property
     def help(self) -> str:
-        """The help of a command: the text, and the commands as examples."""
+        """The help of a command, with the text and with the commands as examples."""
         examples = f"\n\nExamples:\n{self.commands}" if self.commands else ""
         return f"{self.about}{examples}"
 

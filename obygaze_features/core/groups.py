@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
                 self.table[name] = entry
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; raise an error for a repeated option of one value."""
+        """Parse the command line; raise an error if an option that takes one value is repeated."""
         refuse_repeated_options(self, ctx, args)
         return super().parse_args(ctx, args)
 
@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
         return [*self.table]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Create or import the command."""
+        """Return a command, made from its entry in the table or imported."""
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
@@ -95,7 +95,7 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name, self.summary(name)) for name in names])
 
     def summary(self, name: str) -> str:
-        """Return the line of help of a command without importing it."""
+        """Return the line of help of a command, without importing the command."""
         entry = self.table[name]
         target = entry.target if isinstance(entry, Command) else entry
         line, _, _ = read_docstring(target).partition("\n")

@@ -16,7 +16,8 @@ def lazy_exports(
     """Return the `__getattr__`, `__dir__` and `__all__` of a module, after PEP 562.
 
     A module exports the names that it imports in `if TYPE_CHECKING:`. These lines are read, not
-    run: each name is imported when it is first used. The module calls this function in the `else`.
+    run: each name is imported when it is first used. The module calls this function in the `else`
+    branch of that `if`.
     """
     source = Path(sys.modules[module].__file__ or "").read_bytes()
     target_of: dict[str, tuple[str, str]] = {}
@@ -41,7 +42,7 @@ def lazy_exports(
 
 
 def import_optional(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional module; an error names the extra to install, or why it does not work."""
+    """Import an optional module. An error names the extra to install, or why the import fails."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

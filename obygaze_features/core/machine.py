@@ -47,7 +47,7 @@ def package_version(name: str) -> str | None:
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the packages that are installed."""
+    """Return the versions of those packages among `names` that are installed."""
     versions = {}
     for name in names:
         version = package_version(name)
@@ -66,7 +66,10 @@ OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means too little memory; on a CPU, torch has no type for it."""
+    """Return whether the type or the message of an error means too little memory.
+
+    torch has no type of error for too little memory of a CPU.
+    """
     said = str(error).lower()
     return isinstance(error, MemoryError) or any(
         words in said for words in OUT_OF_MEMORY
@@ -104,7 +107,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine of a measurement or a run."""
+    """The machine on which something was measured or run."""
 
     cpu: str
     cores: int

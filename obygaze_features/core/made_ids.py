@@ -33,8 +33,8 @@ _LETTERS = str.maketrans(
 def ascii_id(text: str) -> str:
     """Return an id for a text: accents are removed, and characters not allowed in ids become `_`.
 
-    Other letters and digits outside ASCII are removed. Then the start of a hash of the whole text
-    is added, so that different texts have different ids.
+    Letters and digits without a counterpart in ASCII are not kept. If there are any, the start of a
+    hash of the whole text is added, so that such texts have different ids.
 
     >>> ascii_id("Amélie 1")
     'Amelie_1'

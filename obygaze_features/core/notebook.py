@@ -23,7 +23,7 @@ def short_repr(kind: str, *facts: object) -> str:
 def html_repr(
     title: str, facts: Mapping[str, object], sentences: Sequence[str] = ()
 ) -> str:
-    """Return the HTML of an object in a notebook: its title, sentences, and facts with a value."""
+    """Return the HTML of an object in a notebook: title, sentences, and facts that have a value."""
     # Imported late: no --help needs it.
     from obygaze_features.core.rendering import render
 
@@ -42,7 +42,7 @@ def data_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
 def unknown_name(
     noun: str, name: object, names: Sequence[str], where: str
 ) -> UnknownName:
-    """Return the error for a missing `noun` of an object, with the most similar name."""
+    """Return the error that an object has no such `noun`; it suggests the most similar name."""
     shown = f"use one of {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
     hint = shown if names else f"it has no {noun}"
     return UnknownName(

@@ -24,7 +24,8 @@ _REPORT = r"reports?\.html|tables/[^/]+\.(csv|tex)|figures/[^/]+\.(svg|png|pdf)"
 class OwnFolder:
     """A type of folder, or file, that obygaze writes.
 
-    `refusal` returns why a folder is not of this type or contains other files; otherwise "".
+    `refusal` returns why a folder or file is not of this type, or which other file the folder
+    contains. It returns "" if it is of this type.
     """
 
     kind: str
@@ -36,7 +37,7 @@ class OwnFolder:
 
         Args:
             kind: Name of the type.
-            marked_part: Name of the part that matches, such as `the columns`.
+            marked_part: Name of the part that matches, for an error, such as `the columns`.
             mark: The regular expression.
         """
 
@@ -94,7 +95,7 @@ def find_added_file(folder: Path, names: Container[str], further_files: str) -> 
 
 
 def is_made_by_obygaze(document: Path, **stated: object) -> bool:
-    """Return whether a file is a JSON document that obygaze wrote, with these values of keys."""
+    """Return whether obygaze wrote a file as a JSON document, with the `stated` values of keys."""
     try:
         value = parse_json(document.read_bytes())
     except (OSError, ValueError):
@@ -111,7 +112,7 @@ def remove_report(run: Path) -> None:
 
 
 def check_name(path: Path) -> Path:
-    """Return the path without links; raise an error for the current folder and its parents."""
+    """Return the path without links; raise an error for the current folder or one above it."""
     resolved = Path(os.path.realpath(path))
     if path.name in ("", "..") or Path.cwd().is_relative_to(resolved):
         raise FixUsage(
@@ -122,9 +123,10 @@ def check_name(path: Path) -> Path:
 
 
 def check_folder(folder: Path, expected: OwnFolder, *, force: bool) -> Path:
-    """Return the folder to write; raise an error unless it is missing, empty or replaceable.
+    """Return the path of a folder to write, without links.
 
-    With `force`, a folder of the expected type is replaceable.
+    Raise an error unless the folder is missing or empty, or `force` is true and the folder is of
+    the expected type.
     """
     target = check_name(folder)
     if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
