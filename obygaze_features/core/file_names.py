@@ -53,7 +53,7 @@ def check_folders_above(path: Path) -> None:
 
 
 def portable_name(name: str) -> str:
-    """Return a name with `-` for characters that Windows forbids, not ending with dots or blanks."""
+    """Return a name with `-` for characters that Windows forbids, and without dots at its end."""
     return _NOT_ON_WINDOWS.sub("-", name).rstrip(". ")
 
 

@@ -1,6 +1,6 @@
 """Cards, pages and other documents from templates.
 
-Values in a template are made safe for its file type, except values marked with `safe` and results
+Values are made safe for the file type of the template, except values marked with `safe` and results
 of the filters of this module. A value is never interpreted as a template.
 """
 
@@ -29,9 +29,10 @@ def render(
     """Return the text of a template in the folder `templates` of a package.
 
     Args:
-        template: The name of the file; its extension selects the medium of its values.
+        template: The name of the file.
         package: The package.
-        medium: The medium of the values. None: the medium of the extension.
+        medium: Where values are shown: in a terminal or in Markdown. None: the extension of the
+            template selects it.
         facts: The values.
     """
     made = environment(package).get_template(template)
@@ -41,7 +42,7 @@ def render(
 
 @cache
 def environment(package: str) -> Environment:
-    """Return the environment of the templates of a package; HTML is escaped."""
+    """Return the environment of the templates of a package; it escapes values in HTML."""
     from jinja2 import (
         Environment,
         PackageLoader,

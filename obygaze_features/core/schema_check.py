@@ -73,13 +73,13 @@ Name = Annotated[
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a table in a file, with a typed value for each key."""
+    """The content of a table in a TOML or JSON file, with a typed value for each key."""
 
 
 class Violations:
     """The violations of one file by column, each with its first line.
 
-    `names` maps columns of the reader to columns of the file, if they differ.
+    `names` maps the names of columns in obygaze to their names in the file, if they differ.
     """
 
     def __init__(
@@ -159,8 +159,9 @@ def raise_together(summary: str, *files: Violations, hint: str | None = None) ->
 class Document:
     """A TOML or JSON file while it is checked: its tree and its violations.
 
-    A key path is a key with its tables: `splits.folds`, `sources[1].sha256`. `overrides` maps key
-    paths whose value is not from the file to the origin of the value, such as an option.
+    A key path is a key with the tables around it: `splits.folds`, `sources[1].sha256`. If the value
+    of a key path is not from the file, `overrides` maps the key path to the origin of the value,
+    such as an option.
     """
 
     def __init__(self, tree: Mapping[str, Any], where: str) -> None:
@@ -174,7 +175,7 @@ class Document:
     def require_schema(
         self, schema: str, noun: str, *, error: type[ObygazeError] = FixInput
     ) -> None:
-        """Raise an error unless the key `schema` has this value, such as "obygaze-film/1"."""
+        """Raise an error unless the file states this `schema`, such as "obygaze-film/1"."""
         got = self.tree.pop("schema", None)
         if got == schema:
             return
@@ -212,7 +213,8 @@ class Document:
     ) -> None:
         """Add the violation that `name` is not one of the `names`.
 
-        For keys, a similar key is suggested; otherwise all names are listed.
+        For a key, the error suggests a similar key. If none is similar, and for other nouns, it
+        lists all names.
         """
         names = list(names)
         meant = near(name, names)
@@ -263,7 +265,8 @@ class Document:
 def refuse_newer(tree: Any, kind: type, where: str) -> None:
     """Raise an error if unknown fields are the only violations of a document of obygaze.
 
-    A document with other violations is damaged, which raises an error elsewhere.
+    A newer version of obygaze wrote such a document. A document with other violations is damaged,
+    which raises an error elsewhere.
     """
     if isinstance(tree, Mapping):
         document = Document(tree, where)
@@ -322,7 +325,7 @@ def read_json(data: bytes, where: str) -> Document:
 
 
 def one_of(words: Iterable[str]) -> Meta:
-    """Return the constraint that a string is one of some words; errors do not list ""."""
+    """Return the constraint that a string is one of some words; errors do not list the word ""."""
     known = list(words)
     pattern = "|".join(map(re.escape, known))
     named = [word for word in known if word]

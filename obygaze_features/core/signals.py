@@ -14,8 +14,8 @@ def on_signals(
 ) -> Iterator[None]:
     """Call a handler for signals to the main thread while the block runs.
 
-    Outside the main thread, as in a Dask worker, this does nothing: Python forbids it. A command
-    that was started with `nohup` continues when its terminal is closed.
+    Outside the main thread, such as in a Dask worker, no handler is set, because Python forbids it.
+    If a command was started with `nohup`, closing its terminal still has no effect.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():

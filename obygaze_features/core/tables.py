@@ -100,14 +100,17 @@ class TableRow:
     def match(
         self, column: str, form: re.Pattern[str], expected: str
     ) -> re.Match[str] | None:
-        """Return the match of a cell; if it is not `expected`, add a violation and return None."""
+        """Return the match of a regular expression with a cell.
+
+        If there is no match, add a violation that the cell is not `expected`, and return None.
+        """
         match = form.fullmatch(self[column])
         if match is None:
             self.add(column, f"{self[column]!r} is not {expected}")
         return match
 
     def whole(self, column: str, expected: str = "a whole number") -> int | None:
-        """Return the number in a cell; if it is not `expected`, add a violation and return None."""
+        """Return the whole number in a cell; if there is none, add a violation and return None."""
         value = whole_number(self[column])
         if value is None or value < 0:
             self.add(column, f"{self[column]!r} is not {expected}")
@@ -128,13 +131,13 @@ class TableRow:
         return start, end
 
     def one_of(self, column: str, allowed: Collection[str]) -> str:
-        """Return a cell; a value that is not allowed is a violation."""
+        """Return a cell. Add a violation if its value is not allowed."""
         if self[column] not in allowed:
             self.add(column, f"{self[column]!r} is not one of {', '.join(allowed)}")
         return self[column]
 
     def unique(self, column: str, line_of: dict[str, int]) -> str:
-        """Return a cell; a repeated value is a violation. `line_of` maps values to their lines."""
+        """Return a cell. Add a violation if an earlier line, by `line_of`, has the same value."""
         first = line_of.setdefault(self[column], self.line)
         if first != self.line:
             self.add(column, f"{self[column]!r} is already on line {first}")
@@ -145,10 +148,10 @@ class TableRow:
 class CsvTable:
     """The columns of a table and its rows.
 
-    `delimiter` separates the cells; it is empty for a spreadsheet. `maybe_thousands` maps a column
-    to one of its numbers, as written, if all its commas (or points) were read as decimal marks but
-    may separate thousands. `sheet` is the sheet that was assumed, if `other_sheets` contain data
-    too; otherwise it is empty.
+    `delimiter` separates the cells; it is empty for a spreadsheet. If all commas (or points) of a
+    column may separate thousands but were read as decimal marks, `maybe_thousands` maps the column
+    to one of its numbers, as written in the file. If several sheets contain data, `sheet` is the
+    sheet that was assumed, and `other_sheets` are the others. If not, both are empty.
     """
 
     columns: tuple[str, ...]
@@ -160,13 +163,13 @@ class CsvTable:
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
-        """The names of columns; columns without a name count as one, "", if they contain text."""
+        """The names of columns; columns without a name are one name, "", if they contain text."""
         has_notes = any(row.cells.get("") for row in self.rows)
         return tuple(name for name in dict.fromkeys(self.columns) if name or has_notes)
 
     @property
     def remarks(self) -> list[str]:
-        """The parts that are not read: columns without a name that contain text, other sheets."""
+        """Sentences on parts that are not read, such as columns without a name and other sheets."""
         remarks = []
         notes = [(row.line, row.cells.get("", "")) for row in self.rows]
         for line, text in notes:
@@ -218,16 +221,16 @@ def read_table(
     cells formatted as text. With `is_strict`, the table must be as obygaze writes it: UTF-8 without
     empty lines. Its cells stay unchanged.
 
-    Violations are added to `violations` if it is given, so that the caller can add violations of
-    values and raise all of them together; otherwise they are raised here. If `content` is given, a
-    table without rows is a violation, whose message calls the rows by this word. `data` are the
-    bytes of a file that is not yet written to `path`.
+    If `violations` is given, violations are added to it, so that the caller can add violations of
+    values and raise all of them together. If it is not given, they are raised here. If `content` is
+    given, a table without rows is a violation, and `content` is the word for the rows in its
+    message. `data` are the bytes of a file that is not yet written to `path`.
 
-    The default of `sheet` is the only sheet with data; if several contain data and `assume_sheet`
-    is true, it is the sheet with the required columns, or else the sheet with the most cells.
-    `header_row` is the line of the header; lines before it are not read. The default is the first
-    line with the required columns, or else the first line with about as many cells as most lines: a
-    title has fewer.
+    The default of `sheet` is the only sheet with data. If several sheets contain data and
+    `assume_sheet` is true, it is the sheet with the required columns, or else the sheet with the
+    most cells. `header_row` is the line of the header; lines before it are not read. The default is
+    the first line with the required columns, or else the first line with about as many cells as
+    most lines have, since a title has fewer cells.
     """
     if sheet and not is_workbook(path):
         raise FixUsage(
@@ -310,7 +313,10 @@ def read_table(
 
 
 def read_header(path: Path) -> tuple[str, ...]:
-    """Return the columns of a table; of another text file, one line split at a separator."""
+    """Return the columns of a table.
+
+    If a text file is not a table, return the parts of one line, split at a separator.
+    """
     head = None
     if not is_workbook(path) and not is_parquet(path):
         # Only the first lines are read. All rows would take much more memory than the file, which
@@ -327,7 +333,7 @@ def read_header(path: Path) -> tuple[str, ...]:
 def _records(
     lines: Iterator[str], required: Sequence[str], violations: Violations
 ) -> tuple[str, list[tuple[int, Sequence[str]]]]:
-    """Return the delimiter of lines, and the cells of each row with its first line.
+    """Return the delimiter of a table, and the number of the first line and the cells of each row.
 
     A quoted cell may contain line breaks.
     """
@@ -443,7 +449,7 @@ def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]
 
 
 def _detect_encoding(data: bytes) -> tuple[str, str]:
-    """Return the encoding of a text, and for Windows-1252 a word that proves it.
+    """Return the encoding of a text; for Windows-1252, also return a word that proves it.
 
     If the encoding is not certain, UTF-8 is returned, and reading the text raises an error.
     """

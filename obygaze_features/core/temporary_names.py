@@ -54,7 +54,7 @@ class Leftover(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """The size of its files, in bytes."""
+        """The size of the file, or of all files in the folder, in bytes."""
         paths = [self.path]
         if not self.path.is_symlink():
             for folder, _, names in os.walk(self.path):
@@ -117,7 +117,7 @@ def _process_start(process: int) -> str:
 
 
 def read_hidden(path: Path) -> Leftover | None:
-    """Return the record of a temporary name, or None for other names."""
+    """Return the parts of a temporary name, or None for other names."""
     parts = _HIDDEN.fullmatch(path.name)
     if parts is None:
         parts = _PULLED.fullmatch(path.name)
@@ -138,7 +138,7 @@ def final_path(path: Path) -> Path:
 
 
 def find_hidden(target: Path) -> list[Leftover]:
-    """Return the files and folders with a temporary name of a target."""
+    """Return the files and folders whose temporary names stand for the name of `target`."""
     name = target.name[:_NAME_CHARACTERS]
     start = f".{name}."
     try:
@@ -151,7 +151,11 @@ def find_hidden(target: Path) -> list[Leftover]:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove the leftovers of killed commands for a target; errors of removal are ignored."""
+    """Remove the leftovers of killed commands for a target; errors of removal are ignored.
+
+    If a command was killed between the two renames that replace a folder, the old folder gets its
+    name back.
+    """
     for hidden in find_hidden(target):
         if hidden.state != "ended":
             continue
@@ -175,9 +179,9 @@ def remove_hidden(path: Path) -> None:
 def _remove_read_only(
     remove: Callable[[str], object], path: str, reason: tuple[Any, ...]
 ) -> None:
-    """Retry a removal, because Windows does not remove read-only files.
+    """Make a file writable and retry its removal, because Windows keeps read-only files.
 
-    A file that a program has open stays in the temporary folder.
+    A file that a program has open is not removed, and stays in the temporary folder.
     """
     if not isinstance(reason[1], FileNotFoundError):
         with suppress(OSError):

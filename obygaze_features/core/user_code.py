@@ -137,8 +137,8 @@ def is_of_sklearn(name: object) -> bool:
 def trust(texts: Iterable[str]) -> None:
     """Allow user code that these texts name to run in this process.
 
-    Later the code is found without the folder of its file, because protocols and runs record the
-    file name only.
+    The path of each file is remembered, because protocols and runs record the file name without its
+    folder.
     """
     trusted: dict[str, Path | None] = {}
     for text in texts:
@@ -252,7 +252,7 @@ def _code_of_file(name: str, file: Path, module: str, attribute: str) -> UserCod
 
 
 def _is_of_no_package(root: str) -> bool:
-    """Return whether Python finds a module outside installed packages, such as by PYTHONPATH."""
+    """Return whether Python finds a module outside installed packages, such as in PYTHONPATH."""
     spec = PathFinder.find_spec(root)
     if spec is None or root in OURS or root in sys.stdlib_module_names:
         return False
@@ -261,7 +261,7 @@ def _is_of_no_package(root: str) -> bool:
 
 
 def _find_file(folder: Path, root: str) -> Path | None:
-    """Return the file of a module or package in a folder of user code, or None."""
+    """Return the file of a module or package of user code in a folder, or None."""
     if root in OURS or folder.name in INSTALLED:
         return None
     for file in (folder / f"{root}.py", folder / root / "__init__.py"):

@@ -36,7 +36,7 @@ class Number(click.ParamType[float]):
 
     @property
     def range(self) -> str:
-        """The range in words: `at least 1, at most 64`, or "" for every number."""
+        """The range in words, such as `at least 1, at most 64`, or "" for every number."""
         limits = []
         if self.minimum > -math.inf:
             than = "more than" if self.is_above else "at least"
@@ -67,7 +67,7 @@ class OneOf(click.Choice[Any]):
     """One of several words."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        """Return the expected words, with a suggestion."""
+        """Return the expected words, with the word that is most like the typed value."""
         words = [str(choice) for choice in self.choices]
         *others, last = words
         listed = f"{', '.join(others)} or {last}" if others else last

@@ -1,8 +1,8 @@
 """Read the sheets of .xlsx and .xlsm files: each cell with the text that a CSV file would have.
 
 calamine reads the cells. It allocates a sheet as one rectangle, so that a single cell far away
-would need all memory. Therefore the XML of the file is read first. It states the last cell, the
-errors of formulas such as #N/A, which calamine reads as empty cells, and the formulas without a
+would need all memory. Therefore the XML of the file is read first. The XML states the last cell,
+the errors of formulas such as #N/A, which calamine reads as empty cells, and the formulas without a
 value, which some programs write.
 """
 
@@ -67,8 +67,9 @@ Position = tuple[int, int]
 class Sheet:
     """The texts of a sheet, starting at its first row and column.
 
-    `last_text` maps each column with cells formatted as text to the last such row, from 0. `others`
-    are other sheets with data, if this sheet was assumed.
+    `last_text` maps a column to the last row in which its cell is formatted as text; columns and
+    rows are counted from 0. `others` are the names of other sheets with data, if this sheet was
+    assumed.
     """
 
     name: str
@@ -82,9 +83,9 @@ class _Outline:
     """Facts of the XML of a sheet that calamine does not return.
 
     Attributes:
-        errors: Texts of formulas with an error.
-        without_value: Cells with a formula that has no value.
-        last_text: Last row of each column with cells formatted as text.
+        errors: Text of the error, such as #N/A, for each cell with an error.
+        without_value: Cells with a formula whose value is not in the file.
+        last_text: Last row with a cell formatted as text, for each column with such cells.
         time_formats: Format of each cell that shows a time.
     """
 
@@ -162,7 +163,7 @@ def _convert_errors(calamine: Any, path: Path) -> Iterator[None]:
 
 
 def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
-    """Return the sheet with these columns, or else the one with the most cells."""
+    """Return the sheet with these columns, or else the sheet with the most cells."""
 
     def likelihood(sheet: Sheet) -> tuple[bool, int]:
         header = sheet.rows[header_place(sheet.rows, columns)]
@@ -263,9 +264,10 @@ def _length(value: Any, *, is_time: bool = False) -> datetime.timedelta | None:
 def _duration(length: datetime.timedelta, *, has_seconds: bool = False) -> str:
     """Return a time as `h:mm:ss`, with milliseconds if it has any, or as `h:mm`.
 
-    A time that may mean minutes and seconds is `h:mm`. If a user types 0:03 for three seconds,
-    Excel stores three minutes and shows 0:03; 25:10 becomes 25 hours, shown as 25:10:00. Other
-    programs may show all times with seconds.
+    A whole number of minutes is `h:mm`, unless `has_seconds` is true, because it may mean minutes
+    and seconds. If a user types 0:03 for three seconds, Excel stores three minutes and shows 0:03.
+    If a user types 25:10, Excel stores 25 hours and 10 minutes and shows 25:10:00. Other programs
+    may show all times with seconds.
     """
     n_ms = round(length / datetime.timedelta(milliseconds=1))
     sign = "-" if n_ms < 0 else ""
@@ -329,7 +331,8 @@ def _outline_of_xlsx(
 ) -> _Outline:
     """Return the outline of a sheet; raise an error if the sheet is too large.
 
-    A cell without a name follows the cell before it, and a row without a number the row before it.
+    A cell without a name comes directly after the cell before it. A row without a number comes
+    directly after the row before it.
     """
     outline = _Outline()
     n_rows = n_columns = 0
@@ -384,7 +387,7 @@ def _outline_of_xlsx(
 
 
 def _position(name: str) -> Position:
-    """Return the row and the column of a cell, from 0."""
+    """Return the row and the column, counted from 0, of a cell with a name such as B3."""
     match = _CELL_NAME.fullmatch(name.upper())
     if match is None:
         raise ValueError(f"invalid cell name {name!r}")

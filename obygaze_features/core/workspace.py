@@ -50,7 +50,7 @@ def last_part(location: str) -> str:
 
 
 def toml_path(path: Path) -> Path:
-    """Return the TOML file of a manifest, from the path of either of its files."""
+    """Return the TOML file of a manifest, from the path of its TOML or CSV file."""
     if path.suffix == ".toml" or not path.name:
         return path
     # Only .csv is removed: a dot may be part of a name (films.v2).
@@ -89,7 +89,7 @@ class Workspace:
         return toml_path(Path(name))
 
     def new_manifest(self, name: PathLike) -> Path:
-        """Return the TOML file of a new manifest; a text is its name, a `Path` any path."""
+        """Return the TOML file of a new manifest; `name` must be a name, or any path as a `Path`."""
         if isinstance(name, os.PathLike):
             path = toml_path(Path(name))
         else:
@@ -165,7 +165,7 @@ class Workspace:
         return path
 
     def names(self, kind: str) -> list[str]:
-        """Return the names of one type in the workspace, sorted."""
+        """Return the sorted names of one type (manifests, stores, runs or models)."""
         folder = self.folder(kind)
         # Not glob(): it treats a folder without read permission as empty.
         paths = list(folder.iterdir()) if folder.is_dir() else []
@@ -238,7 +238,7 @@ class Workspace:
 
 
 def _check_bare(name: str) -> None:
-    """Raise an error for a name that is invalid for a folder or, with an extension, a file."""
+    """Raise an error for a name that cannot be the name of a folder, or the stem of a file."""
     # On Windows a typed backslash is a slash here.
     if "\\" in name:
         raise FixUsage(

@@ -76,8 +76,8 @@ def write_table(
 
     Args:
         path: The file: .csv or .xlsx.
-        columns: The values of each column; all have the same number.
-        force: Replace a file with other contents.
+        columns: The values of each column; all columns have the same number of values.
+        force: Replace an existing file with other contents.
     """
     path = Path(path)
     check_table_name(path)
@@ -92,7 +92,7 @@ def write_table(
 
 
 def check_table_name(path: str | os.PathLike[str]) -> None:
-    """Raise an error for a file name without the extension of a table, before long work."""
+    """Raise an error for a file name without the extension of a table; called before long work."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:

@@ -46,7 +46,7 @@ def open_lock(folder: Path) -> int:
 def take_lock(descriptor: int) -> bool:
     """Take a lock and return True, or return False if another process has the lock.
 
-    Without support for locks, return True.
+    If the file system has no locks, return True.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,15 +140,15 @@ def usable_cores() -> int:
 
 
 def cpu_quota() -> float | None:
-    """Return the quota of cores of this process, or None for all cores.
+    """Return how many cores the quota of this process allows, or None if it has no quota.
 
-    In a container with 4 of 64 cores (`docker run --cpus 4`), all cores are visible.
+    A container that may use 4 of 64 cores (`docker run --cpus 4`) still sees all 64 cores.
     """
     return _quota_of_groups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
 
 
 def _quota_of_groups(root: Path, groups: Path) -> float | None:
-    """Return the quota of cores of the control groups of a process, or None for all cores.
+    """Return the smallest quota of cores of the control groups of a process, or None for all cores.
 
     Args:
         root: The folder in which the control groups are mounted.
@@ -223,7 +223,7 @@ def unblock_signals() -> None:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block the signals that stop a run inside a `with` statement; they arrive after it."""
+    """Block the signals that stop a run inside a `with` statement; they arrive at its end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _blocked_signals())
     try:
         yield
@@ -244,7 +244,7 @@ def was_killed(exit_code: int | None) -> bool:
 
 
 def process_start(process: int) -> str:
-    """Return the start time of a process as a number, "0" if unknown, "" if it has ended."""
+    """Return the start time of a process as a number; "0": unknown, "": the process has ended."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -291,7 +291,7 @@ def send_with_file(channel: socket.socket, data: bytes, descriptor: int) -> int:
 
 
 def receive_with_files(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """Return bytes and open files from another process; no bytes if it has ended."""
+    """Return bytes and open files from another process; no bytes if that process has ended."""
     import socket
 
     data, descriptors, _, _ = socket.recv_fds(channel, 65536, 1)
@@ -299,7 +299,7 @@ def receive_with_files(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def is_readable(channel: socket.socket, timeout_s: float) -> bool:
-    """Return whether a socket is readable within a time limit."""
+    """Return whether a socket becomes readable within a time limit."""
     # Not select(), which does not support descriptors above 1023.
     polled = select.poll()
     polled.register(channel, select.POLLIN)

@@ -2,8 +2,8 @@
 
 A folder cannot be opened, so it is locked by an empty file in `%LOCALAPPDATA%\\obygaze\\locks`. The
 name of this file is the identity of the folder. The lock holds for the processes of one user on one
-machine. A file that a program has open cannot be replaced, renamed or removed, so renames are
-retried for some time: virus scanners and indexers open new files.
+machine. A file that a program has open cannot be replaced, renamed or removed. Virus scanners and
+indexers open new files for a short time. Therefore such changes are retried for some time.
 """
 
 import ctypes
@@ -56,7 +56,7 @@ def open_lock(folder: Path) -> int:
 def take_lock(descriptor: int) -> bool:
     """Take a lock and return True, or return False if another process has the lock.
 
-    Without support for locks, return True.
+    If the file system has no locks, return True.
     """
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
