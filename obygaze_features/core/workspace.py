@@ -89,7 +89,7 @@ class Workspace:
         return toml_path(Path(name))
 
     def new_manifest(self, name: PathLike) -> Path:
-        """Return the TOML file of a new manifest; `name` must be a name, or any path as a `Path`."""
+        """Return the TOML file of a new manifest, from its name, or from any path as a `Path`."""
         if isinstance(name, os.PathLike):
             path = toml_path(Path(name))
         else:

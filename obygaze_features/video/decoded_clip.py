@@ -320,7 +320,10 @@ def contact_sheet(clip: DecodedClip) -> bytes:
 
 
 def _labels(clip: DecodedClip, number: int) -> list[str]:
-    """Return the labels among which the longest one that fits is drawn, the longest first."""
+    """Return the possible labels of a picture, from the longest to the shortest.
+
+    The first label that fits below the picture is drawn.
+    """
     if not clip.mask[number]:
         return ["empty"]
     seconds, milliseconds = divmod(round(float(clip.time_s[number]) * 1000), 1000)

@@ -451,7 +451,7 @@ def _use_times_of_shown(source: VideoSource) -> FrameIndex:
 
 
 def _before_first_key(source: VideoSource) -> list[int]:
-    """Return the positions of pictures that are stored or shown before the first key frame.
+    """Return the positions of pictures stored or shown before the first key frame.
 
     The pictures to which they refer are missing. Some decoders show them nevertheless, on grey,
     and report no error. Some files flag no packets as key frames, or too many: therefore the

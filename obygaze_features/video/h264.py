@@ -186,7 +186,7 @@ class H264Reader:
 
 
 class HevcReader:
-    """Reads the packets of a stream of HEVC like `H264Reader`.
+    """Reads the packets of a HEVC stream in their order, and remembers the parameter sets in them.
 
     Args:
         extradata: The parameter sets in the header of the file, if it has any.
@@ -305,7 +305,7 @@ class CodedPictures:
     unused.
 
     Args:
-        reader: The reader of the codec.
+        reader: The reader of packets of the codec.
     """
 
     def __init__(self, reader: H264Reader | HevcReader) -> None:

@@ -56,14 +56,12 @@ class FrameIndex:
     the times of the packets and is exact. Otherwise it is exact only after the stream has been
     decoded once, when `counted` becomes true. Before that, it is the order of the packets, and only
     its length is reliable; `clock_s` may then hold the times at which pictures change. `jump` is
-    the first
-    position at which the clock of the file was set back, as in joined recordings, or -1 if it never
-    was; after such a jump, the times of pictures are computed by counting. `broken`
+    the first position at which the clock of the file was set back, as in joined recordings, or -1
+    if it never was; after such a jump, the times of pictures are computed by counting. `broken`
     marks damaged packets. `lost` marks packets before which packets are missing. `unused` marks
     packets that no other picture needs. `contradicted` marks packets that state a different order
-    than their times.
-    `pts_are_times` is true if the container stores when pictures are shown; in other containers,
-    the times of packets are guessed.
+    than their times. `pts_are_times` is true if the container stores when pictures are shown; in
+    other containers, the times of packets are guessed.
     """
 
     pts: Ints
@@ -142,7 +140,7 @@ class FrameIndex:
         return bool(self.broken.any() or self.lost.any())
 
     def decoding_start(self, position: int, back: int = 0) -> int:
-        """Return the key frame from which to decode a picture, or one `back` key frames earlier.
+        """Return the key frame from which to decode a picture, or the key frame `back` before it.
 
         A picture that is shown before a key frame but stored after it (an open group of pictures)
         depends on the group of pictures before that key frame.
@@ -182,7 +180,10 @@ class FrameIndex:
         return runs
 
     def shown_before(self, key: int, stop: int) -> list[int]:
-        """Return the pictures, up to `stop`, that are stored after a key frame but shown before."""
+        """Return the pictures that are shown before a key frame but stored after it.
+
+        Only packets up to `stop` are searched.
+        """
         ranks = self.ranks[key : stop + 1]
         is_before = (ranks >= 0) & (ranks < ranks[0])
         positions: list[int] = (np.flatnonzero(is_before) + key).tolist()
@@ -225,7 +226,7 @@ class FrameIndex:
         return replace(self, order=order, timed=True, clock_s=None, last_s=last_s)
 
     def without_times(self) -> Self:
-        """Return the index sorted by position; the times of changing pictures go to `clock_s`."""
+        """Return the index sorted by position; `clock_s` gets the times of picture changes."""
         clock = np.sort(self.times_s)
         return replace(
             self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock
@@ -263,7 +264,7 @@ class FrameIndex:
 
     @cached_property
     def _stretches(self) -> Ints:
-        """Return a stretch number for each picture; damage may exchange times within a stretch.
+        """Return a number for each picture; pictures with equal numbers may have exchanged times.
 
         If pictures cannot be sorted by their times, the times are sorted and assigned to them. A
         damaged time then moves the times of other pictures.
@@ -281,7 +282,7 @@ class FrameIndex:
         return stretches
 
     def _counted_stops(self, positions: Ints) -> Ints:
-        """Return the end of the packets whose damage may shift the rank of each position by one."""
+        """Return for each picture where the packets end whose damage may shift its rank by one."""
         stored = np.sort(self.order)
         places = np.searchsorted(stored, positions)
         n_early = int((np.arange(self.frames) - self.ranks[stored]).min(initial=0))
@@ -367,8 +368,8 @@ def n_distinct(values: Ints) -> int:
 def find_clock(ticks: Ints, tick_s: float, origin_s: float) -> Floats | None:
     """Return when pictures change, from times by which pictures cannot be sorted; None if unknown.
 
-    If no time is missing and most times are different, they are sorted. From other times, a
-    constant step is computed. No picture gets a time before 0.
+    If no time is missing and most times are different, the times are sorted. Otherwise, pictures
+    get times with a constant step. No picture gets a time before 0.
     """
     (with_time,) = np.nonzero(ticks != NO_PTS)
     if len(with_time) < 2:
@@ -480,9 +481,9 @@ def overshoot(
 def remark_on_pictures(
     index: FrameIndex, start_s: float | None, end_s: float | None
 ) -> str:
-    """Return a remark if the first or last picture of a film is too far inside a part, else "".
+    """Return a remark if a part begins before the first picture of a film or ends after the last.
 
-    Too far is more than the length of two pictures after the start, or before the end, of the part.
+    Return "" if the difference is at most the length of two pictures.
     """
     begins_s = float(index.times_s[0])
     ends_s = float(index.times_s[-1]) + index.last_s

@@ -87,7 +87,7 @@ class PacketTable:
 
     @cached_property
     def _orders(self) -> tuple[Ints | None, Ints | None]:
-        """Return two sort orders of the packets, by offset and by time; None: already sorted."""
+        """Return the indices that sort packets by offset and by time; None if they are sorted."""
         return _sort_order(self.offset), _sort_order(self.pts)
 
     def find_position(self, packet: Any) -> int | None:
@@ -128,7 +128,7 @@ class IndexedFilm:
     Args:
         index: The index of the pictures.
         broken: Whether the container is damaged, or the file is cut short.
-        declared_s: The end of the film in its header, in seconds; 0 if the header states none.
+        declared_s: The end of the film that its header states, in seconds; 0 if it states none.
         offset: The byte at which each packet begins.
         folder: The folder in which the index is stored; None: it is not stored.
         decoded: The pictures of the whole film as the decoder outputs them; None: not decoded yet.
@@ -178,7 +178,7 @@ class IndexedFilm:
         start_s: float | None,
         end_s: float | None,
     ) -> bool:
-        """Return whether pictures of a part are missing from the file because it is broken.
+        """Return whether the file is broken and lacks pictures of a part.
 
         Args:
             index: The pictures of the film.

@@ -53,11 +53,11 @@ LONGEST_S = 1e9
 class DecodePool(AbstractContextManager["DecodePool"]):
     """Worker processes that decode one clip at a time, each within a time limit.
 
-    A worker that ends or exceeds the limit is replaced, and its clip gets an error.
-    Jobs that only make an index, and jobs that name pictures by rank, are often repeated for a
-    film: after one of them exceeds the limit, all later ones for this film get the same error
-    without decoding. Workers end with the process of the pool, however it ends. Without worker
-    processes there is no time limit, and a crash ends the process of the pool.
+    A worker that ends or exceeds the limit is replaced, and its clip gets an error. Jobs that only
+    make an index, and jobs that name pictures by rank, are often repeated for a film: after one of
+    them exceeds the limit, all later ones for this film get the same error without decoding.
+    Workers end with the process of the pool, however it ends. Without worker processes there is no
+    time limit, and a crash ends the process of the pool.
 
     Args:
         workers: number of processes that decode.

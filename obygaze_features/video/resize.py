@@ -48,8 +48,8 @@ class Resize:
     or "nearest". The crop begins after half of the pixels that are left over; `crop_offset` is how
     this half is rounded: "floor" or "round". `squash_first` is the edge of a square to which the
     picture is first resized, as OpenCV does (0: none). `target` is the (height, width) of a result
-    that is not square. It replaces `edge` and `crop`.
-    With "shortest-edge", it is resized until it covers the target, and then cropped.
+    that is not square. It replaces `edge` and `crop`: if `fit` is "squash", a picture is squashed
+    to the target; if not, it is resized until it covers the target, and cropped.
     """
 
     edge: int

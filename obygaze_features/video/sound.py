@@ -229,7 +229,7 @@ def decode_sounds(
     """Decode the sound of a video, or of a part of it, in several views.
 
     Damage is marked but raises no error: call `check` on each sound. The parameters are those of
-    `decode_sound`; `progress` is called regularly while the index is made.
+    `decode_sound`. `progress` is called regularly while the index is made.
     """
     folder = None if indexes is None else Path(indexes)
     for index_folder in (folder, folder, None):

@@ -142,7 +142,7 @@ class SoundIndex:
         return np.stack([first[begins], stop[ends]], axis=1) / self.rate
 
     def _runs(self, chosen: Bools) -> Ints:
-        """Return the first sample and the end [n, 2] of each run of packets without gaps."""
+        """Return the first sample and the end [n, 2] of each run of chosen packets without gaps."""
         first = self.first[chosen]
         stop = first + self.samples[chosen]
         begins = np.append(True, first[1:] != stop[:-1])[: len(first)]
@@ -157,7 +157,7 @@ class SoundIndex:
         return np.minimum.reduceat(self.first, at), ends
 
     def decoding_run(self, first: int, stop: int) -> tuple[int, range]:
-        """Return where to begin decoding for a range of samples, and the packets of the range."""
+        """Return the packet at which to begin decoding, and the packets of a range of samples."""
         begins, ends = self._blocks
         (near,) = np.nonzero((begins < stop) & (ends > first))
         if not len(near):

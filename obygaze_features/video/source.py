@@ -49,14 +49,14 @@ _WHOLE = (0, 1)
 
 
 class Indexed(Protocol):
-    """The packets of a stream of a film, known without opening its file.
+    """The packets of a stream of a film, which are known without opening the file.
 
     `folder` holds the files of the index of the film; None: the index is not stored.
     """
 
     @property
     def folder(self) -> Path | None:
-        """Return the folder of the files."""
+        """Return the folder of the index files."""
         ...
 
     @property
@@ -153,8 +153,8 @@ def is_key(frame: Any) -> bool:
 class PacketReader:
     """Reads packets of one stream of an open file, from any position.
 
-    The time of a packet is replaced by its position in the file.
-    `in_memory` holds the packets of a small file; None: packets are read from the file.
+    The time of a packet is replaced by its position in the file. `in_memory` holds the packets of a
+    small file; None: packets are read from the file.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Read the subtitles inside a video, on the clock of its clips."""
+"""Read the subtitles inside a video, with times on the clock of its clips."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -94,7 +94,7 @@ def length_of(path: Path) -> float:
 
 
 def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
-    """Return the stream of text to read, and its name; "" if there is one stream of text."""
+    """Return the subtitle stream to read, and its name: "" if there is one stream of text."""
     known = [
         stream for stream in streams_of_film(container) if stream.type == "subtitle"
     ]
