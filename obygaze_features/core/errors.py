@@ -131,7 +131,7 @@ class AlreadyThere(ObygazeError):
 
 
 class InUse(ObygazeError, PermissionError):
-    """Windows forbids to change a file that another program has open: close it in that program."""
+    """Windows cannot change a file that another program has open: close it in that program."""
 
 
 class FixUsage(ObygazeError):

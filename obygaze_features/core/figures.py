@@ -179,7 +179,10 @@ def draw_label(axes: Any, y: float, label: str) -> None:
 
 
 def wrap_label(text: str, letters: int) -> str:
-    """Return untrusted text in at most two lines of `letters`; a longer text ends with `CUT`."""
+    """Return untrusted text in at most two lines, each of at most `letters` characters.
+
+    A longer text ends with `CUT`.
+    """
     safe = safe_text(text, "terminal")
     return "\n".join(textwrap.wrap(safe, letters, max_lines=2, placeholder=CUT))
 

@@ -17,10 +17,10 @@ _NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\\]')
 
 
 def check_new_name(path: Path, name: str | None = None) -> None:
-    """Raise an error for a new name that is forbidden, or confused with another, on some system.
+    """Raise an error for a new name that some system forbids, or confuses with an existing name.
 
-    The reason is that manifests, stores, runs and models are shared between systems. A name that
-    exists in the folder already is allowed.
+    Manifests, stores, runs and models are shared between systems. A name that exists in the folder
+    already is allowed.
 
     Args:
         path: The new file or folder.

@@ -83,9 +83,9 @@ def make_command(entry: Command, name: str) -> SessionCommand:
     """Return the click command for an entry of a table of commands.
 
     The command prints the result of the function, as JSON of `to_json()` or as text. If the entry
-    has a function `then`, this function is called with the result, and its own result is printed
-    instead. If `then` returns paths of files, they are named in notes, and the first result is
-    printed.
+    has a function `then`, this function is called with the result, and the result of `then` is
+    printed instead. If `then` returns paths of files, they are named in notes, and the first result
+    is printed.
     """
     function = read_declaration(entry.target)
     then = read_declaration(entry.then) if entry.then else None

@@ -74,7 +74,7 @@ Options: TypeAlias = Mapping[str, Option | Bar | PythonOnly]
 
 @dataclass(frozen=True)
 class Command:
-    """A command: the function that does its work, and the form of its parameters.
+    """A command: the function that does its work, and how its parameters are typed.
 
     Attributes:
         target: The function, as `module:name`. Its module is imported when the command runs, not

@@ -95,7 +95,7 @@ def find_added_file(folder: Path, names: Container[str], further_files: str) -> 
 
 
 def is_made_by_obygaze(document: Path, **stated: object) -> bool:
-    """Return whether obygaze wrote a file as a JSON document, with the `stated` values of keys."""
+    """Return whether a file is a JSON document of obygaze that contains the `stated` values."""
     try:
         value = parse_json(document.read_bytes())
     except (OSError, ValueError):

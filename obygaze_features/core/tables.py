@@ -494,7 +494,8 @@ def _use_decimal_points(
     """Replace decimal commas by points in columns of numbers.
 
     Return one number of each column in which all commas may separate thousands. If some column has
-    decimal commas, also return one of each column in which all points may separate thousands.
+    decimal commas, also return one number of each column in which all points may separate
+    thousands.
     """
     thousands = {}
     of_numbers = []

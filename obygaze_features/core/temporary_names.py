@@ -168,7 +168,7 @@ def remove_leftovers(target: Path) -> None:
 
 
 def remove_hidden(path: Path) -> None:
-    """Remove a file or folder with a temporary name, which another process may remove too."""
+    """Remove a file or folder with a temporary name, even if another process is removing it."""
     if path.is_dir() and not path.is_symlink():
         with suppress(FileNotFoundError):
             shutil.rmtree(path, onerror=_remove_read_only)

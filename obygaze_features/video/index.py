@@ -140,10 +140,11 @@ class FrameIndex:
         return bool(self.broken.any() or self.lost.any())
 
     def decoding_start(self, position: int, back: int = 0) -> int:
-        """Return the key frame from which to decode a picture, or the key frame `back` before it.
+        """Return the position of the key frame from which to decode a picture.
 
-        A picture that is shown before a key frame but stored after it (an open group of pictures)
-        depends on the group of pictures before that key frame.
+        With `back`, return the key frame that is so many key frames earlier. A picture that is
+        shown before a key frame but stored after it (an open group of pictures) depends on the
+        group of pictures before that key frame.
         """
         shown_at = self.pts if self.timed else self.ranks
         knows = self.timed or (self.counted and shown_at[position] >= 0)

@@ -3,8 +3,8 @@
 No other code imports a module that only some systems have, or tests which system runs. `posix` is
 for Linux and macOS, `windows` for Windows. Functions for decode workers and forks are in `posix`
 only, because Windows has neither (HAS_DECODE_WORKERS, CAN_FORK): on Windows, obygaze extracts
-nothing and uses one process. The system is detected by the module `fcntl`, not by its name, so that
-a test can hide `fcntl` to get the functions for Windows.
+nothing and uses one process. A system with the module `fcntl` counts as Linux or macOS, so that a
+test can hide `fcntl` to get the functions for Windows.
 """
 
 from importlib.util import find_spec
