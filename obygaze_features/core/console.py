@@ -1,7 +1,6 @@
 """Output of commands: results to stdout; notes, warnings and progress to stderr."""
 
 import json
-import math
 import numbers
 import re
 import sys
@@ -273,18 +272,6 @@ def count_decimals(low: float, high: float) -> int:
     while digits < MOST_DIGITS and f"{low:.{digits}f}" == f"{high:.{digits}f}":
         digits += 1
     return digits
-
-
-def number_with_interval(
-    value: float | None, low: float | None, high: float | None
-) -> str:
-    """Return a number, and its interval in brackets if it has one: `0.79 [0.68, 0.90]`."""
-    if value is None or not math.isfinite(value):
-        return MISSING
-    text = f"{value:z.2f}"
-    if low is None or high is None:
-        return text
-    return f"{text} [{interval_end(low, 2)}, {interval_end(high, 2)}]"
 
 
 def interval_end(end: float, digits: int) -> str:
