@@ -39,7 +39,7 @@ def assert_same(found: Rows, written: Rows) -> None:
 
 
 def test_a_manifest(place: Place) -> None:
-    clips = {row["clip_id"]: row for row in place.read_rows("films.csv")}
+    clips = {row["clip_id"]: row for row in place.read_table("films.csv")}
     read = og.read_manifest("films", workspace=place.folder).clips
     assert [clip.clip_id for clip in read] == list(clips)
     for clip in read:
@@ -50,14 +50,14 @@ def test_a_manifest(place: Place) -> None:
 
 def test_what_each_annotator_said(place: Place) -> None:
     place("manifest labels coded --rule by:ben -o ben")
-    said = [row for row in place.read_rows("coded.csv") if row["annotator"] == "ben"]
+    said = [row for row in place.read_table("coded.csv") if row["annotator"] == "ben"]
     labels = place.read_manifest("ben")
     assert [row["level"] for row in labels] == [row["level"] for row in said]
 
 
 def test_marks(place: Place) -> None:
     spans = [{"clip_id": "one", "movie_id": "alba", "start_s": 0, "end_s": 5}]
-    place.write_rows("clips.csv", spans)
+    place.write_table("clips.csv", spans)
     said = {}
     for name in ("ada", "ben"):
         place(
@@ -79,23 +79,23 @@ def test_a_store(place: Place) -> None:
 
 def test_a_run(place: Place) -> None:
     folder = place.folder / "runs" / "first"
-    written = place.read_rows("runs/first/results.csv")
+    written = place.read_table("runs/first/results.csv")
     metrics = {row["metric"] for row in written}
 
     def results() -> Rows:
         """The results without metrics that this version did not have."""
-        rows = place.read_rows("runs/first/results.csv")
+        rows = place.read_table("runs/first/results.csv")
         return [row for row in rows if row["metric"] in metrics]
 
     place("report first --format csv")
     assert_same(results(), written)
-    before = place.read_rows("runs/first/predictions.csv")
+    before = place.read_table("runs/first/predictions.csv")
     shutil.rmtree(folder)
     place("run own.toml --store seen=pictures -o first --jobs 1")
-    assert_same(place.read_rows("runs/first/predictions.csv"), before)
+    assert_same(place.read_table("runs/first/predictions.csv"), before)
     assert_same(results(), written)
 
 
 def test_a_model(place: Place) -> None:
     place("models predict keeper pictures -o again.csv")
-    assert_same(place.read_rows("again.csv"), place.read_rows("scores.csv"))
+    assert_same(place.read_table("again.csv"), place.read_table("scores.csv"))
