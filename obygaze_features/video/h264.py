@@ -103,6 +103,13 @@ class _Bits:
         self.number(n_zeros)
         return self.number(n_zeros + 1) - 1
 
+    def length(self) -> int:
+        """Return the number of bits of later numbers, which both standards limit to 16."""
+        n_bits = self.golomb() + 4
+        if n_bits > 16:
+            raise ValueError("the parameter set is damaged")
+        return n_bits
+
 
 class H264Reader:
     """Reads the packets of a stream in their order, and remembers the parameter sets in them.
@@ -474,11 +481,11 @@ def _sequence_parameters(bits: _Bits) -> tuple[int, _Parameters]:
             for number in range(n_lists):
                 if bits.flag():
                     _skip_scaling_list(bits, 16 if number < 6 else 64)
-    log2_max_frame_num = bits.golomb() + 4
+    log2_max_frame_num = bits.length()
     order_type = bits.golomb()
     log2_max_order = 0
     if order_type == 0:
-        log2_max_order = bits.golomb() + 4
+        log2_max_order = bits.length()
     elif order_type == 1:
         _always_zero = bits.flag()
         _offset = bits.golomb()
@@ -534,4 +541,4 @@ def _hevc_sequence_parameters(bits: _Bits) -> tuple[int, tuple[bool, int]]:
             bits.golomb()
     _bit_depth_of_luma = bits.golomb()
     _bit_depth_of_chroma = bits.golomb()
-    return name, (has_separate_colours, bits.golomb() + 4)
+    return name, (has_separate_colours, bits.length())

@@ -66,11 +66,11 @@ def write_workspace(place: Place) -> None:
     import_clips(place, rows, "films")
     import_clips(place, worlds.coded_clips(), "coded", rule="agreed")
     place("manifest folds films --folds 3")
-    place.write_text("segments/films.seen.csv", MARKS)
+    place.write("segments/films.seen.csv", MARKS)
     import_features(
         place, rows, worlds.seen_features(rows), "pictures", manifest="films"
     )
-    place.write_text("own.toml", PROTOCOL)
+    place.write("own.toml", PROTOCOL)
     place("run own.toml --store seen=pictures -o first --jobs 1")
     fast = "--set report.replicates=50 --jobs 1"
     place(f"train ridge --store pictures --manifest films -o keeper {fast}")

@@ -75,6 +75,27 @@ def test_a_picture_that_cannot_be_decoded_is_black_and_marked(clean, tmp_path):
     assert read_numbers(part.pictures) == part.index.tolist()
 
 
+def test_noise_that_looks_like_parameters_harms_no_other_group(clean, tmp_path):
+    """A parameter set whose numbers would have more bits than the standard allows."""
+    import av
+
+    noise = bytes.fromhex("1a52e6a0a7083ae5e07241c2f75c842b0decadf7c54f5a26")
+
+    def spoilt(number: int, packet: av.Packet) -> av.Packet:
+        if number != 70:
+            return packet
+        damaged = av.Packet(noise + bytes(packet)[len(noise) :])
+        for name in ("pts", "dts", "time_base", "duration"):
+            setattr(damaged, name, getattr(packet, name))
+        return damaged
+
+    path = remux(clean, tmp_path / "noise.mp4", spoilt)
+    part = decode_clip(path, PictureView(8), start_s=0.4, end_s=2.0)
+    assert read_numbers(part.pictures) == part.index.tolist()
+    with pytest.raises(BadVideo):
+        decode_clip(path, PictureView(100))
+
+
 def cut(source: Path, target: Path, share: float) -> Path:
     """The beginning of a file."""
     data = source.read_bytes()
