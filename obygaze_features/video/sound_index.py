@@ -47,7 +47,7 @@ from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import Samples, mix_to_mono, resampler
 from obygaze_features.video.source import ERR_DETECT, PacketReader
 
-SCHEMA = "obygaze-sound-index/6"
+SCHEMA = "obygaze-sound-index/7"
 SECTION_S = 10
 # A decoder begins this many seconds before the first sample that is used. A section has this margin
 # on both sides for a resampler.
@@ -70,6 +70,8 @@ ROUNDED_S = 0.001
 SET_BACK_S = 0.1
 # The number of packets after a damaged one that may be damaged, too.
 SPOILT = 3
+# The number of packets at an end of a stream that may be without samples and not damaged.
+CUT_PACKETS = 25
 # The number of sections of a film that stay in memory, for neighbouring clips.
 KEPT_SECTIONS = 2
 # The number of packets on which a new decoder is compared with the decoder of the file.
@@ -111,13 +113,32 @@ class SoundIndex:
 
     @cached_property
     def sound_s(self) -> Floats:
-        """Return the stretches [n, 2] of time, in seconds, that have samples."""
-        return self._stretches(self.samples > 0)
+        """Return the stretches [n, 2] of time, in seconds, that have samples or damaged packets."""
+        return self._with_lost_ends(self._stretches(self.samples > 0))
 
     @cached_property
     def damaged_s(self) -> Floats:
-        """Return the stretches [n, 2] of time, in seconds, with damaged samples."""
-        return self._stretches(self.damaged & (self.samples > 0))
+        """Return the stretches [n, 2] of time, in seconds, with damaged samples or packets."""
+        return self._with_lost_ends(self._stretches(self.damaged & (self.samples > 0)))
+
+    def _with_lost_ends(self, stretches: Floats) -> Floats:
+        """Return stretches with those of the damaged packets before the first sample and after all.
+
+        These packets have no samples, so their number gives the length of the stretch.
+        """
+        (known,) = np.nonzero(self.samples > 0)
+        length_s = np.median(self.samples[known]) / self.rate
+        begin_s = self.first[known].min() / self.rate
+        end_s = (self.first[known] + self.samples[known]).max() / self.rate
+        n_before = np.count_nonzero(self.damaged[: known[0]])
+        n_after = np.count_nonzero(self.damaged[known[-1] + 1 :])
+        if n_before:
+            before = [[begin_s - n_before * length_s, begin_s]]
+            stretches = np.concatenate([before, stretches])
+        if n_after:
+            after = [[end_s, end_s + n_after * length_s]]
+            stretches = np.concatenate([stretches, after])
+        return stretches
 
     @cached_property
     def has_clock(self) -> bool:
@@ -233,10 +254,15 @@ def _read(
     damaged = np.zeros(len(samples), dtype=np.bool_)
     for spoilt in rows.damaged:
         damaged[spoilt : spoilt + 1 + SPOILT] = True
-    # Packets before the first decodable one need a packet that is not in the file.
+    # A few packets before the first decodable one need a packet that is not in the file, and a few
+    # at the end may be incomplete. More of them are damage.
     is_head = np.logical_and.accumulate(damaged)
-    samples[is_head] = 0
-    damaged[is_head] = False
+    if is_head.sum() <= CUT_PACKETS:
+        samples[is_head] = 0
+        damaged[is_head] = False
+    is_tail = np.logical_and.accumulate((damaged & (samples == 0))[::-1])[::-1]
+    if is_tail.sum() <= CUT_PACKETS:
+        damaged[is_tail] = False
     if container.format.name == "avi":
         # AVI has no times, it counts samples: a missing packet would shift all samples behind it.
         first = first_doubtful_byte(path, 0, len(container.streams))

@@ -24,11 +24,11 @@ def write_film(film: SoundFilm | str, folder: Path) -> Path:
     return folder / name
 
 
-def with_damage(source: Path, target: Path, number: int) -> Path:
-    """Copy a film; the middle of one packet of its sound is other bytes."""
+def with_damage(source: Path, target: Path, number: int, count: int = 1) -> Path:
+    """Copy a film; the middle of some packets of its sound is other bytes."""
 
     def change(stream: Any, at: int, packet: Any) -> Any:
-        if stream.type != "audio" or at != number:
+        if stream.type != "audio" or not number <= at < number + count:
             return packet
         data = bytearray(bytes(packet))
         third = len(data) // 3

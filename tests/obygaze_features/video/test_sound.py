@@ -327,6 +327,17 @@ def test_damaged_sound_fails_its_clips_and_no_others(tmp_path: Path) -> None:
     assert part_of(path, **after, accept_damaged=True).remarks == (sentence,)
 
 
+@pytest.mark.parametrize("at", [0, 460])
+def test_damage_at_an_end_of_the_film_fails_its_clips(at: int, tmp_path: Path) -> None:
+    """The packets that cannot be decoded have no neighbour on one side."""
+    whole = write_film("mp4-aac", tmp_path)
+    path = with_damage(whole, tmp_path / "damaged.mp4", at, 400)
+    ends = (0.0, 2.0), (10.0, 11.9)
+    damaged, intact = ends if at == 0 else ends[::-1]
+    assert failure_of(path, *damaged).startswith("damaged: sound for ")
+    assert part_of(path, *intact).intact_s == pytest.approx(intact[1] - intact[0])
+
+
 def test_a_view_is_checked() -> None:
     with pytest.raises(FixUsage, match="rate must be 1000 to 1000000, got 8"):
         SoundView(8)
