@@ -288,7 +288,9 @@ def text_pairs(texts: TextTable, names: Sequence[tuple[str, str]]) -> Pairs:
     for name in itertools.chain.from_iterable(names):
         if name not in groups:
             hint = f"use one of {few(list(groups), 12)}"
-            raise NotFound(f"the texts have no attribute {name!r}", hint=hint)
+            raise NotFound(
+                f"expected an attribute of the file of texts, got {name!r}", hint=hint
+            )
     return [(groups[a], groups[b]) for a, b in names]
 
 

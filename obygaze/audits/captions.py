@@ -123,7 +123,7 @@ def audit_captions(
     lists = read_words("emotions") if words is None else words
     if tokens not in get_args(Tokens):
         raise FixUsage(
-            f"unknown tokens {tokens!r}",
+            f"unknown value of tokens: {tokens!r}",
             hint=f"pass one of {', '.join(get_args(Tokens))}",
         )
     captions = _captions_of_groups(source, text, groups, column_names(cluster))

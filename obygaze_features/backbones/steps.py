@@ -1,4 +1,4 @@
-"""The steps of a model of sound, and the types of the two functions that compute them."""
+"""The time steps of an audio model, and the types of the two functions that compute them."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple

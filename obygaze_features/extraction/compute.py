@@ -203,7 +203,7 @@ class Uploads:
 
 
 class BatchComputer(Computer):
-    """Compute batches on a GPU; the host waits only until the features of a batch are copied."""
+    """Compute batches on a GPU; the CPU waits only for the copies of the features."""
 
     def __init__(
         self,

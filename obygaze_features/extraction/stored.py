@@ -220,7 +220,7 @@ class StoreStatus:
 
     @property
     def details(self) -> list[str]:
-        """Return why each clip has no features, unless the notes name all of them."""
+        """Return a line for each clip without features; none if the notes have all these lines."""
         lines = [f"  {clip}: {why}" for clip, why in self.failures.items()]
         return [] if lines == self.notes else lines
 

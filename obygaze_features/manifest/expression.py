@@ -262,7 +262,7 @@ class _Parser:
     def compares(
         self, name: str, holds: Callable[[Collection[str]], bool]
     ) -> Condition:
-        """Return the condition that `holds` is true for the values of a clip in a column.
+        """Return a condition: `holds` returns True for the values of the clip in the column.
 
         For a clip without a label in the column, the condition is `of_empty`.
         """

@@ -96,14 +96,16 @@ def import_clips(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SavedManifest | Draft:
-    """Make a manifest from files, or a draft of a mapping if a table leaves questions open.
+    """Make a manifest from files.
+
+    If it is not clear what a column of a table means, write a draft of a mapping file instead.
 
     Args:
         source: The format of the files.
         paths: The files or folders.
         options: The values of the options of the format, by name.
         name: The name of the manifest; None: the name of the file or of the data set.
-        words_of_format: The words of the command that name the format.
+        words_of_format: The options that name the format in the command, such as `--as elan`.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """

@@ -110,7 +110,8 @@ def split_checks(
 ) -> dict[str, npt.NDArray[np.uint32]]:
     """Return the CRC32C of each chunk of each array, from the bytes of the file `checks`."""
     n_chunks = [array.n_chunks(n_rows) for array in arrays]
-    if len(data) != CRC_BYTES * sum(n_chunks):
-        raise ValueError(f"expected one checksum for each chunk, got {len(data)} bytes")
+    n_bytes = CRC_BYTES * sum(n_chunks)
+    if len(data) != n_bytes:
+        raise ValueError(f"expected {n_bytes} bytes of checksums, got {len(data)}")
     parts = np.split(data.view("<u4"), np.cumsum(n_chunks)[:-1])
     return {array.name: part for array, part in zip(arrays, parts, strict=True)}

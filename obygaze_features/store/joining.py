@@ -140,10 +140,10 @@ class JoinedStore(Store):
         return JoinedStore, (self.parts,)
 
     def with_arrays(self, array_of: Mapping[str, str]) -> Self:
-        """Return this join with other arrays, for the parts that name no array.
+        """Return a copy in which the parts that name no array get those of `array_of`.
 
         `array_of` has names of arrays, by names of parts. A part that names no array and is not in
-        `array_of` has its default array.
+        `array_of` gets its default array.
         """
         parts = []
         for part in self.parts:

@@ -409,7 +409,7 @@ def _on_logit_scale(draws: FloatArray) -> tuple[FloatArray, float]:
 
 
 def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray:
-    """Return draws with their distances from their median multiplied by `stretch`.
+    """Return the draws after each was moved to `stretch` times its distance from their median.
 
     Draws in [0, 1] are moved on the logit scale.
     """

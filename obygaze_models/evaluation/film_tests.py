@@ -133,7 +133,7 @@ def p_among_all(
 
 
 def _student_t(differences: FloatArray, factors: FloatArray) -> FloatArray:
-    """Return Student's t of each column, divided by the square root of the column's factor."""
+    """Return Student's t of each column, if its variance is multiplied by the column's factor."""
     is_known = np.isfinite(differences)
     n_films = is_known.sum(axis=0)
     mean = np.where(is_known, differences, 0.0).sum(axis=0) / np.maximum(n_films, 1)

@@ -63,7 +63,10 @@ class ResidualHead(Head):
         self.share_ = variance / (variance + float(base.var())) if variance > 0 else 0.0
 
     def decision_function(self, X: Any, offset: Any = None) -> Floats:
-        """Return the logit of the second class for each row: the residual, plus any `offset`."""
+        """Return the logit of the second class for each row, plus `offset` if it is given.
+
+        The logit is that of the residual model, which reads the features and not the concepts.
+        """
         of_rest: Floats = self._check(X) @ self.coef_ + self.intercept_
         return of_rest if offset is None else of_rest + offset
 

@@ -99,7 +99,7 @@ class ConceptBank(Savable):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the planes."""
+        """The size of the vectors of all concepts, in bytes."""
         return int(self.coef_.nbytes)
 
     def with_own_scaling(self) -> Self:

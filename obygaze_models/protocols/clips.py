@@ -140,7 +140,7 @@ class ClipTable:
     def _has_names(
         self, names_of_clips: Sequence[Collection[str]]
     ) -> NDArray[np.bool_]:
-        """Return whether the names of each clip contain each of `concept_names`."""
+        """Return a boolean matrix [clips, concept_names]: whether the name is one of the clip."""
         has_name = np.zeros((len(self), len(self.concept_names)), dtype=np.bool_)
         for row, names in enumerate(names_of_clips):
             has_name[row] = [name in names for name in self.concept_names]

@@ -192,9 +192,9 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
         where = f"data.where={quote_word(splits.column)}"
         raise FixInput(
             f"{n_empty} of {count(len(table), 'clip')} have no value in the column {splits.column},"
-            " which splits them",
+            " but the splits need one",
             where=table.name,
-            hint=f"leave out these clips with --set {shell_word(where)}",
+            hint=f"exclude these clips with --set {shell_word(where)}",
         )
     column_values = sorted(set(cells.tolist()))
     test = [plain_value(value, splits.column) for value in splits.test]

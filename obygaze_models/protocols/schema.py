@@ -102,9 +102,9 @@ class Splits:
     "published" has a fold column per task; "fixed" has one split. `validation`: "next" validates on
     the fold after the test fold, "each" on each other fold in turn, "none" on no fold. `never`
     names films that train and are never tested. `column` contains groups of films, such as
-    directors, that are held out instead of films. In fixed splits, clips with a value of `test` in
-    `column` are tested, and one in five of the other films validates. `scheme` makes the training
-    sets of the ObyGaze12 paper from published folds:
+    directors, that are held out instead of films. In fixed splits, `test` lists values of
+    `column`: clips with one of these values are tested. Of the other films, one in five is for
+    validation. `scheme` makes the training sets of the ObyGaze12 paper from published folds:
     `obygaze_models.protocols.paper_splits:code_splits` or `:text_splits`.
     """
 

@@ -424,7 +424,7 @@ def _require_one_unit(names: Sequence[str], runs: Sequence[Run]) -> None:
         held_out = [f"{name}: {column}" for column, name in name_of_column.items()]
         raise FixInput(
             f"these runs hold out different groups of clips ({', '.join(held_out)}), so their"
-            " difference has no common unit",
+            " scores cannot be paired",
             hint="compare runs with the same splits.column",
         )
 

@@ -158,7 +158,7 @@ def _check(
 def _protocol(
     info: ModelInfo, task: str, changes: Sequence[str], manifest: Manifest, array: str
 ) -> Protocol:
-    """Return `honest` with one task, one fixed test set, and no models to fit."""
+    """Return the protocol `honest`, changed to one task, one fixed test set and no models."""
     asked = task or info.task
     honest = load_protocol("honest", changes, [asked])
     data = replace(honest.data, array=(array,))

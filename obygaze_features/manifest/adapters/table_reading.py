@@ -1,7 +1,7 @@
-"""Read tables of clips as texts, with the line and the column of each cell.
+"""Read tables of clips: each cell as a string, with its line and column.
 
-If each annotator has a table, the rows of all tables are joined. The name of the file is the name
-of the annotator, unless a column has the names.
+If each annotator has a table, the rows of all tables are concatenated. The name of the file is the
+name of the annotator, unless a column has the names.
 """
 
 from collections.abc import Mapping, Sequence
