@@ -318,6 +318,13 @@ class RowTable:
         error before memory is taken for their numbers.
         """
         numbers = np.arange(len(self.codes))
+        table = self._clips.table
+        if table is not None:
+            ids = np.ascontiguousarray(table).view(f"S{table.shape[1]}").ravel()
+            if (ids[1:] > ids[:-1]).all():
+                return (
+                    numbers  # sorted ids differ, which is known without decoding them
+                )
         _ = self._row_of_clip
         return numbers
 

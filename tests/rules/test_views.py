@@ -134,7 +134,7 @@ def test_audits_and_tasks_have_the_levels_of_their_view(rows, modality_of, view)
         n_of = {level["level"]: level["n_clips"] for level in levels}
         assert n_of == {level: rated.count(level) for level in LEVELS[1:]}
         assert f"{used} view" in str(audit)
-        assert ("without a level:" in str(audit)) == ("" in of_clips)
+        assert ("the level is missing" in str(audit)) == ("" in of_clips)
     if view is None and {"S", "EN"} <= set(of_clips):
         groups = {"x": "level == S", "y": "level == EN"}
         # Every value is tested; without any there is nothing to test.

@@ -1796,7 +1796,7 @@ def check_runs(ws: TypingWorkspace, row: Row) -> None:
         runs += f" run{number}.txt"
     words = "audit mediaeval --qrels violence.qrels"
     text = ws(f"{words}{runs}").text
-    assert f"{too_many} runs, at most {most} are allowed for a subtask" in text
+    assert f"expected at most {most} runs, got {too_many}" in text
     without_first = runs.removeprefix(" run0.txt")
     text = ws(f"{words}{without_first}").text
     assert "at most" not in text
