@@ -104,7 +104,7 @@ class Bottleneck(Classifier):
 
     @property
     def needs_products(self) -> bool:
-        """Whether the fit uses dot products of rows: it does if vectors fit unscaled rows."""
+        """Whether the fit uses dot products of rows, as vectors of unscaled rows do."""
         return self.reads_concepts and not self.part("bank").scaled
 
     @property
