@@ -164,7 +164,7 @@ def test_texts_of_another_space_or_width_are_refused(place: Path) -> None:
         (("--text", silent), 5, "does not name the embedding space"),
         (("--text", wide), 5, "expected texts with 2 dimensions"),
         (("--text", "none.npz"), 1, "no such file"),
-        (("--attributes", "up", "sideways"), 1, "no attribute 'sideways'"),
+        (("--attributes", "up", "sideways"), 1, "got 'sideways'"),
         (("--vectors", "v.npz"), 2, "got both"),
     ):
         done = eat(place, "toy", *words)
