@@ -291,15 +291,18 @@ def _skipped_folds(run: Run) -> Iterator[str]:
 
 def _never_validated(run: Run) -> Iterator[str]:
     """Yield the number of fits that trained for all epochs for want of validation clips."""
-    for facts in run.about["fits"]:
-        if facts["model"] not in run.settings.starting_at_random:
-            continue
-        n_fits = sum(not fold["n_validation"] for fold in facts["folds"])
-        if n_fits:
-            yield (
-                f"{facts['model']} ({facts['train']}): {count(n_fits, 'fit')} without validation"
-                " clips, so that training did not stop early."
-            )
+    # A fit may test several tasks.
+    fits = {
+        (f"{one['model']} ({one['train']})", one["store"], fold["fold"], fold["seed"])
+        for one in run.about["fits"]
+        for fold in one["folds"]
+        if one["model"] in run.settings.starting_at_random and not fold["n_validation"]
+    }
+    for name, n_fits in Counter(fit[0] for fit in sorted(fits)).items():
+        yield (
+            f"{name}: {count(n_fits, 'fit')} without validation clips, so that training did not"
+            " stop early."
+        )
 
 
 def _folds_of_several_films(run: Run) -> Iterator[str]:

@@ -337,8 +337,7 @@ def segments_of(marks: Iterable[Mark]) -> list[JsonObject]:
                 "comment": "; ".join(values.get(COMMENT, ())),
             }
         )
-    # Later ones are drawn above: a comment does not hide a level.
-    return sorted(segments, key=lambda segment: bool(segment["level"]))
+    return segments
 
 
 def own_columns_of(marks: Iterable[Mark]) -> list[JsonObject]:

@@ -67,7 +67,8 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         )
         names = ["t.csv", "figure.svg", "figure.png", "report.html"]
         assert [path.name for path in written] == names
-        assert "<svg" in report.read_text("utf-8")
+        page = report.read_text("utf-8")
+        assert "<svg" in page and "<h2>Limits</h2>" in page
         with pytest.raises(FixUsage, match=r"with the extension \.csv"):
             audit.write(table=folder / "t.tex", report=folder / "other.html")
         assert not (folder / "other.html").exists()

@@ -383,11 +383,15 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
         remarks={"annotators differ": "3 of {48} clips have no class in T."},
         fits=[
             {**names, "skipped": skipped, "skipped_films": {}, "folds": [FIT]},
-            {**names, **without, "model": "mlp", "folds": [FIT, FIT]},
+            {**names, **without, "model": "mlp", "folds": [FIT, {**FIT, "seed": 1}]},
+            {**names, **without, "model": "mlp", "test": "HN_S", "folds": [FIT]},
         ],
     )
     found = limits(run)
-    assert found["never validated"].startswith("mlp (EN_S): 2 fits without validation")
+    never = [one.text for one in find_limits(run) if one.name == "never validated"]
+    assert never == [
+        "mlp (EN_S): 2 fits without validation clips, so that training did not stop early."
+    ]
     assert (
         "All 48 test clips of EN_S (s) are from films that were also used in training"
         in found["films on both sides"]

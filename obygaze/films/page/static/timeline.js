@@ -217,15 +217,19 @@ function draw() {
   g.font = "12px system-ui, sans-serif";
   drawRuler(g, x, from, to);
   for (const lane of state.lanes) {
+    const shown = [];
     let last = -9;
     for (let i = countUpTo(lane.reach, from); i < lane.bars.length && lane.bars[i].start < to; i++) {
       const left = Math.max(x(lane.bars[i].start), -2);
       const right = Math.min(x(lane.bars[i].end), width + 2);
       if (right < last + 0.5 && right - left < 1) continue; // within the pixel of the bar before
       last = right;
-      const drawBar = { score: drawScore, level: drawLevel }[lane.kind] ?? drawPlain;
-      drawBar(g, lane, lane.bars[i], left, Math.max(right - left - 0.5, 0.5));
+      shown.push([lane.bars[i], left, Math.max(right - left - 0.5, 0.5)]);
     }
+    const drawBar = { score: drawScore, level: drawLevel }[lane.kind] ?? drawPlain;
+    // Bars with a level are drawn last, so that a comment does not hide a level.
+    shown.sort(([one], [other]) => Boolean(one.level) - Boolean(other.level));
+    for (const [bar, left, barWidth] of shown) drawBar(g, lane, bar, left, barWidth);
   }
   showNow();
 }

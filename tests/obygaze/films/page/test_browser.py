@@ -230,6 +230,21 @@ def test_clips_of_less_than_a_pixel_are_drawn_in_the_whole_time_line(browser, tm
     assert severe == []
 
 
+def test_a_comment_does_not_hide_a_level(browser: Any, tmp_path: Path) -> None:
+    comment = [Mark("lake", 3.0, 5.0, "comment", "here", "ada")]
+    write_marks(tmp_path / "segments" / "ada.csv", segment(0, 9), comment)
+    resize(browser, 1400)
+    open_page(browser, page_file(site(tmp_path, film_clips("lake", ""))), "lake")
+    # The colours of the row in the comment and before it.
+    colours = """const [{ y, height }] = state.lanes;
+      const g = document.getElementById("canvas").getContext("2d");
+      const at = (time) => time / state.film.end_s * g.canvas.width + 6;
+      return [at(3), at(2)].map((x) => [...g.getImageData(x, y + height - 3, 1, 1).data]);"""
+    wait(lambda: any(in_page(browser, colours)[1]))
+    in_comment, of_level = in_page(browser, colours)
+    assert in_comment == of_level
+
+
 def test_a_page_without_its_video_has_all_else(browser: Any, tmp_path: Path) -> None:
     page = films(tmp_path)
     clips = [replace(one, video="", extra={"mood": "tense"}) for one in page.manifest]

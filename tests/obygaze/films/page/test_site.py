@@ -16,7 +16,7 @@ from support.videos import write_video
 
 from obygaze.films.decisions import cell_facts, models_to_show, named_cell
 from obygaze.films.marks import Mark
-from obygaze.films.page.site import Site, segments_of
+from obygaze.films.page.site import Site
 from obygaze.films.page.view import view
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -288,9 +288,3 @@ def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(tmp_path) -
     (in_view,) = document(seen)["page"]["clips"]
     labels = [(one["level"], one["concepts"]) for one in in_view["said"]]
     assert labels == [("S", ("Look",)), ("EN", ())]
-
-
-def test_a_comment_is_drawn_below_the_levels() -> None:
-    marks = [Mark("m", 0.0, 9.0, "level", "S", "ada")]
-    marks.append(Mark("m", 3.0, 5.0, "comment", "here", "ada"))
-    assert [one["level"] for one in segments_of(marks)] == ["", "S"]
