@@ -13,7 +13,7 @@ import time
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -188,6 +188,21 @@ def _csv_cell(cell: str) -> str:
     if _QUOTED.search(cell):
         return '"' + cell.replace('"', '""') + '"'
     return cell
+
+
+def find_files(folder: Path, endings: Container[str]) -> list[Path]:
+    """Return the files below a folder with one of these extensions, in lower case, sorted.
+
+    Hidden files and folders are left out. On disks that are not formatted for macOS, macOS writes a
+    hidden file `._M-1.npy` next to each `M-1.npy`. Jupyter keeps copies of edited tables in the
+    hidden folder `.ipynb_checkpoints`.
+    """
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() in endings
+        and "/." not in f"/{path.relative_to(folder).as_posix()}"
+    ]
 
 
 def require_file(path: Path) -> None:

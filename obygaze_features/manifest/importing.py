@@ -9,6 +9,7 @@ from typing import Any
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import find_files
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import (
@@ -47,14 +48,12 @@ class ManifestFormat:
         """Return the paths; a folder is replaced by its files of this format if it has any."""
         files = []
         for path in paths:
-            inside = self.files_of_folder(path) if path.is_dir() else []
-            files += inside or [path]
+            files += self.files_of_folder(path) or [path]
         return files
 
     def files_of_folder(self, path: Path) -> list[Path]:
         """Return the files of this format in a folder and below, without hidden files."""
-        files = sorted(path.rglob("[!.]*"))
-        return [file for file in files if file.suffix.lower() in self.endings]
+        return find_files(path, self.endings)
 
     def default_name(self, paths: Sequence[Path]) -> str:
         """Return the name of a manifest if the user gives none."""

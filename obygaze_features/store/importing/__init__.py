@@ -15,7 +15,12 @@ from typing import Any, Literal
 
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import Corrupt, FixUsage
-from obygaze_features.core.files import name_in_errors, require_file, sha256_file
+from obygaze_features.core.files import (
+    find_files,
+    name_in_errors,
+    require_file,
+    sha256_file,
+)
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -244,18 +249,14 @@ def open_features(
 def feature_paths(source: Path) -> tuple[str, list[Path]]:
     """Return the format of features, and the list of their files.
 
-    The only file is `source`; if `source` is a folder, the files are all files below it. Hidden
-    files are skipped: on disks that are not formatted for macOS, macOS writes a hidden file
-    `._M-1.npy` next to each `M-1.npy`.
+    The only file is `source`; if `source` is a folder, the files are all files below it that
+    are not hidden.
     """
     formats = FORMATS_OF_FILES
     files = [source]
     if source.is_dir():
         formats = FORMATS_OF_FOLDERS
-        files = []
-        for path in sorted(source.rglob("[!.]*")):
-            if path.suffix.lower() in formats:
-                files.append(path)
+        files = find_files(source, formats)
     else:
         require_file(source)
     links = [path for path in files if path.is_symlink() and path != source]

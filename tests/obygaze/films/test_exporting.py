@@ -257,7 +257,9 @@ def test_a_name_of_marks_and_of_a_manifest_is_refused(tmp_path: Path) -> None:
 
 def test_elan_files_of_folders_in_a_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "elan/more").mkdir(parents=True)
-    for name, film in (("lake", "lake"), ("more/pier", "pier"), (".old", "old")):
+    (tmp_path / "elan/.copies").mkdir()
+    names = ("lake", "more/pier", ".old", ".copies/pier")
+    for name, film in zip(names, ("lake", "pier", "old", "copy"), strict=True):
         data = write_elan([Mark(film, 1.0, 2.0, "level", "S", "ada")])
         (tmp_path / f"elan/{name}.eaf").write_bytes(data)
     read = import_manifest(tmp_path / "elan", "read", workspace=tmp_path)

@@ -386,6 +386,8 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
     # Hidden files are those of a system; of two formats nobody knows which is meant.
     (tmp_path / "f/more/alien/x-1.npy").rename(tmp_path / "f/more/alien/._x-1.npy")
     assert len(open_features(tmp_path / "f").names) == 3
+    npy(tmp_path / "f/.trash/x-9.npy", A)
+    assert len(open_features(tmp_path / "f").names) == 3
     (tmp_path / "f/x.parquet").write_bytes(b"PAR1")
     with pytest.raises(FixUsage, match="expected files with one of the endings"):
         open_features(tmp_path / "f")
