@@ -452,7 +452,8 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
         points.append(Point(label, row["alpha"], (row["low"], row["high"])))
     if found.films_of_one:
         named = few(found.films_of_one, 5)
-        warnings = (*warnings, f"films with a single annotator, not compared: {named}")
+        sentence = f"films without an item of two annotators, not compared: {named}"
+        warnings = (*warnings, sentence)
     return Audit(
         title=title,
         headers=[name.replace("_", " ") for name in names],

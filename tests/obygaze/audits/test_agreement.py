@@ -251,10 +251,13 @@ def test_levels_have_a_row_without_not_sure_and_own_words_have_none() -> None:
 
 
 def test_items_that_one_person_answered_are_counted_and_left_out() -> None:
-    said = answers_of([1, 2, "", 3], [1, 3, 2, ""], [1, "", "", ""], films="aabc")
+    """Two persons answered in the film b, but none of its items has two answers."""
+    said = answers_of([1, 2, "", 3], [1, 3, 2, ""], [1, "", "", ""], films="aabb")
     found = compute(said)
     assert (found.n_single, found.n_complete, found.n_films) == (2, 1, 1)
-    assert found.films_of_one == ["b", "c"]
+    assert found.films_of_one == ["b"]
+    warning = "films without an item of two annotators, not compared: b"
+    assert [*present(found, "t").warnings] == [warning]
     # Pairs of answers: three of the first item, one of the second.
     assert found.rows[0]["equal"] == pytest.approx(3 / 4)
     assert found.rows[0]["cronbach"] is None
