@@ -56,6 +56,8 @@ from obygaze_features.store.records import FileMark, seal_of
 from obygaze_features.store.targets import OWN_PLACE, Target, open_target
 from obygaze_features.store.verifying import verify
 
+# A term that is not stated here differs from each term that is stated at a target.
+_NOT_STATED = Terms("not stated", "not stated")
 _ATTEMPTS = 5
 
 
@@ -416,9 +418,9 @@ def _list_target(parcel: Parcel, target: Target) -> list[str]:
         if seal_of(there) != parcel.seal:
             raise parcel.conflict_error("exists here", target.location)
         if CARD in parcel.marks and CARD in names:
-            # Somebody may have corrected the terms there.
+            # Somebody may have corrected the terms there, or have added one.
             card = target.files.read(CARD, MOST_CARD_BYTES).tobytes()
-            ours = read_terms((parcel.root / CARD).read_bytes())
+            ours = read_terms((parcel.root / CARD).read_bytes()).or_else(_NOT_STATED)
             ours.require_same(read_terms(card), target.location)
     is_claimed = parcel.last in names or CLAIM in names
     known = {*parcel.marks, CLAIM} if is_claimed else set()

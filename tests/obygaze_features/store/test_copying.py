@@ -296,6 +296,12 @@ def test_terms_that_were_corrected_at_the_target_stay_there(store, home) -> None
     with pytest.raises(AlreadyThere, match="stated already: CC-BY-NC") as caught:
         push(store, home / "out")
     assert (caught.value.where, card.read_bytes()) == (str(home / "out"), corrected)
+    added = corrected.replace(b"nc-4.0\n", b'4.0\ncitation: "Doe, 2026"\n', 1)
+    card.write_bytes(added)
+    with pytest.raises(AlreadyThere, match=r"already: CC-BY-4\.0 Doe, 2026"):
+        push(store, home / "out")
+    push(store, home / "out", citation="Doe, 2026")
+    assert b"Doe, 2026" in card.read_bytes()
 
 
 def test_a_readme_at_the_target_is_replaced(store: Path, home: Path) -> None:
