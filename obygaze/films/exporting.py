@@ -124,7 +124,9 @@ def export_elan(
     if not isinstance(source, Manifest) and predictions is None and not people:
         here = Workspace.of(workspace)
         path = table_of_marks(source, here)
-        has_clips = here.manifest(str(source)).is_file()
+        header = here.manifest(str(source))
+        # A mapping may have the name of the table, too.
+        has_clips = header.is_file() and b"obygaze-manifest/" in header.read_bytes()
         if has_clips and path.parent == here.folder(FOLDER):
             raise FixUsage(
                 "a table of marks and a manifest have this name",

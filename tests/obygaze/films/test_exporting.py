@@ -253,6 +253,9 @@ def test_a_name_of_marks_and_of_a_manifest_is_refused(tmp_path: Path) -> None:
     assert films_of(tmp_path / "segments/both.csv") == ["lake"]
     path.unlink()
     assert films_of("both") == ["lake"]
+    # A mapping beside the table is no manifest.
+    (tmp_path / "segments/both.toml").write_text('schema = "obygaze-mapping/1"\n')
+    assert films_of(tmp_path / "segments/both.csv") == ["lake"]
 
 
 def test_elan_files_of_folders_in_a_folder_are_read(tmp_path: Path) -> None:
