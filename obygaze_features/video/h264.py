@@ -490,7 +490,10 @@ def _sequence_parameters(bits: _Bits) -> tuple[int, _Parameters]:
         _always_zero = bits.flag()
         _offset = bits.golomb()
         _offset_of_bottom = bits.golomb()
-        for _ in range(bits.golomb()):
+        n_offsets = bits.golomb()
+        if n_offsets > 255:
+            raise ValueError("the parameter set is damaged")
+        for _ in range(n_offsets):
             bits.golomb()
     _n_reference_pictures = bits.golomb()
     may_have_gaps = bits.flag()

@@ -70,8 +70,8 @@ ROUNDED_S = 0.001
 SET_BACK_S = 0.1
 # The number of packets after a damaged one that may be damaged, too.
 SPOILT = 3
-# The number of packets at an end of a stream that may be without samples and not damaged.
-CUT_PACKETS = 25
+# The seconds at an end of a stream whose packets may be without samples and not damaged.
+CUT_S = 0.6
 # The number of sections of a film that stay in memory, for neighbouring clips.
 KEPT_SECTIONS = 2
 # The number of packets on which a new decoder is compared with the decoder of the file.
@@ -257,11 +257,12 @@ def _read(
     # A few packets before the first decodable one need a packet that is not in the file, and a few
     # at the end may be incomplete. More of them are damage.
     is_head = np.logical_and.accumulate(damaged)
-    if is_head.sum() <= CUT_PACKETS:
+    length_s = np.median(samples[samples > 0]) / rows.rate if samples.any() else 0.0
+    if is_head.sum() * length_s <= CUT_S:
         samples[is_head] = 0
         damaged[is_head] = False
     is_tail = np.logical_and.accumulate((damaged & (samples == 0))[::-1])[::-1]
-    if is_tail.sum() <= CUT_PACKETS:
+    if is_tail.sum() * length_s <= CUT_S:
         damaged[is_tail] = False
     if container.format.name == "avi":
         # AVI has no times, it counts samples: a missing packet would shift all samples behind it.
