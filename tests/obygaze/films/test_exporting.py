@@ -22,7 +22,7 @@ from obygaze.films.marks import Mark, read_marks, written
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 MS = Fraction(1, 1000)
 N_PICTURES = 80
@@ -117,6 +117,23 @@ def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
     back = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
     found = [(mark.column, mark.value, mark.annotator) for mark in back.marks]
     assert found == [("level", "S", "ada"), ("mood", "joy", "ada")]
+
+
+def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
+    by_ada = Annotation("a-0", "ada", "HN", ("Look",), {"mood": "joy"})
+    by_ben = Annotation("a-0", "ben", "S", (), {})
+    done = export_manifest(clips(annotations=(by_ada, by_ben)), tmp_path / "a.eaf")
+    assert done.left_out == (
+        "the labels that a rule made from all annotations",
+        "1 clip without times: a-2",
+    )
+    back = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
+    found = {(mark.column, mark.value, mark.annotator) for mark in back.marks}
+    labels = {("level", "HN", "ada"), ("concepts", "Look", "ada")}
+    labels |= {("mood", "joy", "ada"), ("level", "S", "ben")}
+    # What nobody has said is not known.
+    unknown = {("level", "?", "ada"), ("level", "?", "ben"), ("mood", "?", "ada")}
+    assert found == labels | unknown
 
 
 @pytest.mark.parametrize(("column", "shown"), [("p:S", "p:S"), ("score:S", "score")])

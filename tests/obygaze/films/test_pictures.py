@@ -11,8 +11,9 @@ from support.film import write_marks
 from support.videos import write_video
 
 from obygaze.films.labels import equal_clips
-from obygaze.films.marks import Mark, Marks
+from obygaze.films.marks import Mark, Marks, at_pictures
 from obygaze.films.pictures import LinkedFilms
+from obygaze_features.core.errors import FixInput
 
 NTSC = Fraction(1001, 24000)
 N_PICTURES = 96
@@ -47,6 +48,8 @@ def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(linked) -> None:
         end_s = clip.end_s or 0.0
     # Only a rest that is shorter than a clip is left.
     assert boundaries[-1] - end_s < 1 + np.diff(boundaries).max()
+    with pytest.raises(FixInput, match="the mark was made on a different copy"):
+        at_pictures([mark._replace(end_s=60.0)], linked)
 
 
 def test_two_files_of_one_film_are_refused(tmp_path: Path) -> None:

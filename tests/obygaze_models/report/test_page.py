@@ -18,7 +18,7 @@ from support.run_tables import (
     write_run_json,
 )
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
 from obygaze_features.core.figures import COLORS
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.files import Run
@@ -269,6 +269,14 @@ def test_a_run_of_baselines_stands_on_a_page_of_several_runs(run, tmp_path) -> N
     page = page_of(write_report([baselines.folder, run.folder])[0])
     assert "baselines: ridge" not in page.words
     assert "#run-1" in page.links and "run: On unseen films" in page.words
+
+
+def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
+    made = made_run(tmp_path / "run", [RIDGE, GUESS])
+    document = json.loads((made.folder / "run.json").read_bytes())
+    write_run_json(made.folder, {**document, "fits": [{"model": "ridge"}]})
+    with pytest.raises(Corrupt, match="missing or invalid value"):
+        write_report([made.folder])
 
 
 def test_a_page_replaces_an_earlier_page_and_no_other_file(run, tmp_path) -> None:

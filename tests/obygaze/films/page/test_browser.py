@@ -23,7 +23,15 @@ from support.browsers import (
     wait_for_text,
     wait_for_title,
 )
-from support.film_pages import film_clips, page_file, segment, site, write_marks
+from support.film_pages import (
+    film_clips,
+    manifest,
+    page_file,
+    segment,
+    site,
+    write_marks,
+)
+from support.run_tables import MANIFEST, Clips, MadeCell, labels_of, made_run
 from support.seeds import amount
 from support.video_kinds import KINDS
 from support.videos import write_video
@@ -274,3 +282,22 @@ def test_a_page_without_its_video_has_all_else(browser: Any, tmp_path: Path) -> 
 
 
 # ---- models --------------------------------------------------------------------------------------
+
+
+def test_a_model_with_one_decision_agrees_with_nothing(browser, tmp_path) -> None:
+    """A score next to 0, where the decision changes, shows its side."""
+    clips = film_clips("lake", "")
+    ids = tuple(clip.clip_id for clip in clips)
+    tested = Clips(ids, ("lake",) * 10, np.arange(10) % 2 == 1)
+    cell = MadeCell("ridge", tested, np.array([-0.00004, *[-0.5] * 9]))
+    about = {**MANIFEST, "labels": labels_of(manifest(tmp_path, clips))}
+    run = made_run(tmp_path / "run", [cell], manifest={**about, "name": "films"})
+    open_page(browser, f"{page_file(site(tmp_path, clips, run=run))}#clips=", "lake")
+    wait(lambda: "score" in text(browser, "#grid"))
+    cards = text(browser, "#grid")
+    assert (cards.count("score -0.50"), cards.count("score -0.50: differs")) == (9, 5)
+    assert "negative" not in cards
+    go(browser, clip="lake-000")
+    wait(lambda: browser.title.startswith("lake-000"))
+    of_clip = text(browser, "#clip-more")
+    assert of_clip == "ridge: score -0.00004; it calls every clip negative"

@@ -182,6 +182,8 @@ def test_small_margins_are_no_probabilities(tmp_path: Path, is_margin: bool) -> 
     ridge = MadeCell("ridge", clips, np.array([0.2, 0.7]), facts=scale)
     run = run_with(tmp_path, ridge)
     facts = cell_facts(run, run.models[0])
+    # Both margins are positive, and one of the probabilities.
+    assert facts["decides_alike"] == is_margin
     if is_margin:
         assert facts["unit"] == "distance from the boundary of the positive class"
         assert facts["scale"] == [-0.7, 0.7]
