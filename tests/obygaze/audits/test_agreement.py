@@ -343,8 +343,8 @@ def test_several_words_have_no_order_and_who_could_not_tell_has_not_answered() -
     assert without == alpha_of_mood("odd ? calm ? odd calm", "odd ? calm odd calm calm")
 
 
-def test_several_words_of_a_table_have_no_order(tmp_path: Path) -> None:
-    rows = [["joy|fear", "fear|joy"], ["joy", "joy"], ["joy", "fear"]]
+def test_words_of_a_table_have_no_order_and_one_spelling(tmp_path: Path) -> None:
+    rows = [["joy|fear", "fear|joy"], ["joy", "JOY "], ["joy", "fear"]]
     table = write_table(tmp_path / "ratings.csv", rows)
     (row,) = agree(table, raters="a,b")["rows"]
     assert row["equal"] == close(2 / 3)

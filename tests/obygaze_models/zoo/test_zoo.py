@@ -99,10 +99,15 @@ def test_a_clip_without_features_has_a_reason_and_no_score(saved, tmp_path, data
     rows = [Row(f"c-{i:02d}", "c") for i in range(N)]
     rows[7] = rows[7]._replace(status="failed", reason="unreadable: x")
     made_store(tmp_path / "gap", rows, {"clip": data[0]}, recipe=a_recipe())
-    asked = ["c-09", "c-07", "c-02"]
+    asked = ["c-09", "c-07", "c-01"]
     found = predict(load_model(saved), open_store(tmp_path / "gap"), asked)
-    assert found.clip_ids == ["c-09", "c-02"]
+    assert found.clip_ids == ["c-09", "c-01"]
     assert found.absent == {"c-07": "failed: unreadable: x"}
+    probe = LogisticProbe().fit(data[0], data[1])
+    expected = probe.predict_proba(data[0][[9, 1]].astype(np.float64))
+    np.testing.assert_allclose(found.scores, expected, rtol=0, atol=1e-12)
+    assert (expected[:, 1] > 0.5).tolist() == [True, False]
+    assert [*found.decisions] == ["S", "HN"]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "README.md"])
