@@ -13,7 +13,7 @@ from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import text
-from obygaze_models.runner.answer import answers, verdict
+from obygaze_models.runner.answer import answers, difference_from_baseline, verdict
 from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
 from obygaze_models.runner.limits import find_limits
 
@@ -112,6 +112,18 @@ def limits(run: Run) -> dict[str, str]:
 
 
 # ---- the answer ----
+
+
+def test_the_p_is_the_largest_of_those_against_baselines(tmp_path: Path) -> None:
+    tests = [*cell("ridge", ["10"] * 6), *cell("neighbour", ["01"] * 6)]
+    other = difference(0.05, 0.2, 0.3, against_model="film_prior")
+    run = run_of(tmp_path, tests, [*ENDS, difference(0.05, 0.2, 0.01), other])
+    sides = [
+        one for name in ("ridge", "neighbour") for one in run.cells if one.model == name
+    ]
+    row = difference_from_baseline(run, *sides)
+    assert row is not None
+    assert (row["against_model"], row["p"]) == ("neighbour", 0.3)
 
 
 @pytest.mark.parametrize(
