@@ -229,9 +229,9 @@ def plan_extraction(
         is_elsewhere=known is not None,
     )
     plan.refuse_changes()
-    for store in plan.stores if known else ():
+    for store in plan.stores:
         card = store.backbone.card
-        if card.family.needs_torch and not card.gflop:
+        if known is not None and card.family.needs_torch and not card.gflop:
             raise FixUsage(
                 f"the card {card.label} states no operations (gflop), so its time on {device}"
                 " cannot be estimated",

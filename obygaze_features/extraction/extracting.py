@@ -268,7 +268,9 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
 
 def _refuse_other_licence(plan: ExtractionPlan, licence: str) -> None:
     """Raise an error if a finished store would not get the licence of the option --licence."""
-    for store in plan.stores if licence else ():
+    if not licence:
+        return
+    for store in plan.stores:
         if not store.seal:
             continue
         stated = open_store(store.path).terms

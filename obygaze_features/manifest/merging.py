@@ -25,6 +25,7 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     NAME_COLUMN,
+    Annotation,
     Clip,
     Header,
     Manifest,
@@ -127,15 +128,21 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         before = remove_link(clip)
         cells = {name: spelling.cell(before.extra.get(name, ""), name) for name in kept}
         clips.append(replace(before, extra=cells))
-    people = [one for manifest in manifests for one in manifest.annotations]
-    of_people = {name for one in people for name in one.own}
-    for manifest in manifests if people else ():
-        # The labels of a person who annotated alone stand in the clips.
-        if not manifest.annotations:
-            own = [name for name in annotated_columns(manifest) if name in of_people]
-            people += make_annotations(manifest, own)
+    given_annotations: list[Annotation] = []
+    for manifest in manifests:
+        given_annotations += manifest.annotations
+    own_columns: set[str] = set()
+    for one in given_annotations:
+        own_columns.update(one.own)
+    if given_annotations:
+        for manifest in manifests:
+            # The labels of a single annotator are in the clips.
+            if not manifest.annotations:
+                columns_of = annotated_columns(manifest)
+                own = [name for name in columns_of if name in own_columns]
+                given_annotations += make_annotations(manifest, own)
     annotations = []
-    for one in people:
+    for one in given_annotations:
         cells = {name: spelling.cell(cell, name) for name, cell in one.own.items()}
         person = spelling.cell(one.annotator, "annotator")
         annotations.append(one._replace(annotator=person, own=cells))

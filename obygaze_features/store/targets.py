@@ -196,8 +196,10 @@ class BucketTarget:
     def names(self) -> list[str]:
         """Return the names of all objects of the folder."""
         with self._errors(""):
-            parts = self._call("list")
-            return [entry["path"] for entries in parts for entry in entries]
+            names = []
+            for entries in self._call("list"):
+                names += [entry["path"] for entry in entries]
+            return names
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
         """Return whether the object has the bytes of this file.

@@ -103,8 +103,11 @@ class ComparedRuns(Listing):
 
     def table(self) -> Columns:
         """Return the columns of `rows`, by name."""
-        names = self.rows[0] if self.rows else ()
-        return {name: [row[name] for row in self.rows] for name in names}
+        columns: dict[str, list[Any]] = {}
+        for row in self.rows:
+            for name, value in row.items():
+                columns.setdefault(name, []).append(value)
+        return columns
 
     def write(
         self, output: str | Path | None = None, *, force: bool = False

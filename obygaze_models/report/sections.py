@@ -594,7 +594,10 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
         shown = found[:MOST_ERRORS]
         titles = film_titles({row["film"] for row in shown}, labels.manifest)
         # Columns without a value are not shown.
-        names = [name for name in shown[0] if any(row[name] for row in shown)]
+        names = []
+        for name in shown[0]:
+            if any(row[name] for row in shown):
+                names.append(name)
         rows = []
         for error in shown:
             named = {**error, "film": titles.get(error["film"], error["film"])}

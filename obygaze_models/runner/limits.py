@@ -291,16 +291,19 @@ def _skipped_folds(run: Run) -> Iterator[str]:
 
 def _never_validated(run: Run) -> Iterator[str]:
     """Yield the number of fits that trained for all epochs for want of validation clips."""
-    # A fit may test several tasks.
-    fits = {
-        (f"{one['model']} ({one['train']})", one["store"], fold["fold"], fold["seed"])
-        for one in run.about["fits"]
-        for fold in one["folds"]
-        if one["model"] in run.settings.starting_at_random and not fold["n_validation"]
-    }
-    for name, n_fits in Counter(fit[0] for fit in sorted(fits)).items():
+    # A set, because one fit may test several tasks.
+    fits_of: dict[str, set[tuple[str, str, int]]] = {}
+    for facts in run.about["fits"]:
+        if facts["model"] not in run.settings.starting_at_random:
+            continue
+        name = f"{facts['model']} ({facts['train']})"
+        for fold in facts["folds"]:
+            if not fold["n_validation"]:
+                fit = (facts["store"], fold["fold"], fold["seed"])
+                fits_of.setdefault(name, set()).add(fit)
+    for name, fits in sorted(fits_of.items()):
         yield (
-            f"{name}: {count(n_fits, 'fit')} without validation clips, so that training did not"
+            f"{name}: {count(len(fits), 'fit')} without validation clips, so that training did not"
             " stop early."
         )
 
