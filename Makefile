@@ -66,9 +66,9 @@ fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); 
 # The tests are those of `make test` and `make check`, which search a part. Each round has other
 # seeds.
 torture: .venv/.test ## kill, suspend, flip, swap and mislead, again and again (ROUNDS=, SEED=, the first one)
-	SEED=$(SEED) $(BIN)/python -m pytest -q $(SEARCHED)
+	TORTURE=1 SEED=$(SEED) $(BIN)/python -m pytest -q $(SEARCHED)
 	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "seed $$seed"; \
-	SEED=$$seed $(BIN)/python -m pytest -q $(TORTURED) || exit 1; done
+	TORTURE=1 SEED=$$seed $(BIN)/python -m pytest -q $(TORTURED) || exit 1; done
 
 format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix

@@ -44,8 +44,13 @@ VIDEO_SUFFIXES = (
     *(".gif", ".qt", ".mpe", ".m1v", ".m2v", ".3g2", ".f4v", ".ogm", ".rm", ".rmvb"),
     *(".dv", ".mjpeg", ".mjpg", ".h264", ".hevc", ".ivf", ".obu", ".nut"),
 )
-# Extensions of files of features only; `store/importing` reads them.
-FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5", ".parquet")
+# The formats of one file with the features of all clips, by its ending.
+FORMATS_OF_FEATURES = {
+    ".npz": "npz",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".parquet": "parquet",
+}
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
 # Errors of a full disk, quota or limit. EFBIG is the error of `ulimit -f`, and of disks that allow
@@ -217,7 +222,7 @@ def require_file(path: Path) -> None:
 
 def import_of_features(path: Path) -> str:
     """Return the command that imports a file of features, or "" for other extensions."""
-    if path.suffix.lower() not in FEATURE_SUFFIXES:
+    if path.suffix.lower() not in FORMATS_OF_FEATURES:
         return ""
     return f"obygaze store import {shell_word(path)} -o NAME"
 

@@ -23,8 +23,7 @@ from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import (
     FAILED,
     NO_VIDEO,
-    NO_WORDS,
-    SILENT,
+    STATUS_OF_REASON,
     RowStatus,
 )
 from obygaze_features.video.container import BadVideo
@@ -181,9 +180,6 @@ class Failure(NamedTuple):
             return cls(FAILED, f"{error.reason}: {error.message}", is_decoded)
         return cls(status, error.message, is_decoded)
 
-
-# Reasons of a video that have a status of their own.
-STATUS_OF_REASON = {"missing": NO_VIDEO, "no-sound": SILENT, "no-words": NO_WORDS}
 
 NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video", is_decoded=False)
 

@@ -24,6 +24,7 @@ from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.file_names import check_folders_above
+from obygaze_features.core.files import FORMATS_OF_FEATURES
 from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.shell import shell_word
@@ -46,7 +47,6 @@ from obygaze_features.manifest.spans import FRAMES
 from obygaze_features.store.atomic_files import take_name
 from obygaze_features.store.card import HERE, citation_text, terms_lines
 from obygaze_features.store.files import free_bytes
-from obygaze_features.store.importing import FORMATS_OF_FILES
 from obygaze_features.store.importing.files import (
     EXPORT_KEY,
     FILM_KEY,
@@ -115,7 +115,7 @@ class Exported:
         return {**vars(self), "path": str(self.path), "left_out": left_out}
 
     def __str__(self) -> str:
-        is_folder = self.path.suffix.lower() not in FORMATS_OF_FILES
+        is_folder = self.path.suffix.lower() not in FORMATS_OF_FEATURES
         file = self.path / EXPORTED_TABLE if is_folder else self.path
         return f"{file}: {count(self.n_clips, 'clip')}, {', '.join(self.arrays)}"
 
@@ -187,11 +187,11 @@ def export_features(
     check_folders_above(target)
     check_not_inside_store(target)
     opened = open_store(store, workspace=workspace)
-    of_ending = FORMATS_OF_FILES.get(target.suffix.lower())
+    of_ending = FORMATS_OF_FEATURES.get(target.suffix.lower())
     kind = format or of_ending
     if kind is None or (format and (of_ending or format != TABLE)):
         raise FixUsage(
-            f"expected a file with the ending {', '.join(FORMATS_OF_FILES)}; or a folder and"
+            f"expected a file with the ending {', '.join(FORMATS_OF_FEATURES)}; or a folder and"
             f" --as {TABLE}",
             where=str(target),
         )

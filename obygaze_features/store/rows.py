@@ -30,30 +30,36 @@ class RowStatus(StrEnum):
         words: The status in a sentence.
         exit_code: The exit code of a command that leaves rows of this status.
         tried: When an extraction computes a row of this status again.
+        reason: The reason of a `BadVideo` that gives a row this status; "" for `failed`, which all
+            other reasons give, and for statuses without a reason.
     """
 
     words: str
     exit_code: int
     tried: str
+    reason: str
 
     OK = "ok", "with features", 0, NEVER
     FAILED = "failed", "could not be extracted", EXIT_SOME_FAILED, WHEN_ASKED
     # The manifest names no video, or the file is missing.
-    NO_VIDEO = "no-video", "without a video", EXIT_SOME_FAILED, WITH_VIDEO
+    NO_VIDEO = "no-video", "without a video", EXIT_SOME_FAILED, WITH_VIDEO, "missing"
     # The sound of the clip cannot be read. A clip of silence has features.
-    SILENT = "silent", "without sound", EXIT_SOME_FAILED, WHEN_ASKED
+    SILENT = "silent", "without sound", EXIT_SOME_FAILED, WHEN_ASKED, "no-sound"
     # The words of the clip are unknown. A clip in which nothing is said has features.
-    NO_WORDS = "no-words", "without known words", EXIT_SOME_FAILED, NEVER
+    NO_WORDS = "no-words", "without known words", EXIT_SOME_FAILED, NEVER, "no-words"
     # The store was sealed before the row was computed.
     NOT_EXTRACTED = "not-extracted", "not extracted", EXIT_SOME_FAILED, ALWAYS
 
-    def __new__(cls, word: str, words: str, exit_code: int, tried: str) -> Self:
+    def __new__(
+        cls, word: str, words: str, exit_code: int, tried: str, reason: str = ""
+    ) -> Self:
         """Return the status of a word."""
         status = str.__new__(cls, word)
         status._value_ = word
         status.words = words
         status.exit_code = exit_code
         status.tried = tried
+        status.reason = reason
         return status
 
     def __repr__(self) -> str:
@@ -67,6 +73,7 @@ class RowStatus(StrEnum):
 
 STATUSES = tuple(RowStatus)
 STATUS_OF_WORD: dict[str, RowStatus] = {status.value: status for status in STATUSES}
+STATUS_OF_REASON = {status.reason: status for status in STATUSES if status.reason}
 OK, FAILED, NO_VIDEO, SILENT, NO_WORDS, NOT_EXTRACTED = STATUSES
 OK_CODE = STATUSES.index(OK)
 

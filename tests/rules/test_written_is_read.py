@@ -15,10 +15,11 @@ from support.stores import a_recipe
 from support.written_stores import ArraySource
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.files import FORMATS_OF_FEATURES
 from obygaze_features.manifest.io import as_id
 from obygaze_features.store.card import Terms
 from obygaze_features.store.exporting import export_features
-from obygaze_features.store.importing import FORMATS_OF_FILES, import_features
+from obygaze_features.store.importing import import_features
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import Store, open_store
@@ -27,7 +28,7 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, SILENT, Row
 
 N_FRAMES = 3
 # What the name of an export says of its format, and what is said beside it.
-OUTPUTS = {f"out{ending}": None for ending in FORMATS_OF_FILES}
+OUTPUTS = {f"out{ending}": None for ending in FORMATS_OF_FEATURES}
 OUTPUTS["parquet-out"] = "parquet"
 # Names that other programs, other formats and other columns have too; arrays of any shape.
 FEATURES = {

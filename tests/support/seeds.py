@@ -1,4 +1,4 @@
-"""What `make torture` changes in the tests that search: their seed, and how much they draw."""
+"""What changes in tests that search: their seed (`SEED=`), and how much they draw (`TORTURE=`)."""
 
 import os
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SEED = int(os.environ.get("SEED", "0"))
-IS_TORTURE = "SEED" in os.environ
+IS_TORTURE = "TORTURE" in os.environ
 
 
 def amount(check: T, torture: T) -> T:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import Corrupt, FixUsage
 from obygaze_features.core.files import (
+    FORMATS_OF_FEATURES,
     find_files,
     name_in_errors,
     require_file,
@@ -40,13 +41,7 @@ from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED
 
-# The formats of one file with all clips, and of a folder of files, by their endings.
-FORMATS_OF_FILES = {
-    ".npz": "npz",
-    ".h5": "hdf5",
-    ".hdf5": "hdf5",
-    ".parquet": "parquet",
-}
+# The formats of a folder of files, by their endings.
 FORMATS_OF_FOLDERS = {
     ".parquet": "parquet",
     ".npy": "npy",
@@ -252,7 +247,7 @@ def feature_paths(source: Path) -> tuple[str, list[Path]]:
     The only file is `source`; if `source` is a folder, the files are all files below it that
     are not hidden.
     """
-    formats = FORMATS_OF_FILES
+    formats = FORMATS_OF_FEATURES
     files = [source]
     if source.is_dir():
         formats = FORMATS_OF_FOLDERS

@@ -18,16 +18,16 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
+from obygaze_features.core.files import FORMATS_OF_FEATURES
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import Terms
 from obygaze_features.store.exporting import export_features
-from obygaze_features.store.importing import FORMATS_OF_FILES
 from obygaze_features.store.layout import Array
 from obygaze_features.store.reading import Reason, Store
 from obygaze_features.store.rows import FAILED, Row
 
-FORMATS = sorted({*FORMATS_OF_FILES.values()})
+FORMATS = sorted({*FORMATS_OF_FEATURES.values()})
 NAMES = {"npz": "out.npz", "hdf5": "out.h5"}
 ARRAYS = (
     Array.of("clip", "float32", (4,)),
@@ -232,6 +232,6 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
 def test_pictures_of_films_are_not_exported(tmp_path: Path) -> None:
     pictures = (Array.of("pictures", "uint8", (2, 2, 3)), *ARRAYS[:1])
     private = stored(tmp_path / "p", some_rows(), pictures)
-    for ending in FORMATS_OF_FILES:
+    for ending in FORMATS_OF_FEATURES:
         with pytest.raises(FixUsage, match="pictures of films are private"):
             export_features(private, tmp_path / f"out{ending}", arrays=["clip"])
