@@ -121,6 +121,10 @@ def audit_captions(
     """
     groups = GroupNames(column_names(group))
     lists = read_words("emotions") if words is None else words
+    # The words of captions have no capital letters.
+    lists = {
+        name: frozenset(map(str.lower, of_name)) for name, of_name in lists.items()
+    }
     if tokens not in get_args(Tokens):
         raise FixUsage(
             f"unknown value of tokens: {tokens!r}",

@@ -134,8 +134,13 @@ def audit_levels(
         raise FixInput("no clip has the level HN, NS or S", where=manifest.name)
     title = ALL if by in (None, ANNOTATOR) else f"all {manifest.header.unit}s"
     found = compute(clips, clips_of, by or ANNOTATOR, title)
-    n_without_level = len(manifest) - len({c.clip_id for c in clips if c.level})
-    return present(found, manifest, n_without_level)
+    counted = {clip.clip_id for clip in clips if clip.level}
+    excluded = [clip.level for clip in manifest if clip.clip_id not in counted]
+    n_excluded = {
+        "the level is missing": excluded.count(""),
+        "no annotator is named": len(excluded) - excluded.count(""),
+    }
+    return present(found, manifest, n_excluded)
 
 
 def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
@@ -230,8 +235,13 @@ def _step(
 # ---- the page ------------------------------------------------------------------------------------
 
 
-def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) -> Audit:
-    """Return the audit of concepts by level: its table, sentences and figure."""
+def present(
+    found: ConceptsByLevel, manifest: Manifest, n_excluded: Mapping[str, int]
+) -> Audit:
+    """Return the audit of concepts by level: its table, sentences and figure.
+
+    `n_excluded` is the number of excluded clips for each reason.
+    """
     unit = manifest.header.unit
     people = [found.everyone, *found.named]
     rows = []
@@ -256,10 +266,9 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
         "films of the difference to the level before, within films that have both levels; its "
         f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
     ]
-    if n_without_level:
-        limits.append(
-            f"Excluded, because the level is missing: {count(n_without_level, unit)}."
-        )
+    for reason, n_clips in n_excluded.items():
+        if n_clips:
+            limits.append(f"Excluded, because {reason}: {count(n_clips, unit)}.")
     return Audit(
         title=title,
         headers=(*of_level, *OF_STEP),
@@ -272,7 +281,7 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
             "unit": unit,
             "annotators": [vars(person) for person in people],
             "p": found.p,
-            "n_without_level": n_without_level,
+            "excluded": dict(n_excluded),
             "by": found.noun,
             "rises": all(person.rises for person in found.asked),
         },

@@ -42,7 +42,7 @@ _ANOTHER_STORE = "choose another store name: --store {backbone}=NAME"
 
 SAME = Case("{clips} already in the store")
 NEW = Case("{clips} not in the store yet")
-AGAIN = Case("{clips} without features, tried again")
+AGAIN = Case("{clips} without features, computed now")
 WITHOUT = Case("{clips} without features; --retry-failed tries failed ones again")
 NOT_IN_MANIFEST = Case(
     "{clips} of the store not in the manifest any more; their rows stay unchanged"

@@ -20,6 +20,7 @@ from obygaze_features.manifest.clip_facts import ClipFacts, find_rows, require_s
 from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.io import as_id, ids_of_names
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.spans import FRAMES
 from obygaze_features.store.importing.files import (
     FRAME_KEYS,
     TIME_KEYS,
@@ -52,6 +53,16 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     table with these names is imported as a manifest, its clips are therefore found in the store.
     """
     films = _as_ids(files.films)
+    unknown = np.full(len(files.names), np.nan)
+    for first, last in (TIME_KEYS, FRAMES):
+        is_reversed = files.spans.get(last, unknown) < files.spans.get(first, unknown)
+        refuse_if(
+            [files.names[place] for place in np.flatnonzero(is_reversed)],
+            FixInput,
+            f"{last} is before {first}",
+            where=files.where,
+            hint="correct the file",
+        )
     if manifest is None:
         ids_of_names(dict.fromkeys(filter(None, files.films)), "film", files.where)
         ids = _as_ids(files.names)

@@ -182,7 +182,7 @@ def test_crossed_groups_against_all_exchanges(seed: int) -> None:
         rows,
         group="race,gender,class",
         cluster="image",
-        words={"sad": frozenset({"sad"})},
+        words={"sad": frozenset({"Sad"})},
     )
     tested = {(test["column"], test["first"]): test for test in audit["contrasts"]}
     classes = {("class", name) for name in ("poor", "rich", "unknown")}

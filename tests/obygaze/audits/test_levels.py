@@ -94,6 +94,13 @@ def test_levels_of_annotations_are_those_of_each_person() -> None:
     audit = audit_levels(films)
     assert audit["annotators"] == audit_levels(by_column)["annotators"]
     assert audit["p"] == audit_levels(by_column)["p"]
+    others = (
+        Clip("film0-x", "film0", level="S", concepts=("B",)),
+        Clip("film0-y", "film0"),
+    )
+    text = str(audit_levels(replace(films, clips=(*films.clips, *others))))
+    assert "Excluded, because no annotator is named: 1 clip." in text
+    assert "Excluded, because the level is missing: 1 clip." in text
     # The view is that of what they said: what is only heard is an easy negative.
     heard = Header("films", {**NAMES, "A": "audio"})
     visual = audit_levels(replace(films, header=heard))

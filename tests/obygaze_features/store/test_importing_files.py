@@ -430,6 +430,15 @@ def test_times_of_an_export_are_one_number_a_clip(tmp_path: Path) -> None:
         import_features(path, tmp_path / "s")
 
 
+@pytest.mark.parametrize("names", [("start_s", "end_s"), ("start_frame", "end_frame")])
+def test_a_clip_that_ends_before_it_starts_is_refused(tmp_path: Path, names) -> None:
+    path = tmp_path / "f.npz"
+    times = dict(zip(names, ([1.0, 9.0], [2.0, 4.0]), strict=True))
+    np.savez(path, clip_id=["a", "b"], clip=np.ones((2, 4), np.float32), **times)
+    with pytest.raises(FixInput, match=f"{names[1]} is before {names[0]}: b"):
+        import_features(path, tmp_path / "s")
+
+
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     writer = pytest.importorskip("pyarrow.parquet")
