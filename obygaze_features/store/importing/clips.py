@@ -57,7 +57,7 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     for first, last in (TIME_KEYS, FRAMES):
         is_reversed = files.spans.get(last, unknown) < files.spans.get(first, unknown)
         refuse_if(
-            [files.names[place] for place in np.flatnonzero(is_reversed)],
+            [files.names[place] for place in np.flatnonzero(is_reversed).tolist()],
             FixInput,
             f"{last} is before {first}",
             where=files.where,
