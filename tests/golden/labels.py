@@ -1,13 +1,14 @@
 """What is said of labels: agreement, projection, alphas, shares, concepts by level."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from golden import worlds
 from golden.doors import Place, import_clips, project
 from golden.tables import Row, Table
 
-NULLS = ("uniform", "own", "pooled")
+# Sentences, and what the row of another column or the line that was typed says.
+LEFT_OUT = ("why", "tail", "x", "y", "a", "b", "n_x", "n_y")
 
 
 def record_labels(place: Place) -> dict[str, Table]:
@@ -18,6 +19,23 @@ def record_labels(place: Place) -> dict[str, Table]:
         **record_shares(place),
         **record_concepts(place),
     }
+
+
+def flat(row: Row, prefix: str = "") -> dict[str, Any]:
+    """Return the cells of a row of a document, those of an interval or a table inside it too."""
+    cells: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if isinstance(value, dict):
+            cells |= flat(value, f"{prefix}{name} ")
+        elif prefix or name not in LEFT_OUT:
+            cells[f"{prefix}{name}"] = value
+    return cells
+
+
+def flat_rows(rows: Iterable[Row], **of: str) -> list[Row]:
+    return [{**of, **flat(row)} for row in rows]
 
 
 # ---- marks of several people ---------------------------------------------------------------------
@@ -31,28 +49,8 @@ def record_agreement(place: Place) -> dict[str, Table]:
     tables: dict[str, Table] = {}
     for name in ("marks", "seen"):
         document = place(f"agree {name}.csv --every 4 --json").json()
-        tables[f"agreement.{name}"] = agreement_rows(document)
+        tables[f"agreement.{name}"] = flat_rows(document["rows"])
     return tables
-
-
-def agreement_rows(document: Mapping[str, Any]) -> list[Row]:
-    rows: list[Row] = []
-    for found in document["rows"]:
-        is_mean = found["film"].startswith("mean")
-        row = {
-            "film": found["film"],
-            "pair": "" if is_mean else found["people"].replace(" / ", " and "),
-            "levels": found["words"],
-            **{f"gamma {null}": found[f"gamma_{null}"] for null in NULLS},
-            "alpha": found["alpha"],
-            "clips": None if is_mean else found["items"],
-            "equal": found["equal"],
-            "kappa": found["kappa"],
-            "alpha low": found["low"],
-            "alpha high": found["high"],
-        }
-        rows.append(row)
-    return rows
 
 
 # ---- labels of clips from marks ------------------------------------------------------------------
@@ -86,29 +84,12 @@ def record_alphas(place: Place) -> dict[str, Table]:
     import_clips(place, worlds.annotated_clips(), "annotated", "agreed")
     for column in ("rating", "mood", "level=S"):
         lines[f"annotators, {column}"] = f"annotated --column '{column}'"
-    rows = []
+    rows: list[Row] = []
     for name, line in lines.items():
-        rows.append(alpha_row(name, place(f"agree {line} --json").json()))
+        document = place(f"agree {line} --json").json()
+        counts = {name: document[name] for name in document if name.startswith("n_")}
+        rows.append({"of": name, **counts, **flat(document["rows"][0])})
     return {"alphas": rows}
-
-
-def alpha_row(name: str, document: Mapping[str, Any]) -> Row:
-    found = document["rows"][0]
-    return {
-        "of": name,
-        "items": found["items"],
-        "single": document["n_single"],
-        "complete": document["n_complete"],
-        "clusters": document["n_films"],
-        "cronbach": found["cronbach"],
-        "cronbach low": found["cronbach_low"],
-        "cronbach high": found["cronbach_high"],
-        "krippendorff": found["alpha"],
-        "krippendorff low": found["low"],
-        "krippendorff high": found["high"],
-        "equal": found["equal"],
-        "kappa": found["kappa"],
-    }
 
 
 # ---- shares --------------------------------------------------------------------------------------
@@ -130,43 +111,14 @@ def record_shares(place: Place) -> dict[str, Table]:
     differences: list[Row] = []
     for name, line in lines.items():
         document = place(f"audit share {line} --json").json()
-        shares += [share_row(name, document, share) for share in document["shares"]]
-        for pair in document["differences"]:
-            differences.append(share_difference(name, pair))
+        for share in flat_rows(document["shares"], of=name):
+            shares.append({**share, "explained": document["explained"]})
+        differences += flat_rows(document["differences"], of=name)
     drawn = []
     for row in place.read_manifest("drawn"):
         chance = float(row["draw_probability"])
         drawn.append({"draw": "drawn", "clip": row["clip_id"], "chance": chance})
     return {"shares": shares, "shares.differences": differences, "shares.drawn": drawn}
-
-
-def share_row(name: str, document: Row, share: Row) -> Row:
-    return {
-        "of": name,
-        "group": share["group"],
-        "films": share["n_films"],
-        "clips": share["n_clips"],
-        "drawn": share["n_drawn"],
-        "judged": share["n_judged"],
-        "share": share["share"],
-        "low": share["low"],
-        "high": share["high"],
-        "explained": document["explained"],
-    }
-
-
-def share_difference(name: str, pair: Row) -> Row:
-    first, second = pair["groups"]
-    return {
-        "of": name,
-        "first": first,
-        "second": second,
-        "difference": pair["difference"],
-        "p": pair["p"],
-        "p_holm": pair["p_holm"],
-        "method": pair["method"],
-        "in both": pair["n_in_both"],
-    }
 
 
 # ---- levels and concepts -------------------------------------------------------------------------
@@ -179,63 +131,16 @@ def record_concepts(place: Place) -> dict[str, Table]:
     groups = "'level == S' 'level == HN'"
     for column in ("concepts", "mood"):
         line = f"audit annotations labelled --column {column} {groups} --json"
-        document = place(line).json()
-        tables[f"annotations.{column}"] = list(annotation_rows(document["values"]))
+        tables[f"annotations.{column}"] = flat_rows(place(line).json()["values"])
     rows: list[Row] = []
     for manifest in ("labelled", "annotated"):
         for view in ("raw", "visual"):
+            of = {"manifest": manifest, "view": view}
             line = f"audit levels {manifest} --view {view} --json"
             document = place(line).json()
             for person in document["annotators"]:
-                of = {"manifest": manifest, "person": person["annotator"], "view": view}
-                rows += [{**of, **level_row(level)} for level in person["levels"]]
-                rows += [{**of, **step_row(step)} for step in person["steps"]]
-            whole = {"manifest": manifest, "person": "", "view": view}
-            rises = "yes" if document["rises"] else "no"
-            rows.append({**whole, "level": "all", "p": document["p"], "rises": rises})
+                each = [*person["levels"], *person["steps"]]
+                rows += flat_rows(each, **of, person=person["annotator"])
+            rows.append({**of, "p": document["p"], "rises": document["rises"]})
     tables["concepts by level"] = rows
     return tables
-
-
-def annotation_rows(values: Iterable[Row]) -> Iterable[Row]:
-    """Return the share of a value in both groups, and p with and without films held."""
-    for value in values:
-        yield {
-            "value": value["value"],
-            "x": value["count_x"],
-            "y": value["count_y"],
-            **ends("x", value["interval_x"]),
-            **ends("y", value["interval_y"]),
-            "p": value["p"]["two_sided"],
-            "p greater": value["p"]["greater"],
-            "p within films": value["p_blocked"]["two_sided"],
-            "p within films greater": value["p_blocked"]["greater"],
-            "p_holm": value["p_holm"],
-            "p_holm of": value["verdict"],
-        }
-
-
-def level_row(level: Row) -> Row:
-    return {
-        "level": level["level"],
-        "clips": level["n_clips"],
-        "films": level["n_films"],
-        "value": level["mean"],
-        **ends("value", level["interval"]),
-    }
-
-
-def step_row(step: Row) -> Row:
-    return {
-        "level": f"{step['lower']} to {step['higher']}",
-        "films": step["n_films"],
-        "films that rise": step["n_rising"],
-        "value": step["difference"],
-        **ends("value", step["interval"]),
-        "p": step["p"],
-    }
-
-
-def ends(name: str, interval: Iterable[float | None]) -> Row:
-    low, high = interval
-    return {f"{name} low": low, f"{name} high": high}
