@@ -14,15 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
 from support.once import made_once
-from support.videos import numbered
 
 import obygaze as og
-from stories.films import FILMS, RATE, first_number, import_films, rows_of_clips
+from stories.films import FILMS, import_films, rows_of_clips
 from stories.workspace import Workspace
 
 FILMS_HERE = FILMS[:2]
@@ -98,41 +95,6 @@ def test_a_clip_that_cannot_be_read_is_a_row_with_its_reason(ws: Workspace) -> N
         assert len(kept.values) == 10
         with pytest.raises(og.ObygazeError, match="10 of the requested clips"):
             opened.matrix("clip")
-
-
-def test_each_row_is_of_its_own_clip(ws: Workspace) -> None:
-    """The mean brightness of a 3 x 3 grid says which picture a row was computed of."""
-    begin_with_both_stores(ws)
-    arrays = arrays_of(ws, "films.descriptors")
-    ids = list(arrays["clip_id"][:])
-    assert ids == clip_ids()
-    brightness = arrays["frames"][:, :, 26:35].astype(float)
-    for clip, row in enumerate(rows_of_clips(*FILMS_HERE)):
-        if row["movie_id"] == "lake":
-            continue
-        times = arrays["time_s"][clip]
-        in_film = np.round(times * RATE).astype(int)
-        first = round(row["start_s"] * RATE)
-        # Of the 25 pictures of a clip, picture int(i * 25 / 16) is taken for i = 0, ..., 15.
-        asked = [first + int(i * 25 / 16) for i in range(16)]
-        np.testing.assert_array_equal(in_film, asked)
-        numbers = [first_number(row["movie_id"]) + picture for picture in asked]
-        expected = np.array([_brightness_of(number) for number in numbers])
-        np.testing.assert_allclose(brightness[clip], expected, atol=0.02)
-
-
-def _brightness_of(number: int) -> npt.NDArray[np.float64]:
-    picture = numbered(number) / 255
-    height, width = picture.shape
-    rows = np.arange(256) * height // 256
-    columns = np.arange(256) * width // 256
-    looked_at = picture[rows][:, columns]
-    small = looked_at.reshape(64, 4, 64, 4).mean(axis=(1, 3))
-    cells = []
-    for band in np.array_split(small, 3, axis=0):
-        for cell in np.array_split(band, 3, axis=1):
-            cells.append(cell.mean())
-    return np.array(cells)
 
 
 def test_one_pass_decodes_once_and_gives_what_each_backbone_gives_alone(ws) -> None:

@@ -1,7 +1,5 @@
 """Story 28: an audit of one's own, of clips and prompts, and of captions."""
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -62,48 +60,12 @@ def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(ws) -> None:
 # ---- the Gender Score, from captions alone ------------------------------------------------------
 
 
-def prior(folder: Path, text: str) -> float:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    ids = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt").input_ids
-    probabilities = []
-    with torch.inference_mode():
-        for length in range(1, ids.shape[1]):
-            logits = model(ids[:, :length]).logits[0, -1]
-            probability = torch.softmax(logits, -1)[ids[0, length]]
-            probabilities.append(float(probability))
-    return float(np.mean(probabilities))
-
-
-def embedded(folder: Path, text: str) -> Vectors:
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    model = AutoModel.from_pretrained(folder).eval()
-    tokens = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
-    with torch.inference_mode():
-        vectors = model(**tokens).last_hidden_state[0]
-    return np.array(vectors.double().mean(0).numpy()[np.newaxis])
-
-
-REAL = pytest.param(
-    "real", marks=pytest.mark.check("real weights, of a package of 84 MB")
-)
-
-
-@pytest.mark.parametrize("sentences", ["tiny", REAL])
-def test_captions_get_a_gender_score_from_two_small_models(sentences, ws) -> None:
+def test_captions_get_a_gender_score_from_two_small_models(ws) -> None:
     pytest.importorskip("sentence_transformers")
-    from support.words import real_encoder, save_encoder, save_language_model
+    from support.words import save_encoder, save_language_model
 
-    language_model = save_language_model(ws.path("gpt2"))
-    if sentences == "real":
-        encoder = real_encoder()
-        ws.path("sentences").symlink_to(encoder)
-    else:
-        encoder = save_encoder(ws.path("sentences"))
+    save_language_model(ws.path("gpt2"))
+    save_encoder(ws.path("sentences"))
     captions = [
         {"caption": "a [MASK] riding a dog", "visual": "dog", "prob": 0.4},
         {"caption": "the angry [MASK] on a bed", "visual": "bed", "prob": 0.75},
@@ -112,15 +74,12 @@ def test_captions_get_a_gender_score_from_two_small_models(sentences, ws) -> Non
     ws("extract captions captions.csv --lm gpt2 --sim sentences -o scores.csv")
     ws("audit gender-score scores.csv --table gender.csv")
     rows = ws.read_table("gender.csv")
-    for row, given in zip(rows, captions, strict=True):
+    for row, given in zip(rows, ws.read_table("scores.csv"), strict=True):
         scores = {}
         for word in ("man", "woman"):
-            text = given["caption"].replace("[MASK]", word)
-            first = embedded(encoder, text)
-            second = embedded(encoder, given["visual"])
-            sim = cosines(first, second).item()
-            power = ((1 - sim) / (1 + sim)) ** (1 - given["prob"])
-            scores[word] = prior(language_model, text) ** power
+            sim = float(given[f"sim_{word}"])
+            power = ((1 - sim) / (1 + sim)) ** (1 - float(given["prob"]))
+            scores[word] = float(given[f"lm_{word}"]) ** power
         assert float(row["score"]) == pytest.approx(max(scores.values()), rel=1e-4)
         share_of_man = scores["man"] / (scores["man"] + scores["woman"])
         assert float(row["% to man"]) == pytest.approx(100 * share_of_man, rel=1e-4)
