@@ -34,6 +34,7 @@ from obygaze_features.manifest.model import (
     disputed_names,
     own_columns,
 )
+from obygaze_features.manifest.own_labels import MOST_WORDS
 
 AGREED = "agreed"
 MAJORITY = "majority"
@@ -215,10 +216,18 @@ def label_notes(manifest: Manifest) -> list[str]:
             f" differ: {count_differences(differing)}"
         )
     if manifest.annotations:
+        said = manifest.annotations_by_clip.values()
+        n_alone = sum(len(of_clip) == 1 for of_clip in said)
+        if n_alone:
+            notes.append(f"labelled by one annotator only: {count(n_alone, 'clip')}")
         command = f"obygaze agree {shell_word(manifest.name)}"
         if not any(one.level for one in manifest.annotations):
-            for own in annotated_columns(manifest)[:1]:
-                command += f" --column {shell_word(own)}"
+            words_of = {}
+            for own in annotated_columns(manifest):
+                words_of[own] = {one.own[own] for one in manifest.annotations}
+            # A column with more words, such as a number for each shot, is not a label.
+            likely = [own for own in words_of if 1 < len(words_of[own]) <= MOST_WORDS]
+            command += f" --column {shell_word(likely[0]) if likely else 'COLUMN'}"
         notes.append(f"to measure their agreement: {command}")
     return notes
 

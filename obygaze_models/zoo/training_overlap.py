@@ -88,7 +88,8 @@ def find_training_overlap(
             model.clips.facts,
             ("this store", f"the training of {model.info.name}"),
             where=store.location,
-            hint="give the clips of this data set different ids in its manifest",
+            hint="if these clips were corrected, train again; if they are other clips, give them"
+            " different ids in their manifest",
         )
     is_film_seen = _is_film_seen(training, clips, store)
     new_films = dict.fromkeys(clips.movie_ids[~is_film_seen].tolist())

@@ -42,6 +42,10 @@ def has_annotator_rows(
     problem = ""
     for number, row in enumerate(rows):
         clip_id = ids[number]
+        if not clip_id:
+            # A missing id is a violation already.
+            names[number] = ""
+            continue
         name = names[number]
         first = first_of.setdefault((clip_id, name), row)
         if has_names and not name:
@@ -55,7 +59,7 @@ def has_annotator_rows(
                 f"{name!r} already has a row for {clip_id!r} on line {first.line}",
             )
             names[number] = ""
-        elif clip_id and first is not row:
+        elif first is not row:
             # Repeated ids mostly have one cause, so all of them get the same sentence.
             problem = problem or (
                 f"{clip_id!r} is already on line {first.line}; if rows are of several annotators,"

@@ -311,7 +311,13 @@ def _ask_ids(questions: Questions) -> None:
         return
     of_film = "" if questions.mapping.films else "{movie_id}-"
     counted = f"{of_film}{{{COUNT}:03d}}"
+    ways = f"such a column, or --id '{counted}' to number the clips of each film"
     answer = TableMapping(id=counted)
+    are_of_people = len(questions.table.tables) > 1 or questions.is_stated(ANNOTATOR)
+    if are_of_people and not questions.is_stated(*SPAN_COLUMNS, *FRAMES):
+        # Without times, nothing says which rows of two annotators are of one clip.
+        ways = "such a column, with the same id in the rows of each annotator"
+        answer = TableMapping()
     scenes = ["scene"] if questions.table.filled("scene") else []
     for column in (*questions.named("clip_id"), *scenes):
         cells = questions.table.cells[column]
@@ -328,8 +334,7 @@ def _ask_ids(questions: Questions) -> None:
             answer = TableMapping(id=f"{of_film}{{{column}}}")
             break
     questions.ask(
-        "no column has the ids of the clips; pass --map clip_id=COLUMN for such a column, or --id"
-        f" '{counted}' to number the clips of each film",
+        f"no column has the ids of the clips; pass --map clip_id=COLUMN for {ways}",
         answer,
         "clip_id",
     )

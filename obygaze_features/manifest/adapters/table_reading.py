@@ -6,6 +6,7 @@ name of the annotator, unless a column has the names.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from obygaze_features.core.console import few
@@ -52,8 +53,9 @@ class TableCells:
 
     @property
     def sheet(self) -> str:
-        """The name of the sheet that was assumed because several sheets have data, or ""."""
-        return next((table.sheet for table in self.tables.values() if table.sheet), "")
+        """The name of the sheet that was assumed in each table, or ""."""
+        first, *others = {table.sheet for table in self.tables.values()}
+        return "" if others else first
 
     @property
     def n_problems(self) -> int:
@@ -115,8 +117,9 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
         of_files = dict(zip(tables, names, strict=True))
     rows: list[TableRow] = []
     warnings: list[str] = []
-    for table in tables.values():
-        warnings += table.remarks
+    for path, table in tables.items():
+        of_table = f"{path}: " if len(paths) > 1 else ""
+        warnings += [f"{of_table}{remark}" for remark in table.remarks]
         kept = _without_totals(table.rows)
         for row in table.rows[len(kept) :]:
             first = next(filter(None, row.cells.values()))
@@ -125,6 +128,14 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
                 f"{where}: the row of {first!r} is a row of totals and not imported"
             )
         rows += kept
+    for one, other in combinations(tables, 2):
+        if [row.cells for row in tables[one].rows] == [
+            row.cells for row in tables[other].rows
+        ]:
+            warnings.append(
+                f"{one} and {other} have equal cells: check that each has the labels of its own"
+                " annotator"
+            )
     cells = {}
     for column in columns:
         cells[column] = [row.cells.get(column, "") for row in rows]

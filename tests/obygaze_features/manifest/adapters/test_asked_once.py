@@ -102,6 +102,54 @@ def test_semicolons_decimal_commas_own_words_and_totals(tmp_path: Path) -> None:
     ]
 
 
+def test_workbooks_of_two_people_have_sheets_of_different_names(tmp_path) -> None:
+    """A copy of a workbook has the same likely sheet: nobody meant its rows twice."""
+    rows = {"": [["clip_id", "movie_id", "shot", "mood"]]}
+    for name in ("ada", "ben"):
+        moods = ["calm", *["wild" if name == "ada" else "calm"] * 19]
+        clips = [[f"c{n:02d}", "Alba", n, mood] for n, mood in enumerate(moods)]
+        rows[name] = [*rows[""], *clips]
+        about = {"About": [["a note"]], name: rows[name]}
+        write_workbook(tmp_path / f"{name}.xlsx", about)
+    said = typed_again(tmp_path, ["ada.xlsx", "ben.xlsx", "-o", "t"])
+    assert "ben.xlsx: the sheet 'ben' was read" in said
+    assert "equal cells" not in said
+    assert "obygaze agree t --column mood" in said
+    assert "labelled by one annotator only" not in said
+    for name in ("copy", "copied"):
+        both = {"ada": rows["ada"], "ben": rows["ben"]}
+        write_workbook(tmp_path / f"{name}.xlsx", both)
+    words = ("manifest", "import", "copy.xlsx", "copied.xlsx", "-o", "u")
+    said = call_obygaze(*words, cwd=tmp_path).ok().stderr
+    assert "copy.xlsx and copied.xlsx have equal cells" in said
+    write_workbook(tmp_path / "ben.xlsx", {"ben": [*rows["ben"][:5], *rows[""][1:]]})
+    words = (
+        "manifest",
+        "import",
+        "ada.xlsx",
+        "ben.xlsx",
+        "-o",
+        "v",
+        "--rule",
+        "agreed",
+    )
+    said = call_obygaze(*words, cwd=tmp_path).ok().stderr
+    assert "labelled by one annotator only: 16 clips" in said
+
+
+def test_nothing_matches_the_rows_of_two_people_without_ids_and_times(tmp_path) -> None:
+    for name in ("ada", "ben"):
+        (tmp_path / f"{name}.csv").write_text(
+            "movie_id,mood\nA,calm\nA,wild\n", "utf-8"
+        )
+    words = ("manifest", "import", "ada.csv", "ben.csv", "-o", "t")
+    said = call_obygaze(*words, cwd=tmp_path)
+    assert said.code == 1
+    assert "with the same id in the rows of each annotator" in said.stderr
+    assert "{count" not in said.stderr
+    assert "already has a row" not in said.stderr
+
+
 def test_rows_of_two_people_whose_numbers_restart(tmp_path: Path) -> None:
     lines = ["Movie,Shot,Coder,mood"]
     for film in ("Alba", "Brug"):
