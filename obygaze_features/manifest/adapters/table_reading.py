@@ -117,8 +117,8 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
         of_files = dict(zip(tables, names, strict=True))
     rows: list[TableRow] = []
     warnings: list[str] = []
-    for path, table in tables.items():
-        of_table = f"{path}: " if len(paths) > 1 else ""
+    for name, table in tables.items():
+        of_table = f"{name}: " if len(paths) > 1 else ""
         warnings += [f"{of_table}{remark}" for remark in table.remarks]
         kept = _without_totals(table.rows)
         for row in table.rows[len(kept) :]:
