@@ -22,6 +22,7 @@ from obygaze_models.evaluation import results
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
     LEAKED,
+    UNSEEN,
     interval_is_of,
     tested_on,
     weakest,
@@ -488,7 +489,10 @@ def describe_cell(run: Run, cell: Cell) -> str:
     if row is not None and LEAKED not in (cell.basis, baseline.basis):
         if math.isnan(row["p"]) and math.isfinite(row["low"]):
             apart = with_ends(row["over_films"], row["low"], row["high"])
-            text += f"; the difference is {apart}"
+            what = "difference"
+            if row["basis"] == UNSEEN:
+                what = f"mean difference within {run.units}"
+            text += f"; the {what} is {apart}"
         text += _films_text(run, cell, baseline, row, model)
     return f"{where}, {model} {text}."
 

@@ -42,7 +42,7 @@ from obygaze_models.runner.text import result_text
 SENTENCE = re.compile(
     r"ranks? clips \(([^)]*)\) (?:with|better than the best baseline, p [^:]*:) AP (\S+?)"
     r"(?: \[[^]]*\])?(?:; the best baseline without video has (\S+?) \([^)]*\))?"
-    r"(?:; the difference is \S+ \[[^]]*\])?"
+    r"(?:; the (?:difference|mean difference within films) is \S+ \[[^]]*\])?"
     r"(?:; \S.* is higher in (\d+) of (\d+) films(?: that have clips of both classes)?"
     r"(?: \(equal in (\d+)\))?(?:; there is no p, because a test needs 5 films)?)?\.$"
 )

@@ -303,7 +303,10 @@ def test_the_store_that_training_films_choose_is_better_by_its_interval(
     row = difference(low, 0.3, math.nan, store=CHOSEN)
     _, of_chosen, *_ = answers(run_of(tmp_path, tests, [row]))
     assert f"ridge (store chosen on training films) {words}" in of_chosen
-    assert f"the difference is .10 [{low:.2f}, .30]".replace("0.", ".") in of_chosen
+    assert (
+        f"the mean difference within films is .10 [{low:.2f}, .30]".replace("0.", ".")
+        in of_chosen
+    )
 
 
 def test_results_that_a_run_does_not_ask_about_are_named(tmp_path: Path) -> None:
