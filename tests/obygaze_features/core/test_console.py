@@ -46,20 +46,12 @@ def test_talk_goes_to_stderr_and_results_to_stdout(capsys, verbosity, told):
     assert captured.err.replace("Warning: ", "").split() == told.split()
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_log_gets_a_line_every_half_minute(capsys, monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(module.time, "monotonic", clock)
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     with Console().progress("extract", 100, "clips") as progress:
         for _ in range(40):
-            clock.now += 1.0
+            now[0] += 1.0
             progress.remark("GPU waits")
             progress.advance()
     # 30 of 100 clips in 30 s leave 70 s for the other 70.

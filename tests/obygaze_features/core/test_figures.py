@@ -1,5 +1,3 @@
-"""Dots in one row of a figure, none of which hides another, and a figure in each format."""
-
 import re
 from typing import Any
 from xml.etree import ElementTree

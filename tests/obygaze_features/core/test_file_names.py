@@ -1,7 +1,4 @@
-"""Names of files made from names that others chose."""
-
 import re
-from pathlib import Path
 
 import pytest
 
@@ -37,37 +34,27 @@ def test_different_texts_have_different_names() -> None:
     assert len({name.casefold() for name in used}) == len(used)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
+def test_names_that_windows_cannot_have_are_refused_on_every_system(tmp_path) -> None:
+    for name, reason in (
         ("con", "CON is the name of a device on Windows"),
         ("lpt³", "LPT³ is the name of a device on Windows"),
         ("films.", "it ends with a dot or a blank"),
         ("a:b", "it contains ':'"),
-    ],
-)
-def test_names_that_windows_cannot_have_are_refused_on_every_system(
-    tmp_path: Path, name: str, reason: str
-) -> None:
-    with pytest.raises(FixUsage) as caught:
-        check_new_name(tmp_path / name)
-    assert caught.value.message == f"invalid name {name!r}: {reason}"
-    # What has such a name already can be used where it is.
-    (tmp_path / name).mkdir()
-    check_new_name(tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    ("there", "name"),
-    [("films", "Films"), ("Straße", "STRASSE"), ("Ame\u0301lie", "Am\u00e9lie")],
-)
-def test_a_name_that_some_system_takes_for_another_one_is_refused(
-    tmp_path: Path, there: str, name: str
-) -> None:
-    (tmp_path / there).mkdir()
-    with pytest.raises(
-        AlreadyThere, match="Windows and macOS do not distinguish the two names"
     ):
+        with pytest.raises(FixUsage) as caught:
+            check_new_name(tmp_path / name)
+        assert caught.value.message == f"invalid name {name!r}: {reason}"
+        # What has such a name already can be used where it is.
+        (tmp_path / name).mkdir()
         check_new_name(tmp_path / name)
-    check_new_name(tmp_path / there)
-    check_new_name(tmp_path / f"{name}-2")
+
+
+def test_a_name_that_some_system_takes_for_another_one_is_refused(tmp_path) -> None:
+    same = "Windows and macOS do not distinguish the two names"
+    pairs = [("films", "Films"), ("Straße", "STRASSE"), ("Ame\u0301lie", "Am\u00e9lie")]
+    for there, name in pairs:
+        (tmp_path / there).mkdir()
+        with pytest.raises(AlreadyThere, match=same):
+            check_new_name(tmp_path / name)
+        check_new_name(tmp_path / there)
+        check_new_name(tmp_path / f"{name}-2")

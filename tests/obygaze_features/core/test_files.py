@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import stat
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -43,10 +44,7 @@ def test_several_results_are_written_all_or_none(tmp_path):
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
     path = tmp_path / "file"
     files.write_atomic(path, b"old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         files.write_atomic(path, b"new")
@@ -80,18 +78,11 @@ def test_of_racing_writers_exactly_one_wins_and_its_bytes_are_there(tmp_path):
     assert names(tmp_path) == ["marker"]
 
 
-def test_sync_dir_forgives_only_what_a_network_file_system_cannot_do(
-    tmp_path, monkeypatch
-):
-    def fail_with(code: int):
-        def fsync(descriptor: int) -> None:
-            raise OSError(code, os.strerror(code))
-
-        return fsync
-
-    monkeypatch.setattr(os, "fsync", fail_with(errno.EINVAL))
+def test_sync_dir_forgives_only_what_a_network_disk_cannot_do(tmp_path, monkeypatch):
+    sync = mock.Mock(side_effect=OSError(errno.EINVAL, "Invalid argument"))
+    monkeypatch.setattr(os, "fsync", sync)
     files.sync_dir(tmp_path)
-    monkeypatch.setattr(os, "fsync", fail_with(errno.EIO))
+    sync.side_effect = OSError(errno.EIO, "Input/output error")
     with pytest.raises(OSError, match="Input/output"):
         files.sync_dir(tmp_path)
 
@@ -135,11 +126,9 @@ def test_of_two_who_write_one_new_name_the_second_is_told(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("has_links", [True, False])
 def test_write_exclusive_never_touches_what_is_there(tmp_path, monkeypatch, has_links):
-    def no_links(source, target):
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
     if not has_links:
-        monkeypatch.setattr(os, "link", no_links)
+        refused = mock.Mock(side_effect=OSError(errno.EPERM, os.strerror(errno.EPERM)))
+        monkeypatch.setattr(os, "link", refused)
     assert files.write_exclusive(tmp_path / "file", b"first") is True
     assert files.write_exclusive(tmp_path / "file", b"second") is False
     assert (tmp_path / "file").read_bytes() == b"first"

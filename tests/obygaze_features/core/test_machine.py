@@ -8,18 +8,11 @@ from obygaze_features.core.system import posix
 
 @pytest.fixture(autouse=True)
 def no_job(monkeypatch):
-    """As outside of Slurm."""
     monkeypatch.delenv("SLURM_CPUS_PER_TASK")
 
 
-@pytest.fixture
-def no_quota(monkeypatch):
-    """As outside a container."""
-    monkeypatch.setattr(machine.system, "cpu_quota", lambda: None)
-
-
-@pytest.mark.usefixtures("no_quota")
 def test_cores_come_from_the_affinity_mask_and_slurms_word(monkeypatch):
+    monkeypatch.setattr(machine.system, "cpu_quota", lambda: None)
     masks = {0: {0, 5, 9, 11}}  # 0 is this process
     monkeypatch.setattr(os, "sched_getaffinity", masks.__getitem__, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
@@ -84,23 +77,14 @@ def test_which_errors_mean_too_little_memory(error: Exception, expected: bool) -
     assert machine.is_out_of_memory(error) is expected
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("HF_HUB_OFFLINE", "1", True),
-        ("TRANSFORMERS_OFFLINE", "on", True),
-        ("HF_HUB_OFFLINE", "0", False),
-    ],
-)
-def test_either_variable_forbids_the_network(name, value, expected, monkeypatch):
-    for other in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        monkeypatch.delenv(other, raising=False)
-    monkeypatch.setenv(name, value)
-    assert machine.offline() is expected
+def test_either_variable_forbids_the_network(monkeypatch):
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    for values, expected in ((("1", ""), True), (("", "on"), True), (("0", ""), False)):
+        for name, value in zip(names, values, strict=True):
+            monkeypatch.setenv(name, value)
+        assert machine.offline() is expected
 
 
 def test_the_cache_agrees_with_huggingface_hub_itself() -> None:
-    constants = pytest.importorskip(
-        "huggingface_hub.constants", reason="no huggingface_hub"
-    )
+    constants = pytest.importorskip("huggingface_hub.constants")
     assert str(machine.cache_folder()) == constants.HF_HUB_CACHE

@@ -1,5 +1,3 @@
-"""Files are read into records: what is wrong in one is named, with its line and key."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -116,14 +114,10 @@ def test_a_value_that_is_not_from_the_file_is_reported_under_its_source() -> Non
 
 
 def test_the_schema_key_tells_other_files_from_other_versions() -> None:
-    later = "obygaze-film/2"
-    refused = [
-        (f'schema = "{later}"'.encode(), Mismatch, f"has schema '{later}', but ")
-    ]
+    later, other = b'schema = "obygaze-film/2"', (b'schema = "x"', b"", b"schema = 1")
+    refused = [(later, Mismatch, "has schema 'obygaze-film/2', but ")]
     not_a_film = "not a film: schema must be 'obygaze-film/1', got"
-    for other in (b'schema = "x"', b"", b"schema = 1"):
-        refused.append((other, FixInput, not_a_film))
-    for data, error, words in refused:
+    for data, error, words in [*refused, *((x, FixInput, not_a_film) for x in other)]:
         with pytest.raises(error, match=words):
             read_toml(data, "f").require_schema("obygaze-film/1", "film")
 

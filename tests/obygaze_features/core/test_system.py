@@ -1,5 +1,3 @@
-"""What differs between systems, each on this one: macOS by its sync, Windows by a stand-in."""
-
 import errno
 import fcntl
 import os
@@ -72,24 +70,15 @@ for name in ('file', 'link', 'folder'):
         print(type(error).__name__, error.errno)
 """,
 }
-Printed = dict[str, list[str]]
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for each script; that of links has a file, a link to it and a folder."""
-    root = tmp_path_factory.mktemp("windows")
+def test_windows_is_known_and_does_these_in_its_own_way(tmp_path: Path) -> None:
+    """A lock follows the folder, not its name, and leaves no file beside it."""
     for name in SCRIPTS:
-        (root / name).mkdir()
-    (root / "links" / "file").write_bytes(b"x")
-    (root / "links" / "link").symlink_to("file")
-    (root / "links" / "folder").mkdir()
-    return root
-
-
-@pytest.fixture(scope="module")
-def on_windows(root: Path) -> Printed:
-    """What each script prints in a process that is like one on Windows."""
+        (tmp_path / name).mkdir()
+    (tmp_path / "links" / "file").write_bytes(b"x")
+    (tmp_path / "links" / "link").symlink_to("file")
+    (tmp_path / "links" / "folder").mkdir()
     program = (
         "from support import windows as like_windows\n"
         # The scripts use nothing of other packages, whose import takes seconds.
@@ -99,20 +88,35 @@ def on_windows(root: Path) -> Printed:
         "windows = __import__('sys').modules['obygaze_features.core.system.windows']\n"
     )
     for name, script in SCRIPTS.items():
-        here = root / name
-        program += f"here = Path({str(here)!r})\n{script}\nprint('end of a script')\n"
+        here = f"here = Path({str(tmp_path / name)!r})"
+        program += f"{here}\n{script}\nprint('end of a script')\n"
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
-    local = {"LOCALAPPDATA": str(root / "local"), "PYTHONPATH": paths}
+    local = {"LOCALAPPDATA": str(tmp_path / "local"), "PYTHONPATH": paths}
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | local,
-        cwd=root,
+        cwd=tmp_path,
         capture_output=True,
         encoding="cp1252",
     )
     assert done.returncode == 0, done.stderr
-    parts = done.stdout.split("end of a script\n")
-    return {name: part.splitlines() for name, part in zip(SCRIPTS, parts, strict=False)}
+    parts = [part.splitlines() for part in done.stdout.split("end of a script\n")]
+    assert dict(zip(SCRIPTS, parts, strict=False)) == {
+        "facts": ["True False True", "my films/2024/x ('SIGTERM', 'SIGINT')"],
+        "locks": ["True False", "False", "True []"],
+        # One that is open elsewhere is tried again, then named.
+        "open files": [
+            "another program has this file open, so it cannot be changed",
+            f"  in: {tmp_path / 'open files' / 'old'}",
+            "  Try: close it in programs such as Excel, a video player or obygaze, or"
+            " pause OneDrive, Dropbox or the virus scanner for this folder",
+            "b'new' 2",
+        ],
+        "folders": ["True", "['empty', 'full', 'second']"],
+        "links": [
+            *("b'x'", f"OSError {errno.ELOOP}", f"IsADirectoryError {errno.EISDIR}")
+        ],
+    }
 
 
 @pytest.mark.parametrize("code", [errno.ENOTSUP, errno.EINVAL, errno.EIO])
@@ -134,40 +138,6 @@ def test_a_disk_that_cannot_sync_as_macos_does_is_synced_as_elsewhere(
     else:
         posix.sync_path(tmp_path / "file")
         assert len(plain) == 1
-
-
-def test_windows_is_known_by_what_it_has(on_windows: Printed) -> None:
-    assert on_windows["facts"] == [
-        "True False True",
-        "my films/2024/x ('SIGTERM', 'SIGINT')",
-    ]
-
-
-def test_a_folder_is_locked_though_windows_cannot_open_one(on_windows: Printed) -> None:
-    """The lock follows the folder, not its name, and leaves no file beside it."""
-    assert on_windows["locks"] == ["True False", "False", "True []"]
-
-
-def test_a_file_that_is_open_elsewhere_is_tried_again_then_named(on_windows, root):
-    assert on_windows["open files"] == [
-        "another program has this file open, so it cannot be changed",
-        f"  in: {root / 'open files' / 'old'}",
-        "  Try: close it in programs such as Excel, a video player or obygaze, or"
-        " pause OneDrive, Dropbox or the virus scanner for this folder",
-        "b'new' 2",
-    ]
-
-
-def test_a_folder_takes_the_name_of_an_empty_one_and_of_no_other(on_windows) -> None:
-    assert on_windows["folders"] == ["True", "['empty', 'full', 'second']"]
-
-
-def test_neither_a_link_nor_a_folder_is_opened_as_a_file(on_windows: Printed) -> None:
-    assert on_windows["links"] == [
-        "b'x'",
-        f"OSError {errno.ELOOP}",
-        f"IsADirectoryError {errno.EISDIR}",
-    ]
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])

@@ -1,5 +1,3 @@
-"""Text from outside is only text: on a terminal, in Markdown, in HTML, and in what uses them."""
-
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +73,6 @@ def test_a_terminal_gets_one_printable_line(text: str) -> None:
 
 
 def store_of(path: Path, text: str) -> Path:
-    """A store whose publisher wrote a text wherever there is room for it."""
     rows = some_rows(23)
     rows[2] = rows[2]._replace(status=FAILED, reason=one_line(text))
     made_store(
@@ -91,7 +88,6 @@ def store_of(path: Path, text: str) -> Path:
 
 @pytest.fixture(scope="module")
 def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with hostile text."""
     return store_of(tmp_path_factory.mktemp("hostile") / "s", HOSTILE)
 
 

@@ -1,5 +1,3 @@
-"""Spreadsheets: each cell has the text that it would have in a CSV file, or a cure is named."""
-
 import zipfile
 from datetime import date, timedelta
 from pathlib import Path
@@ -23,9 +21,8 @@ def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None
         [None, None, None, None],
         ["=1+2", 1e16, 0, timedelta(0)],
     ]
-    table = read_table(
-        write_workbook(tmp_path / "t.xlsx", {"Clips": rows}), required=("clip_id",)
-    )
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
+    table = read_table(path, required=("clip_id",))
     assert table.columns == ("clip_id", "movie_id", "film title", "value")
     assert table.delimiter == ""
     assert [(row.line, *row.cells.values()) for row in table.rows] == [
@@ -219,14 +216,13 @@ def changed_sheet(path: Path, *changes: tuple[str, str]) -> Path:
     return path
 
 
+OFFICE = "http://schemas.openxmlformats.org"
+PURL = "http://purl.oclc.org/ooxml"
 STRICT = (
+    (f"{OFFICE}/spreadsheetml/2006/main", f"{PURL}/spreadsheetml/main"),
     (
-        "http://schemas.openxmlformats.org/spreadsheetml/2006/main",
-        "http://purl.oclc.org/ooxml/spreadsheetml/main",
-    ),
-    (
-        "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
-        "http://purl.oclc.org/ooxml/officeDocument/relationships",
+        f"{OFFICE}/officeDocument/2006/relationships",
+        f"{PURL}/officeDocument/relationships",
     ),
 )
 NO_NAMES = ((' r="A2"', ""), (' r="B2"', ""), ('<row r="2"', "<row"))

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,38 +22,33 @@ def test_a_manifest_by_name_or_by_either_path(name, path):
     assert Workspace(Path("W")).manifest(name) == Path(path)
 
 
-@pytest.mark.parametrize("name", ["", ".", "a\nb", "\x1b[31mred"])
+@pytest.mark.parametrize("name", ["", "a\nb", "\x1b[31mred"])
 def test_what_is_no_name(name):
-    with pytest.raises(FixUsage):
-        Workspace(Path("W")).manifest(name)
-    if name == ".":
-        # The folder of a store is one, also for who stands in it.
-        assert Workspace(Path("W")).store(name) == str(Path.cwd())
-        return
-    with pytest.raises(FixUsage):
-        Workspace(Path("W")).store(name)
+    here = Workspace(Path("W"))
+    for find in (here.manifest, here.store):
+        with pytest.raises(FixUsage):
+            find(name)
 
 
-def test_a_new_store_is_a_folder_of_the_workspace_though_a_store_here_has_its_name(
+def test_the_folder_of_a_store_is_one_also_for_who_stands_in_it():
+    assert Workspace(Path("W")).store(".") == str(Path.cwd())
+    with pytest.raises(FixUsage):
+        Workspace(Path("W")).manifest(".")
+
+
+def test_a_store_here_hides_none_of_the_workspace_and_takes_no_new_name(
     workspace, monkeypatch
 ):
     monkeypatch.chdir(workspace.parent)
     (workspace.parent / "mine").mkdir()
     (workspace.parent / "mine" / "store.json").touch()
+    here = Workspace(workspace)
     for name in ("films", "mine"):
-        assert Workspace(workspace).new_store(name) == workspace / "stores" / name
-    assert Workspace(workspace).new_store("./mine") == Path("mine")
-
-
-def test_a_store_in_the_current_folder_never_hides_the_workspaces_own(
-    workspace, monkeypatch
-):
-    monkeypatch.chdir(workspace.parent)
-    (workspace.parent / "mine").mkdir()
-    (workspace.parent / "mine" / "store.json").touch()
-    assert Workspace(workspace).store("mine") == "mine"
+        assert here.new_store(name) == workspace / "stores" / name
+    assert here.new_store("./mine") == Path("mine")
+    assert here.store("mine") == "mine"
     (workspace / "stores" / "mine").mkdir()
-    assert Workspace(workspace).store("mine") == str(workspace / "stores" / "mine")
+    assert here.store("mine") == str(workspace / "stores" / "mine")
 
 
 @pytest.mark.parametrize(
@@ -70,32 +67,23 @@ def test_the_name_of_a_copy_has_no_secrets(location: str, name: str) -> None:
     assert last_part(location) == name
 
 
+def makers_of(here: Workspace) -> list[Callable[[str], Path]]:
+    targets = [partial(here.target, kind) for kind in ("runs", "models")]
+    return [here.new_manifest, here.new_store, *targets]
+
+
 @pytest.mark.parametrize("name", ["nul", "new/con"])
-def test_names_that_windows_cannot_have_are_refused_for_all_that_is_shared(
-    tmp_path: Path, name: str
-) -> None:
-    here = Workspace(tmp_path)
-    for new in (
-        here.new_manifest,
-        here.new_store,
-        lambda name: here.target("runs", name),
-        lambda name: here.target("models", name),
-    ):
+def test_names_that_windows_cannot_have_are_refused_for_all(tmp_path, name) -> None:
+    for new in makers_of(Workspace(tmp_path)):
         with pytest.raises(FixUsage, match="invalid name"):
             new(name)
 
 
 def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(workspace) -> None:
-    here = Workspace(workspace)
     (workspace / "manifests" / "films.toml").touch()
     for kind in ("stores", "runs", "models"):
         (workspace / kind / "films").mkdir(parents=True, exist_ok=True)
-    for new in (
-        here.new_manifest,
-        here.new_store,
-        lambda name: here.target("runs", name),
-        lambda name: here.target("models", name),
-    ):
+    for new in makers_of(Workspace(workspace)):
         with pytest.raises(AlreadyThere, match=r"'films(\.toml)?' exists"):
             new("Films")
         assert new("films").stem == "films"
@@ -103,11 +91,8 @@ def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(workspace) 
 
 @pytest.mark.parametrize("address", ["s3://films/new.csv", "https://host/new.csv"])
 def test_a_url_does_not_become_a_folder_of_this_machine(workspace, address) -> None:
-    here = Workspace(workspace)
     for make in (
-        here.new_store,
-        lambda name: here.target("runs", name),
-        lambda name: here.target("models", name),
+        *makers_of(Workspace(workspace))[1:],
         lambda name: write_new(Path(name), b"clip_id\n"),
         lambda name: write_atomic(Path(name), b"clip_id\n"),
     ):

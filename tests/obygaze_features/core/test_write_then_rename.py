@@ -1,5 +1,3 @@
-"""A result is written beside its place and takes the place in one step."""
-
 import os
 from pathlib import Path
 

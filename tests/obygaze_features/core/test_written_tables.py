@@ -1,5 +1,3 @@
-"""Tables in each format: what other libraries read is what was written."""
-
 import re
 import tempfile
 from datetime import datetime
@@ -38,9 +36,8 @@ ROWS = [
 
 def test_a_spreadsheet_has_text_as_text_and_numbers_as_numbers(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.xlsx", COLUMNS)
-    header, *rows = (
-        CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0).to_python()
-    )
+    sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
+    header, *rows = sheet.to_python()
     assert header[:5] == list(COLUMNS)[:5]
     # calamine reads an empty cell as "".
     expected = [["" if cell is None else cell for cell in row] for row in ROWS]
@@ -78,18 +75,8 @@ def test_a_column_of_numbers_as_text_has_numbers_and_comes_back_as_it_was(number
 
 # What Excel and this program take for something else where it is typed.
 TYPED = ["1,2", "1-2", "01", "3/4", "1e5", "TRUE", "2024-05-01", "1.5.2024", "1:27"]
-TYPED += [
-    "1,234",
-    "-7",
-    "1.50",
-    "25:01:02",
-    "#N/A",
-    "=1+2",
-    " 5 ",
-    "0x1F",
-    "1_2",
-    "nan",
-]
+TYPED += ["1,234", "-7", "1.50", "25:01:02", "#N/A", "=1+2", " 5 "]
+TYPED += ["0x1F", "1_2", "nan"]
 # Characters that XML has; a line break in a sheet is that of XML, without \r.
 LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"])
 TEXTS = st.sampled_from(TYPED) | st.text(LETTERS, max_size=20)
