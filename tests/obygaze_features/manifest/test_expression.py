@@ -86,13 +86,10 @@ def test_an_error_says_what_is_wrong_and_in_which_expression(text, what) -> None
     assert error.value.where == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["__import__('os').system('true')", "concept.__class__", "[c for c in concept]"],
-)
-def test_nothing_can_be_run(text: str) -> None:
-    with pytest.raises(BadExpression):
-        parse(text)
+def test_nothing_can_be_run() -> None:
+    for text in ("__import__('os').system('x')", "concept.__class__", "[c for c in x]"):
+        with pytest.raises(BadExpression):
+            parse(text)
 
 
 def test_depth_and_length_are_limited() -> None:
@@ -190,7 +187,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_a_comment_is_refused() -> None:
-    """It would cut the expression off."""
     with pytest.raises(BadExpression, match="# is not allowed outside quotes"):
         parse("mood == joy # and level == S")
     tagged = Clip("a", "m", extra={"tag": "#1"})
@@ -204,13 +200,9 @@ def test_a_number_is_the_same_by_order_and_by_value() -> None:
     assert not parse("rating == 20").holds(clip.values)
 
 
-@pytest.mark.parametrize(
-    ("word", "plain"),
-    [
-        *(("00", "0"), ("0.50", "0.5"), ("-01", "-1"), ("100", "100")),
-        *(("007x", "007x"), ("12345678901234567890", "12345678901234567890")),
-    ],
-)
-def test_zeros_of_numbers_alone_are_left_out(word: str, plain: str) -> None:
-    assert plain_value(word, "code") == plain
-    assert plain_value(word, "clip_id") == word
+def test_zeros_of_numbers_alone_are_left_out() -> None:
+    plain = {"00": "0", "0.50": "0.5", "-01": "-1", "100": "100", "007x": "007x"}
+    plain["12345678901234567890"] = "12345678901234567890"
+    for word, number in plain.items():
+        assert plain_value(word, "code") == number
+        assert plain_value(word, "clip_id") == word

@@ -1,5 +1,3 @@
-"""Folds: even where they can be, whole films where they must be."""
-
 import itertools
 from pathlib import Path
 
@@ -43,21 +41,17 @@ def test_grouped_folds_are_the_best_of_all_deals_of_small_films() -> None:
     groups = np.repeat(np.arange(7), rng.integers(3, 30, 7))
     y = rng.random(groups.size) < rng.random(7)[groups]
     totals = [y, ~y, np.ones(y.size)]
-    loads = np.array(
-        [[np.sum(t[groups == g]) / np.sum(t) for t in totals] for g in range(7)]
-    )
+    of_films = [[np.sum(t[groups == g]) / np.sum(t) for t in totals] for g in range(7)]
+    loads = np.array(of_films)
 
     def unevenness(deal: np.ndarray) -> float:
-        return sum(
-            ((loads[deal == f].sum(axis=0) - 1 / 3) ** 2).sum() for f in range(3)
-        )
+        sums = (loads[deal == fold].sum(axis=0) for fold in range(3))
+        return sum(((of_fold - 1 / 3) ** 2).sum() for of_fold in sums)
 
-    deals = itertools.product(range(3), repeat=7)
     folds = grouped_folds(groups, y, 3, seed=0)
     found = np.array([folds[groups == g][0] for g in range(7)])
-    assert unevenness(found) == pytest.approx(
-        min(unevenness(np.array(deal)) for deal in deals)
-    )
+    deals = map(np.array, itertools.product(range(3), repeat=7))
+    assert unevenness(found) == pytest.approx(min(map(unevenness, deals)))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,5 +1,3 @@
-"""The three levels of the vocabulary, and manifests whose concepts are groups."""
-
 import re
 
 import pytest
@@ -91,6 +89,5 @@ def test_groups_are_made_of_what_each_person_said_by_the_same_rule(tmp_path, per
         saved = read_manifest("films", workspace=tmp_path)
         later = group_concepts(saved, groups)
         assert later["lake-1"] == at_once["lake-1"], rule
-    assert group_concepts(apply_rule(manifest, "majority"), groups)[
-        "lake-1"
-    ].concepts == ("seen",)
+    at_once = group_concepts(apply_rule(manifest, "majority"), groups)
+    assert at_once["lake-1"].concepts == ("seen",)

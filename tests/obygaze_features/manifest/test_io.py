@@ -1,5 +1,3 @@
-"""Manifests on disk: what is written is what is read, and everything wrong is named at once."""
-
 from pathlib import Path
 
 import pytest
@@ -87,11 +85,7 @@ NO_DATASET = "dataset: required key is missing"
         ("dataset =", "data_set =", ["data_set: unknown key 'data_set'", NO_DATASET]),
         ('"Tiny"', "3", ["dataset: must be str, got 3"]),
         # "Visual" made clips easy negatives in the visual view.
-        (
-            '"visual"\n"Body"',
-            '"Visual"\n"Body"',
-            ["concepts.Look: must be one of visual"],
-        ),
+        ('"visual"\n"B', '"Visual"\n"B', ["concepts.Look: must be one of visual"]),
         ('"Body"', '"Bo|dy"', ["concepts.Bo|dy: must be a name without '|'"]),
         (
             "[concepts]",
@@ -162,15 +156,11 @@ def test_half_a_pair_is_not_completed_with_rows_of_another(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("time", ["1_0", "-0.0", "\u0661", "inf"])
-def test_times_are_plain_numbers(tmp_path: Path, time: str) -> None:
-    wrong = violations(pair(tmp_path, csv=CSV.replace("0.0,2.5", f"{time},2.5")))
-    assert wrong == [f"tiny.csv:2: column 'start_s': {time!r} is not a time in seconds"]
-
-
-def test_the_name_of_a_video_cannot_command_a_terminal(tmp_path: Path) -> None:
-    wrong = violations(pair(tmp_path, csv=CSV.replace("tt1/1.avi", "\x1b[31m.avi")))
-    assert wrong == [
-        "tiny.csv:2: column 'video': '\\x1b[31m.avi' contains characters that cannot be printed"
+def test_cells_that_are_no_times_or_command_a_terminal(tmp_path: Path, time) -> None:
+    cells = CSV.replace("0.0,2.5", f"{time},2.5").replace("tt1/1.avi", "\x1b[31m.avi")
+    assert violations(pair(tmp_path, csv=cells)) == [
+        "tiny.csv:2: column 'video': '\\x1b[31m.avi' contains characters that cannot be printed",
+        f"tiny.csv:2: column 'start_s': {time!r} is not a time in seconds",
     ]
 
 
@@ -185,10 +175,8 @@ def test_a_text_is_a_name_or_a_path_and_a_path_is_never_a_name(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     for folder, clip_id in ((tmp_path / "manifests", "a-1"), (tmp_path, "b-1")):
         folder.mkdir(exist_ok=True)
-        clip = Clip(clip_id, clip_id[0])
-        write_manifest(
-            Manifest("films", Header("made up"), (clip,)), folder / "films.toml"
-        )
+        films = Manifest("films", Header("made up"), (Clip(clip_id, clip_id[0]),))
+        write_manifest(films, folder / "films.toml")
     assert read_manifest("films").clip_ids == ("a-1",)
     assert read_manifest("./films.csv").clip_ids == ("b-1",)
     assert read_manifest(Path("films")).clip_ids == ("b-1",)
@@ -243,9 +231,8 @@ def manifests(draw: st.DrawFn) -> Manifest:
     names = st.text("ab Éß'\"", min_size=1, max_size=6).map(str.strip).filter(bool)
     concepts = draw(st.dictionaries(names, st.sampled_from(MODALITIES), max_size=4))
     columns = draw(st.lists(COLUMN, unique=True, max_size=3))
-    columns += [
-        f"fold:{name}" for name in draw(st.lists(WORD, unique=True, max_size=2))
-    ]
+    folds = draw(st.lists(WORD, unique=True, max_size=2))
+    columns += [f"fold:{name}" for name in folds]
     ids = draw(st.lists(WORD, unique=True, max_size=5))
     spelling = Spelling()
     clips = [draw(a_clip(one, tuple(concepts), columns, spelling)) for one in ids]

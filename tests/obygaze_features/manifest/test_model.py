@@ -1,5 +1,3 @@
-"""A manifest as an object: what len, in, [], repr and a data frame of it give."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A word, a number and a name of a person have one spelling, however they were typed."""
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,14 +36,12 @@ ONE = ("1", "1.0", "01", " 1 ", "1\u200b")
 
 
 def table_of(folder: Path, header: str, *rows: str) -> Path:
-    """Write a table."""
     path = folder / "t.csv"
     path.write_text("\n".join([header, *rows]) + "\n", "utf-8")
     return path
 
 
 def moods_of(manifest: Manifest) -> list[str]:
-    """Return the cells of the column of moods."""
     return [clip.extra["mood"] for clip in manifest]
 
 
@@ -88,13 +84,10 @@ def _of_marks(folder: Path) -> set[str]:
 
 
 def _of_tiers(folder: Path, **options: dict[str, str]) -> set[str]:
-    marks = [
-        Mark("lake", n, n + 0.5, "mood", word, "ada") for n, word in enumerate(ONE)
-    ]
-    (folder / "lake.eaf").write_bytes(write_elan(marks))
-    path = import_manifest(
-        folder / "lake.eaf", name="lake", workspace=folder, **options
-    ).path
+    marks = [Mark("lake", n, n + 0.5, "mood", one, "ada") for n, one in enumerate(ONE)]
+    file = folder / "lake.eaf"
+    file.write_bytes(write_elan(marks))
+    path = import_manifest(file, name="lake", workspace=folder, **options).path
     return {mark.value for mark in read_marks([path])}
 
 

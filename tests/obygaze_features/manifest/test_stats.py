@@ -1,5 +1,3 @@
-"""Views and counts, on a manifest small enough to count by hand."""
-
 import csv
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Where clips are in their films: each case was worked out by hand."""
-
 from fractions import Fraction
 
 import pytest

@@ -1,5 +1,3 @@
-"""Films are named by their ids, and have titles; the columns of tables that list clips."""
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +6,7 @@ import pytest
 from msgspec import structs
 
 from obygaze_features.core.made_ids import ascii_id
-from obygaze_features.manifest import (
-    read_manifest,
-    write_manifest,
-)
+from obygaze_features.manifest import read_manifest, write_manifest
 from obygaze_features.manifest.adapters.folder import read
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.listing import (
@@ -31,9 +26,7 @@ def test_films_of_obygaze12_have_titles_anywhere() -> None:
 
 def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:
     scenes = ("The dinner", "The street")
-    clips = tuple(
-        Clip(f"a-{i}", "a", i, extra={"title": t}) for i, t in enumerate(scenes)
-    )
+    clips = tuple(Clip(f"a-{i}", "a", i, extra={"title": scenes[i]}) for i in (0, 1))
     manifest = Manifest("films", Header("Films"), clips, ("title",))
     assert film_titles(["a"], manifest) == compute_stats(manifest).films == {}
     columns = manifest_columns(manifest)
@@ -90,10 +83,8 @@ def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
 
 
 def test_times_that_only_the_manifest_states_are_its_own() -> None:
-    """Of a clip that is another one there, nothing is taken."""
-    clip = Clip(
-        "a-1", "lake", start_s=1.0, end_s=2.0, extra={"movie_title": "The Lake"}
-    )
+    titled = {"movie_title": "The Lake"}
+    clip = Clip("a-1", "lake", start_s=1.0, end_s=2.0, extra=titled)
     manifest = Manifest("m", Header("m", {}), (clip,), ("movie_title",))
     other = Clip("a-2", "brook", start_s=1.0, end_s=2.0)
     manifest = replace(manifest, clips=(clip, other))
@@ -116,10 +107,10 @@ def test_frames_are_listed_as_a_table_states_them() -> None:
     assert columns["start_frame"] == ["25", ""]
     assert columns["end_frame"] == ["49", ""]
     assert columns["framerate"] == ["23.976", ""]
+    counted = [[columns[name][n] for name in COUNTED] for n in (0, 1)]
     rows = [
-        {"clip_id": one, **{name: columns[name][n] for name in COUNTED}}
-        for n, one in enumerate(("a-1", "a-2"))
+        {"clip_id": one, **dict(zip(COUNTED, cells, strict=True))}
+        for one, cells in zip(("a-1", "a-2"), counted, strict=True)
     ]
-    np.testing.assert_array_equal(
-        ClipFacts.of_cells(rows).numbers[:, 2:], facts.numbers[:, 2:]
-    )
+    again = ClipFacts.of_cells(rows).numbers
+    np.testing.assert_array_equal(again[:, 2:], facts.numbers[:, 2:])
