@@ -1,5 +1,3 @@
-"""A table is asked about once: the line of the refusal, typed as it is, makes a manifest."""
-
 import re
 import shlex
 from collections.abc import Sequence
@@ -198,13 +196,11 @@ def test_frames_are_no_seconds_and_titles_of_clips_no_films(tmp_path: Path) -> N
 
 def test_two_people_with_a_file_each(tmp_path: Path) -> None:
     header = "film,from,to,verdict\n"
-    (tmp_path / "Ada.csv").write_text(
-        f"{header}lake,0:01,0:03,joy\nlake,0:03,0:05,fear\n"
-    )
+    ada = f"{header}lake,0:01,0:03,joy\nlake,0:03,0:05,fear\n"
+    (tmp_path / "Ada.csv").write_text(ada)
     # A person may have fewer clips, and times of another program.
-    (tmp_path / "Ben.csv").write_text(
-        "film;from;to;verdict\nlake;0:00:01;0:00:03;fear\n"
-    )
+    ben = "film;from;to;verdict\nlake;0:00:01;0:00:03;fear\n"
+    (tmp_path / "Ben.csv").write_text(ben)
     said = typed_again(tmp_path, ["Ada.csv", "Ben.csv", "-o", "t"])
     assert "annotators differ in 1 of 2 clips: verdict 1" in said
     assert rows_of(tmp_path, "verdict", "differs") == [
@@ -252,8 +248,6 @@ def test_files_of_people_are_about_the_same_clips(tmp_path, second, problem) -> 
 WORDS = st.sampled_from(
     ["ja", "nein", "?", "S", "Hard Neg", "a,b", "it's", "", "x=y", "1", "1.0", "0:07"]
 )
-
-
 NAMES = ["Film", "Nr", "Von", "Bis", "Coder", "Urteil A", "level", "concepts", "id"]
 
 

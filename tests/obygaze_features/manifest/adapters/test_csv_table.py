@@ -1,5 +1,3 @@
-"""Any table: columns where the mapping says, words that mean what the mapping says."""
-
 import re
 from pathlib import Path
 from typing import Any
@@ -8,9 +6,12 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.tables import SAVE_AS
 from obygaze_features.manifest.adapters.csv_table import read
-from obygaze_features.manifest.adapters.table_mapping import read_mapping
+from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
 from obygaze_features.manifest.io import read_manifest, rows_to_csv
+from obygaze_features.manifest.model import Manifest
 
 MAPPING = """
 dataset = "film-club"
@@ -41,10 +42,8 @@ a4;S;;;;;
 """
 
 
-def write(
-    folder: Path, table: str = TABLE, mapping: str = MAPPING
-) -> tuple[Path, Path]:
-    paths = folder / "table.csv", folder / "map.toml"
+def write(folder: Path, table: str = TABLE, mapping: str = MAPPING) -> list[Path]:
+    paths = [folder / "table.csv", folder / "map.toml"]
     for path, text in zip(paths, (table, mapping), strict=True):
         path.write_text(text, encoding="utf-8")
     return paths
@@ -55,11 +54,8 @@ def test_the_mapping_that_was_used_is_written_and_read_again(tmp_path: Path) -> 
     written = tmp_path / "used.toml"
     first = read(table, mapping=mapping, write_mapping=written)
     used = read_mapping(written)
-    assert used.columns == {
-        **read_mapping(mapping).columns,
-        "start_s": "start_s",
-        "end_s": "end_s",
-    }
+    times = {"start_s": "start_s", "end_s": "end_s"}
+    assert used.columns == read_mapping(mapping).columns | times
     # With the words of the table that the program knows by itself.
     assert used.levels == {"oui": "S", "non": "EN", "Hard Neg": "HN"}
     concepts = {"regard": "Look", "lumiere": "Lighting", "Lighting": "visual"}
@@ -74,10 +70,8 @@ def test_the_mapping_that_was_used_is_written_and_read_again(tmp_path: Path) -> 
 
 
 def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
-    table, mapping = write(
-        tmp_path,
-        "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n  ;oui;;\n",
-    )
+    rows = "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n  ;oui;;\n"
+    table, mapping = write(tmp_path, rows)
     with pytest.raises(FixInput) as caught:
         read(table, mapping=read_mapping(mapping))
     problems = (
@@ -185,16 +179,13 @@ def test_rows_of_a_table_have_a_film_or_none(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="2 problems") as caught:
         read(table)
     (line,) = caught.value.details
-    assert line.startswith(
-        f"{table}:3: column 'movie_id': is empty, but required in each row"
-    )
-    assert line.endswith("(2 times)")
+    empty = "column 'movie_id': is empty, but required in each row"
+    assert line.startswith(f"{table}:3: {empty}") and line.endswith("(2 times)")
     with pytest.raises(FixInput) as caught:
         read(table, films="none")
     (line,) = caught.value.details
-    assert line.startswith(
-        f"{table}:2: column 'movie_id': 'lake' is a film, but films ="
-    )
+    stated = "column 'movie_id': 'lake' is a film, but films ="
+    assert line.startswith(f"{table}:2: {stated}")
 
 
 def test_ids_of_a_table_without_films_are_made_of_its_cells(tmp_path: Path) -> None:
@@ -320,3 +311,213 @@ def test_two_tables_of_one_name_are_refused(tmp_path: Path) -> None:
         paths[-1].write_text(f"clip_id,movie_id,level\na,lake,{level}\n", "utf-8")
     with pytest.raises(FixUsage, match="two tables have the same file name"):
         read(paths, rule="agreed")
+
+
+def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
+    """What the import says on both streams, without changed ids, words of levels, next command."""
+    (tmp_path / "t.csv").write_bytes(data)
+    words = ("manifest", "import", "t.csv", "-o", "t", *options)
+    answer = call_obygaze(*words, cwd=tmp_path)
+    lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
+    left_out = ("Warning: movie_id", "levels: ", "next: ")
+    return [line for line in lines if not line.startswith(left_out)]
+
+
+@pytest.mark.parametrize("encoding", ["mac-roman", "cp850"])
+@pytest.mark.parametrize("word", ["Élise", "«mot»"])
+def test_a_word_that_may_be_of_another_encoding_is_not_read(tmp_path, encoding, word):
+    data = f"clip_id;film\na;{word}\n".encode(encoding, errors="replace")
+    options = ("--map", "movie_id=film", "--write-mapping", "m.toml")
+    assert imported(tmp_path, data, *options)[-1] == f"  Try: {SAVE_AS}"
+    assert not (tmp_path / "m.toml").exists()
+
+
+def test_a_problem_of_many_rows_is_one_line_with_its_first_row(tmp_path: Path) -> None:
+    rows = "".join(f"c{number},m,oui\n" for number in range(40))
+    lines = imported(tmp_path, f"clip_id,movie_id,level\n{rows}".encode())
+    assert lines[0].startswith("t.csv:2: column 'level': unknown level 'oui'")
+    assert lines[0].endswith("; likely answer: --word oui=S (40 times)")
+    assert "cannot be imported: 40 problems" in " ".join(lines)
+    rows = rows.replace("oui", "S,,")
+    ragged = imported(tmp_path, f"clip_id,movie_id,level\n{rows}".encode())
+    assert "expected 3 cells as in the header, got 5 (40 times)" in ragged[0]
+
+
+def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> None:
+    data = b"clip_id,movie_id,level\nc1,m,ja\n"
+    lines = imported(tmp_path, data, "--write-mapping", "m.toml")
+    assert lines[0] == "m.toml: draft of the mapping; no manifest is written yet"
+    assert "unknown level 'ja'" in lines[1]
+    assert '[levels]\nja = "S"\n' in (tmp_path / "m.toml").read_text("utf-8")
+    assert not (tmp_path / "manifests").exists()
+    # It is read as it was written.
+    (line,) = imported(tmp_path, data, "--mapping", "m.toml")
+    assert line == "manifests/t.toml: 1 clip of 1 film (S 1)"
+    # What a person wrote into it stays.
+    (tmp_path / "m.toml").write_text("# mine\n")
+    lines = imported(tmp_path, data, "--write-mapping", "m.toml")
+    again = "obygaze manifest import t.csv -o t --mapping m.toml; or pass a new name"
+    assert lines[-1] == f"  Try: edit the existing file m.toml, then run {again}"
+    assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
+
+
+TOTALS = (
+    "clip_id,movie_id,start_s,end_s,level\nl-1,lake,0,4,S\nl-2,lake,4,6,\nTotal,2,,,\n"
+)
+
+
+def test_a_row_of_totals_is_left_out_or_refused_by_its_line(tmp_path: Path) -> None:
+    lines = imported(tmp_path, TOTALS.encode())
+    assert lines == [
+        "manifests/t.toml: 2 clips of 1 film (S 1, no level 1)",
+        "Warning: t.csv:4: the row of 'Total' is a row of totals and not imported",
+    ]
+    lines = imported(tmp_path, TOTALS.replace("Total", "l-3").encode())
+    empty = "all cells but the ids are empty; delete the row if it is a row of totals"
+    assert lines[0] == f"t.csv:4: {empty}"
+    # Without times, a clip may have ids alone: nobody has annotated it.
+    rows = [",".join(row.split(",")[:2]) for row in TOTALS.splitlines()]
+    without_times = "\n".join(rows).replace("Total", "l-3").encode()
+    lines = imported(tmp_path, without_times, "--force")
+    assert lines[0] == "manifests/t.toml: 3 clips of 2 films"
+
+
+def test_a_last_row_that_is_called_total_is_refused_also_with_a_level(tmp_path) -> None:
+    rows = b"clip_id,movie_id,start_s,end_s,level\na1,lake,0,4,S\na2,sea,4,8,EN\n"
+    lines = imported(tmp_path, rows + b"TOTAL,ALL,0,12,S\n")
+    assert lines[0] == (
+        "t.csv:4: column 'clip_id': 'TOTAL' names a row of totals; delete the row, or rename the"
+        " clip"
+    )
+    # A film with other clips has one of this name, and a film may be called so.
+    for last in (b"total,lake,4,8,S\n", b"a1-all,ALL,4,8,S\n"):
+        lines = imported(tmp_path, rows + last, "--force")
+        assert lines[0].startswith("manifests/t.toml: 3 clips")
+
+
+CLOCKS = "clip_id,movie_id,start_s,end_s\na-1,a,0:00,1:05\na-2,a,1:05,2:10.5\n"
+LONG_CLOCKS = "clip_id,movie_id,start_s,end_s\na-1,a,0:00,0:01:05\n"
+RATED = """film,from,to,who,rating
+A B,0,5,ada,1
+A B,0,5,ben,2
+A B,5,9,ben,3
+C,0,5,ada,0
+"""
+
+
+def table_of(folder: Path, text: str, name: str = "t.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def spans(manifest: Manifest) -> list[tuple[float | None, float | None]]:
+    return [(clip.start_s, clip.end_s) for clip in manifest]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ("m:ss", [(0.0, 65.0), (65.0, 130.5)]),
+        ("h:mm", [(0.0, 3900.0), (3900.0, 7830.0)]),
+    ],
+)
+def test_a_mapping_says_what_a_time_of_two_numbers_is(tmp_path, times, expected):
+    path = table_of(tmp_path, CLOCKS)
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    # 0:00 is zero in both; the other start is 1:05, in line 3.
+    starts, ends, _ = caught.value.details
+    said = "'1:05' may be minutes or hours: 65 s with --map times=m:ss, 3900 s with"
+    assert starts.startswith(f"{path}:3: column 'start_s': {said}")
+    assert ends.startswith(f"{path}:2: column 'end_s': {said}")
+    typed = f"obygaze manifest import {path} -o t --map times=m:ss"
+    assert caught.value.hint == typed
+    assert spans(read(path, mapping=TableMapping(times=times)).manifest) == expected
+    assert spans(read(path, {"times": times}).manifest) == expected
+    # Three numbers are hours, whatever two are.
+    long = table_of(tmp_path, LONG_CLOCKS)
+    assert spans(read(long, mapping=TableMapping(times=times)).manifest) == [(0, 65)]
+
+
+def test_the_clips_of_a_film_are_counted_once_for_all_annotators(tmp_path) -> None:
+    columns = {"movie_id": "film", "start_s": "from", "end_s": "to", "annotator": "who"}
+    path = table_of(tmp_path, RATED)
+    form = "{movie_id}-{count:02d}"
+    manifest = read(path, columns, form=form, rule="agreed").manifest
+    assert manifest.clip_ids == ("A_B-01", "A_B-02", "C-01")
+    who = [(one.clip_id, one.annotator) for one in manifest.annotations]
+    names = ["ada", "ben", "ben", "ada"]
+    ids = ["A_B-01", "A_B-01", "A_B-02", "C-01"]
+    assert who == [*zip(ids, names, strict=True)]
+    # 1 s is 1.0 s, whoever writes it.
+    exact = "movie_id,start_s,end_s,annotator\na,1,2.50,ada\na,1.0,2.5,ben\n"
+    again = read(table_of(tmp_path, exact, "exact.csv"), form="{movie_id}-{count}")
+    assert again.manifest.clip_ids == ("a-1",)
+    # A film is one, however its accents were typed.
+    typed = "movie_id,start_s,end_s\nAm\u00e9lie,1,2\nAme\u0301lie,2,3\n"
+    again = read(table_of(tmp_path, typed, "typed.csv"), form="{movie_id}-{count}")
+    assert again.manifest.clip_ids == ("Amelie-1", "Amelie-2")
+    # Without times nobody knows which rows are about one clip.
+    columns |= {"start_s": "=", "end_s": "=", "from": "from", "to": "to"}
+    with pytest.raises(FixInput) as caught:
+        read(path, columns, form=form, rule="agreed")
+    (line, *_) = caught.value.details
+    assert "requires times if there are several annotators (4 times)" in line
+
+
+def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
+    words = '[concepts]\n"mise" = "Look|Clothing"\n"robe" = "Clothing"\n'
+    mapping = table_of(tmp_path, words, "m.toml")
+    path = table_of(tmp_path, "clip_id,movie_id,concepts\na-1,a,robe|mise\n")
+    written = tmp_path / "written.toml"
+    for given in (mapping, written):
+        manifest = read(path, mapping=given, write_mapping=written).manifest
+        assert manifest.clips[0].concepts == ("Clothing", "Look")
+    ids = {name: name for name in ("clip_id", "movie_id")}
+    assert ids.items() <= read_mapping(written).columns.items()
+    wrong = table_of(tmp_path, '[concepts]\n"mise" = "Look|Cloth"\n', "w.toml")
+    with pytest.raises(FixInput) as caught:
+        read(path, mapping=wrong)
+    assert "concepts.mise: unknown concept 'Cloth', " in caught.value.details[0]
+
+
+def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:
+    clips = table_of(tmp_path, "clip_id,movie_id,start_s,end_s\na-1,a,65,70\n")
+    rows = "clip_id,start_s,end_s,mood\na-1,0:05,0:10,joy\n"
+    moods = table_of(tmp_path, rows, "m.csv")
+    with pytest.raises(FixInput) as caught:
+        join(read(clips).manifest, moods)
+    assert "'0:05' may be minutes or hours" in caught.value.details[0]
+
+
+def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(tmp_path) -> None:
+    words = '[levels]\n"s" = "EN"\n"ja" = "S"\n"Oui" = "S"\n"oui" = "HN"\n'
+    words += '[concepts]\n"Licht" = "visual"\n"LICHT!" = "Body"\n"licht!" = "Look"\n'
+    mapping = table_of(tmp_path, words, "m.toml")
+    rows = "clip_id,movie_id,level,concepts\na,f,JA,LICHT\nb,f,oui,licht\n"
+    path = table_of(tmp_path, f"{rows}c,f,Oui,Licht|licht!\nd,f,S,\ne,f,s,\n")
+    made = read(path, mapping=mapping)
+    clips = made.manifest.clips
+    # A word of the vocabulary is what it is.
+    assert [clip.level for clip in clips] == ["S", "HN", "S", "S", "EN"]
+    assert not any("vocabulary" in warning for warning in made.warnings)
+    levels = {"S": ["JA", "Oui", "S"], "HN": ["oui"], "EN": ["s"]}
+    assert made.facts["level_words"] == levels
+    licht = ("Licht",)
+    assert [clip.concepts for clip in clips[:3]] == [licht, licht, (*licht, "Look")]
+    unknown = table_of(tmp_path, "clip_id,movie_id,level\na,f,OUI\n", "u.csv")
+    with pytest.raises(FixInput) as caught:
+        read(unknown, mapping=mapping)
+    assert "unknown level 'OUI'" in caught.value.details[0]
+
+
+def test_a_word_that_is_not_known_is_no_level_and_no_concept(tmp_path: Path) -> None:
+    rows = "clip_id,movie_id,level,concepts\na,f,gern,Look|Dings\nb,f,S,why?|Dings\n"
+    path = table_of(tmp_path, rows)
+    words = {"gern": "?", "Dings": "?", "why?": "visual"}
+    clips = read(path, words=words).manifest.clips
+    assert [clip.level for clip in clips] == ["", "S"]
+    assert [clip.concepts for clip in clips] == [("Look",), ("why?",)]
+    with pytest.raises(FixUsage, match="expected a level or a concept, got 'Bdy'"):
+        read(path, words={"Dings": "Bdy"})

@@ -1,5 +1,3 @@
-"""Columns of a table, joined to the clips of a manifest by id."""
-
 from pathlib import Path
 
 import pytest
@@ -35,11 +33,8 @@ def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> No
     joining = join(MANIFEST, table(tmp_path))
     joined, warnings = joining.manifest, joining.warnings
     assert joined.columns == ("annotator", "emotions", "relation")
-    assert [clip.values("emotions") for clip in joined] == [
-        ("joy", "fear", "anger"),
-        (),
-        (),
-    ]
+    emotions = [clip.values("emotions") for clip in joined]
+    assert emotions == [("joy", "fear", "anger"), (), ()]
     assert [clip.extra["relation"] for clip in joined] == ["friends", "", "siblings"]
     assert [clip.level for clip in joined] == ["S", "EN", "HN"]
     assert joined.header.sources[-1].file == "graphs.csv"
@@ -51,9 +46,7 @@ def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> No
     assert joined.where("fear in emotions and annotator == A1").clip_ids == ("tt1-001",)
 
 
-def test_titles_and_times_of_a_table_of_this_program_are_no_columns_of_ones_own(
-    tmp_path: Path,
-) -> None:
+def test_titles_and_times_of_a_table_of_this_program_are_no_own_columns(tmp_path):
     clip = Clip("a", "Ete", start_s=0, end_s=5, extra={"movie_title": "Été"})
     manifest = Manifest("films", Header("films"), (clip,), ("movie_title",))
     scores = "clip_id,movie_title,start_s,end_s,start,end,score\na,Été,0,5,0:00:00,0:00:05,.5\n"
@@ -62,11 +55,8 @@ def test_titles_and_times_of_a_table_of_this_program_are_no_columns_of_ones_own(
     # Columns of these names of a table of another person are its own.
     moods = table(tmp_path, "clip_id,start_s,end_s,start,end\na,0,5,calm,wild\n")
     assert join(manifest, moods).manifest.columns == ("movie_title", "start", "end")
-    named = {"end": "end"}
-    assert join(manifest, table(tmp_path, scores), named).manifest.columns[1:] == (
-        "end",
-        "score",
-    )
+    named = join(manifest, table(tmp_path, scores), {"end": "end"}).manifest
+    assert named.columns[1:] == ("end", "score")
     clocks = table(tmp_path, "clip_id,start,end\na,0:00:00,0:00:05\n")
     assert join(manifest, clocks).manifest.columns[1:] == ("start", "end")
     other = table(tmp_path, "clip_id,movie_title\na,Été 85\n")

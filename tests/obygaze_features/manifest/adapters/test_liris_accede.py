@@ -1,5 +1,3 @@
-"""LIRIS-ACCEDE: files joined by name and checked by id, never by the order of their rows."""
-
 from pathlib import Path
 
 import pytest
@@ -7,12 +5,8 @@ import pytest
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.liris_accede import read
 
-A0, A1, A2, M0 = (
-    "ACCEDE00000.mp4",
-    "ACCEDE00001.mp4",
-    "ACCEDE00002.mp4",
-    "MEDIAEVAL00000.mp4",
-)
+A0, A1, A2 = (f"ACCEDE0000{number}.mp4" for number in range(3))
+M0 = "MEDIAEVAL00000.mp4"
 RANKING = (
     "id\tname\tvalenceRank\tarousalRank\tvalenceValue\tarousalValue"
     "\tvalenceVariance\tarousalVariance\n"
@@ -41,10 +35,7 @@ FILES = {
 
 
 def write(folder: Path, **changed: str) -> Path:
-    for name, text in {
-        **FILES,
-        **{k.replace("__", "."): v for k, v in changed.items()},
-    }.items():
+    for name, text in (FILES | changed).items():
         (folder / name).write_text(text, encoding="utf-8")
     return folder
 
@@ -82,32 +73,31 @@ def test_all_excerpts_have_a_film_or_none(tmp_path: Path) -> None:
 
 
 def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        ACCEDEaffect__txt=f"id\tname\tvalenceClass\tarousalClass\n0\t{A0}\t0.3\t1\n5\t{A1}\t0\t0\n",
-        ACCEDEsets__txt=f"id\tname\tset\n0\t{A0}\t3\n",
-        ACCEDEviolence__txt=f"id\tname\n0\t{A0}\n",
-        MEDIAEVALviolence__txt=f"id\tname\tviolent\n0\t{M0}\tyes\n0\t{M0}\t1\n",
-    )
-    (tmp_path / "shots-devset-nl.txt").write_text(
-        f"7001\t{A1}\n7002 {A2}\n", encoding="utf-8"
-    )
-    (tmp_path / "shots-testset-nl.txt").write_text(f"7001\t{A1}\n", encoding="utf-8")
+    affect = f"0\t{A0}\t0.3\t1\n5\t{A1}\t0\t0\n"
+    changed = {
+        "ACCEDEaffect.txt": f"id\tname\tvalenceClass\tarousalClass\n{affect}",
+        "ACCEDEsets.txt": f"id\tname\tset\n0\t{A0}\t3\n",
+        "ACCEDEviolence.txt": f"id\tname\n0\t{A0}\n",
+        "MEDIAEVALviolence.txt": f"id\tname\tviolent\n0\t{M0}\tyes\n0\t{M0}\t1\n",
+        "shots-devset-nl.txt": f"7001\t{A1}\n7002 {A2}\n",
+        "shots-testset-nl.txt": f"7001\t{A1}\n",
+    }
+    write(tmp_path, **changed)
     with pytest.raises(FixInput) as caught:
         read(tmp_path)
-    at = {name: f"{tmp_path / name}" for name in FILES}
-    assert caught.value.details == (
-        f"{at['ACCEDEsets.txt']}:2: column 'set': '3' is not one of 0, 1, 2",
-        f"{at['ACCEDEaffect.txt']}:2: column 'valenceClass': '0.3' is not one of -1, 0, 1",
-        f"{at['ACCEDEaffect.txt']}:3: column 'id': {A1} has the id '5', but '1' in another file",
-        f"{at['ACCEDEviolence.txt']}:1: expected the columns id, name and the class, got id, name",
-        f"{at['MEDIAEVALviolence.txt']}:2: column 'violent': 'yes' is not one of 0, 1",
-        f"{at['MEDIAEVALviolence.txt']}:3: column 'name': {M0} already has a value for violence",
-        f"{at['shots-devset-nl.txt']}:2: expected an id and a name, got 1 cells",
-        f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} already has a value for "
-        "fold:mediaeval2015",
-        f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} already has a value for mediaeval_id",
-    )
+    assert [line.removeprefix(f"{tmp_path}/") for line in caught.value.details] == [
+        "ACCEDEsets.txt:2: column 'set': '3' is not one of 0, 1, 2",
+        "ACCEDEaffect.txt:2: column 'valenceClass': '0.3' is not one of -1, 0, 1",
+        f"ACCEDEaffect.txt:3: column 'id': {A1} has the id '5', but '1' in another file",
+        "ACCEDEviolence.txt:1: expected the columns id, name and the class, got id, name",
+        "MEDIAEVALviolence.txt:2: column 'violent': 'yes' is not one of 0, 1",
+        f"MEDIAEVALviolence.txt:3: column 'name': {M0} already has a value for violence",
+        "shots-devset-nl.txt:2: expected an id and a name, got 1 cells",
+        *(
+            f"shots-testset-nl.txt:1: column 'name': {A1} already has a value for {name}"
+            for name in ("fold:mediaeval2015", "mediaeval_id")
+        ),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""MObyGaze: segments of experts in whole frames, and the counts of the released table."""
-
 import ast
 import csv
 import json

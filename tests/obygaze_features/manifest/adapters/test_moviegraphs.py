@@ -1,5 +1,3 @@
-"""MovieGraphs: times of clips, worked out by hand on films of a few frames."""
-
 from pathlib import Path
 
 import pytest
@@ -58,11 +56,8 @@ def test_a_file_is_not_opened(tmp_path: Path) -> None:
 
 def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
     write_film(tmp_path, scenes="1 1 1\n0 1 1\n3 2 1\n4 5 1\n1-2\n")
-    write_film(
-        tmp_path,
-        "tt02",
-        cuts="10 0.400 CUT\n5 0.2 CUT\n30 9.0 CUT\n200 8.0 CUT\n40 FADE\n",
-    )
+    spoilt = "10 0.400 CUT\n5 0.2 CUT\n30 9.0 CUT\n200 8.0 CUT\n40 FADE\n"
+    write_film(tmp_path, "tt02", cuts=spoilt)
     write_film(tmp_path, "tt03", frames="1 0.04\n")
     with pytest.raises(FixInput) as caught:
         read(tmp_path)

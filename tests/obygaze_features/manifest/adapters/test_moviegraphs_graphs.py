@@ -1,5 +1,3 @@
-"""The program docs/graphs.py: a pickle of the graphs of MovieGraphs becomes columns."""
-
 import csv
 import os
 import pickle

@@ -1,5 +1,3 @@
-"""What adapters share: lists that Python wrote, and files known by their hash."""
-
 import ast
 from pathlib import Path
 
@@ -41,11 +39,8 @@ def test_an_unknown_file_is_a_warning(tmp_path: Path) -> None:
     known = [(empty,), ("0" * 64,), ("1" * 64, "2" * 64)]
     files = {path: (path.stem, own) for path, own in zip(paths, known, strict=True)}
     sources, warnings = known_sources(files)
-    assert [(one.file, one.sha256) for one in sources] == [
-        (name, empty) for name in "abc"
-    ]
-    assert [warning.partition(": ")[0] for warning in warnings] == [
-        str(paths[1]),
-        str(paths[2]),
-    ]
+    files = [(one.file, one.sha256) for one in sources]
+    assert files == [(name, empty) for name in "abc"]
+    named = [warning.partition(": ")[0] for warning in warnings]
+    assert named == list(map(str, paths[1:]))
     assert empty in warnings[0] and "0" * 64 in warnings[0]
