@@ -87,3 +87,6 @@ def check_names(target: Path) -> None:
             assert (path / "store.json").exists(), path
         elif not path.name.startswith("."):
             assert path.name == f"{target.name}.next", path
+
+
+CHECKS = {"first": check_first, "change": check_changed}

@@ -1,5 +1,3 @@
-"""Whole copies of stores: pull and push between folders, web servers, buckets and the hub."""
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Stores in buckets of moto's server and on the hub as huggingface_hub sees it."""
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
-"""Disks that are full, read-only, or lose what was not synced: a clear error, and nothing lost."""
-
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,13 +8,7 @@ import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
 from support.filled_stores import fill, plan
-from support.killed_fillers import (
-    FIRST_VALUES,
-    change_life,
-    check_changed,
-    check_first,
-    first_life,
-)
+from support.killed_fillers import CHECKS, FIRST_VALUES, LIVES, first_life
 from support.kills import DONE, cut_at_sync
 from support.planted_stores import FILM, rows_of, values_of, write
 from support.seeds import SEED, amount
@@ -134,11 +126,7 @@ def test_a_read_only_folder_is_read_and_refuses_to_be_written(read_only: Path) -
         found = store.matrix(name, missing="drop")
         np.testing.assert_array_equal(found.values, array[ok])
     assert verify(store, hashes=True).problems == []
-    ways: list[Callable[[], object]] = [
-        lambda: seal(read_only / "s"),
-        lambda: plan(read_only / "other"),
-    ]
-    for way in ways:
+    for way in (lambda: seal(read_only / "s"), lambda: plan(read_only / "other")):
         with pytest.raises(OSError, match="Read-only file system"):
             way()
     rest = str(read_only / "rest")
@@ -156,8 +144,7 @@ def test_a_power_cut_at_any_sync(tmp_path: Path, life: str) -> None:
 
     `make torture` cuts it at the other syncs.
     """
-    live = {"first": first_life, "change": change_life}[life]
-    check = {"first": check_first, "change": check_changed}[life]
+    live, check = LIVES[life], CHECKS[life]
     if life == "change":
         (tmp_path / "before").mkdir()
         first_life(tmp_path / "before" / "s")

@@ -1,5 +1,3 @@
-"""Filling by blocks, sealing, changing: the bytes, and what happens where processes meet."""
-
 import json
 import shutil
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Random histories of stores, compared after each step with a plain model in memory."""
-
 import random
 import shutil
 from collections.abc import Callable
@@ -61,7 +59,6 @@ class Model:
 
 
 def maker_of(version: str) -> Maker:
-    """What has computed a row."""
     return Maker("p 1", "cpu", "a cpu", "float32", {"torch": version})
 
 
@@ -100,7 +97,6 @@ class History:
         return Clip(film, OK, values)
 
     def write(self, path: Path, model: Model) -> None:
-        """Write a store at once."""
         rows = [clip.row(name) for name, clip in model.clips.items()]
         values = {}
         for array in self.arrays:
@@ -160,9 +156,8 @@ class History:
         subset(self.path, part, without=[film])
         data = b"".join(files_of(part).values())
         assert film.encode() not in data
-        for name, clip in self.model.select(
-            lambda clip: clip.film == film
-        ).clips.items():
+        gone = self.model.select(lambda clip: clip.film == film)
+        for name, clip in gone.clips.items():
             assert name.encode() not in data
             for values in clip.values.values():
                 assert values.tobytes()[:16] not in data
@@ -211,7 +206,6 @@ class History:
         self.check(target, self.model)
 
     def check(self, path: Path, model: Model) -> None:
-        """Compare a store with the model."""
         check_all(path)
         store = open_store(path)
         assert {row.clip_id for row in store.rows} == set(model.clips)

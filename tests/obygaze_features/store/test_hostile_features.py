@@ -1,5 +1,3 @@
-"""Small files of features that would take much memory or hours are refused."""
-
 import io
 import random
 import subprocess

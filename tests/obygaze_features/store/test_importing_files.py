@@ -1,6 +1,5 @@
-"""Stores made of HDF5 files, folders of .npy and .pth files, and Parquet."""
-
 import io
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +23,6 @@ V = A[0]
 
 
 def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
-    """Write an HDF5 file."""
     with h5py.File(path, "w") as file:
         for key, value in arrays.items():
             file[key] = value
@@ -41,10 +39,8 @@ def test_a_path_has_one_place_for_the_id(tmp_path: Path) -> None:
 def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": A, "b": A[0], "c": A[0]})
     each: dict[str, Any] = {"arrays": {"frames": "{id}"}}
-    with pytest.raises(
-        FixInput,
-        match=r"frames: expected one shape for all clips, got \(3, 2\), and \(2,\) for b",
-    ):
+    shapes = "expected one shape for all clips, got (3, 2), and (2,) for b"
+    with pytest.raises(FixInput, match=re.escape(f"frames: {shapes}")):
         import_features(file, tmp_path / "s", **each)
     clips = (Clip("b", "m"), Clip("c", "m"))
     manifest = Manifest("m", Header("x", {}), clips)
@@ -180,9 +176,8 @@ def test_values_that_were_never_written_are_no_zeros(tmp_path: Path) -> None:
     each = {"clip": "{id}"}
     done = import_features(tmp_path / "f.h5", tmp_path / "s", arrays=each)
     assert done.failed == {"m-2": "clip: 'm-2' has values that were never written"}
-    np.testing.assert_array_equal(
-        values_of(open_store(tmp_path / "s"), "clip", ids[:2]), A[:2]
-    )
+    written = values_of(open_store(tmp_path / "s"), "clip", ids[:2])
+    np.testing.assert_array_equal(written, A[:2])
     with h5py.File(tmp_path / "h.h5", "w") as file:
         file["m-0/a"], file["m-0/b"], file["m-1/a"] = A[:3]
     both = {"clip": "{id}/a", "pooled": "{id}/b"}
@@ -196,7 +191,6 @@ def test_values_that_were_never_written_are_no_zeros(tmp_path: Path) -> None:
 
 
 def npy(path: Path, array: Any) -> None:
-    """Write a .npy file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, array)
 
@@ -305,13 +299,11 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
 
 
 def parquet(path: Path, settings: Any = None, **columns: Any) -> Path:
-    """Write a Parquet file."""
     pyarrow = pytest.importorskip("pyarrow")
     writer = pytest.importorskip("pyarrow.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer.write_table(
-        pyarrow.table(columns), path, row_group_size=2, **(settings or {})
-    )
+    table = pyarrow.table(columns)
+    writer.write_table(table, path, row_group_size=2, **(settings or {}))
     return path
 
 
@@ -337,9 +329,8 @@ def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:
 
 def test_errors_of_parquet(tmp_path: Path) -> None:
     file = parquet(tmp_path / "a.parquet", name=["m-1"], x=[[1.0]], clip=[["a"]])
-    with pytest.raises(
-        FixInput, match=r"no array 'clip_id'.*of the file: name, x, clip"
-    ):
+    named = "no array 'clip_id'.*of the file: name, x, clip"
+    with pytest.raises(FixInput, match=named):
         open_features(file)
     with pytest.raises(FixInput, match="no array 'y'"):
         open_features(file, {"clip": "y"}, id_key="name")
@@ -395,9 +386,8 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
 
 def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
     parquet(tmp_path / "f/data/a.parquet", clip_id=["a-1"], clip=[[1.0, 2.0]])
-    parquet(
-        tmp_path / "f/data/b.parquet", clip_id=["b-1", "b-2"], clip=[[3.0, 4.0]] * 2
-    )
+    two = [[3.0, 4.0]] * 2
+    parquet(tmp_path / "f/data/b.parquet", clip_id=["b-1", "b-2"], clip=two)
     store = imported(tmp_path / "f", tmp_path / "s")
     assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [3, 4]]
     parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
@@ -446,15 +436,12 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     columns = [pyarrow.array(["m-1"]), vectors, vectors]
     table = pyarrow.Table.from_arrays(columns, names=["clip_id", "x", "x"])
     writer.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(
-        FixInput, match="columns with different names, got clip_id, x, x"
-    ):
+    same = "columns with different names, got clip_id, x, x"
+    with pytest.raises(FixInput, match=same):
         open_features(tmp_path / "a.parquet")
 
 
-def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_that_are_packed_small_are_counted_before_all(tmp_path, monkeypatch):
     file = parquet(tmp_path / "a.parquet", clip_id=["a", "b"], x=[[0.0] * 100_000] * 2)
     assert file.stat().st_size < 100_000
     monkeypatch.setattr(system, "memory_bytes", lambda: 1_000_000)

@@ -1,5 +1,3 @@
-"""Stores that are read side by side; `tests/rules` draws random ones."""
-
 import pickle
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Array, Store
 from obygaze_features.store import open_store as open_one
 from obygaze_features.store.card import Terms
-from obygaze_features.store.joining import split_array
+from obygaze_features.store.joining import open_store, split_array
 from obygaze_features.store.rows import FAILED
 
 N_ROWS = 10
@@ -136,8 +134,6 @@ def test_what_is_refused(here: Workspace, name: str) -> None:
 
 def test_a_join_is_no_part_of_a_join(here: Workspace) -> None:
     both = opened(here, "seen+heard")
-    from obygaze_features.store.joining import open_store
-
     with pytest.raises(FixUsage, match=r"got the join both: heard\+seen"):
         open_store("both+seen", workspace=here.root, named={"both": both})
 

@@ -1,5 +1,3 @@
-"""Commands that make stores of stores, copies and files, killed anywhere, go on."""
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Processes that fill and seal, killed or suspended anywhere: same bytes, nothing lost."""
-
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.killed_fillers import (
+    CHECKS,
+    LIVES,
     change_life,
     check_changed,
     check_first,
@@ -20,8 +20,6 @@ from support.seeds import SEED, amount
 from support.written_stores import lasting_bytes
 from support.zygote import Zygote, disturb, failures, mounted
 
-CHECKS = {"first": check_first, "change": check_changed}
-LIVES = {"first": first_life, "change": change_life}
 # Of the changes and uses of the disk; `make torture` tries all of them.
 EVERY = amount(60, 5)
 

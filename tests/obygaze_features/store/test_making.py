@@ -1,5 +1,3 @@
-"""Stores that are written at once: their bytes, what is refused, who comes second."""
-
 import errno
 import hashlib
 import json
@@ -156,9 +154,8 @@ def test_a_finished_file_is_copied_where_links_are_refused(tmp_path, monkeypatch
     assert not copied.samefile(tmp_path / "one" / CLIP.file_name(0))
     check_store(tmp_path / "two", some_rows(75), VALUES)
     flip_bit(tmp_path / "one" / CLIP.file_name(0), 100)
-    with pytest.raises(
-        Corrupt, match="length or SHA-256 differs from the list of files"
-    ):
+    differs = "length or SHA-256 differs from the list of files"
+    with pytest.raises(Corrupt, match=differs):
         write_linked(tmp_path, "three")
 
 

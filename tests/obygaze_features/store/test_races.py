@@ -1,5 +1,3 @@
-"""Two pushes to one place, of which one is stopped in the middle: the place is never of both."""
-
 import multiprocessing
 import os
 import random

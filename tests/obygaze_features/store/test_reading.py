@@ -1,5 +1,3 @@
-"""Rows of a store that another program wrote: by clip, film and mask, as zarr-python reads them."""
-
 import pickle
 from pathlib import Path
 from typing import Any
@@ -67,9 +65,8 @@ def test_any_rows_are_those_that_zarr_reads(
     path = tmp_path_factory.mktemp("any") / "s"
     values = {"x": some(n_rows, *shape, dtype=dtype)}
     chunk_rows = 2 ** sizes[0]
-    entry = array_of(
-        "x", values["x"], chunk_rows=chunk_rows, file_rows=chunk_rows * 2 ** sizes[1]
-    )
+    n_rows_of = {"chunk_rows": chunk_rows, "file_rows": chunk_rows * 2 ** sizes[1]}
+    entry = array_of("x", values["x"], **n_rows_of)
     clips = [f"clip {n}" for n in range(n_rows)]
     write_plain_store(path, values, rows_of(clips, clips), arrays=[entry])
     rows = data.draw(st.lists(st.integers(0, n_rows - 1), max_size=30))
@@ -256,9 +253,8 @@ def test_the_only_array_needs_no_name(path: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.matrix().values, vectors)
     (piece,) = store.stream()
     np.testing.assert_array_equal(piece.values, vectors)
-    with pytest.raises(
-        FixUsage, match="name of the array is required: one of clip, frames"
-    ):
+    asked = "name of the array is required: one of clip, frames"
+    with pytest.raises(FixUsage, match=asked):
         open_store(path).matrix()
 
 

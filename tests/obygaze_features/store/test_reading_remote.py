@@ -1,5 +1,3 @@
-"""Stores on web servers, in buckets and on the hub: the same rows, few requests, few bytes."""
-
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,9 +123,8 @@ def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None
             open_store("hf://lab/films")
         for file in (root / "tokens").rglob("*"):
             if file.is_file():
-                hub.files[file.relative_to(root / "tokens").as_posix()] = (
-                    file.read_bytes()
-                )
+                name = file.relative_to(root / "tokens").as_posix()
+                hub.files[name] = file.read_bytes()
         hub.history[hub.head] = dict(hub.files)
         store = open_store("hf://lab/films")
         assert store.location == "hf://lab/films"

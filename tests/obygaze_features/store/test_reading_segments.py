@@ -1,5 +1,3 @@
-"""Segments as slices of windows: the rules by plain loops, and the anchor's own arithmetic."""
-
 from pathlib import Path
 
 import numpy as np
@@ -30,21 +28,17 @@ def windows_store(
     sampling = {"unit": "window", "grid": {"window": window, "stride": stride}}
     recipe = {"backbone": {"name": "toy"}, "sampling": sampling}
     recipe |= {section: {} for section in SECTIONS}
-    numbers = np.array([n for _, n in ids])
     vectors = np.random.default_rng(1).standard_normal((len(ids), 3)).astype("float32")
-    values = {"clip": vectors}
     arrays = [
-        array_of(name, array, chunk_rows=chunk_rows, file_rows=2 * chunk_rows)
-        for name, array in values.items()
+        array_of("clip", vectors, chunk_rows=chunk_rows, file_rows=2 * chunk_rows)
     ]
-    rows = rows_of(
-        [f"{film}:{n:06d}" for film, n in ids], [film for film, _ in ids], status_of_row
-    )
-    for row, number in zip(rows, numbers.tolist(), strict=True):
+    names = [f"{film}:{n:06d}" for film, n in ids]
+    rows = rows_of(names, [film for film, _ in ids], status_of_row)
+    for row, (_, n) in zip(rows, ids, strict=True):
         if row["status"] == "ok":
-            row["start_s"] = number * stride / FPS
-            row["end_s"] = (number * stride + window) / FPS
-    write_plain_store(path, values, rows, arrays=arrays, recipe=recipe)
+            row["start_s"] = n * stride / FPS
+            row["end_s"] = (n * stride + window) / FPS
+    write_plain_store(path, {"clip": vectors}, rows, arrays=arrays, recipe=recipe)
     return open_store(path), vectors
 
 
@@ -117,10 +111,8 @@ def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(tmp_path) -> 
     # Borders that are those of a window as well.
     first[:100], last[100:200] = first[:100] // 16 * 16, last[100:200] // 16 * 16 + 15
     last = np.maximum(first, last)
-    pairs = zip(first.tolist(), last.tolist(), strict=True)
-    segments = [
-        segment(f"s{i}", "tt1", a, b, fps=23.976) for i, (a, b) in enumerate(pairs)
-    ]
+    pairs = enumerate(zip(first.tolist(), last.tolist(), strict=True))
+    segments = [segment(f"s{i}", "tt1", a, b, fps=23.976) for i, (a, b) in pairs]
     found = store.segments(segments, "clip", rule="touch")
     for i, (a, b) in enumerate(zip(first, last, strict=True)):
         own = found.values[found.offsets[i] : found.offsets[i + 1]]
@@ -128,10 +120,8 @@ def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(tmp_path) -> 
 
 
 def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
-    status_of_row = dict.fromkeys((2, 3, 4), ("failed", "no"))
-    store, values = windows_store(
-        tmp_path / "s", {"a": 10}, status_of_row=status_of_row
-    )
+    failed = dict.fromkeys((2, 3, 4), ("failed", "no"))
+    store, values = windows_store(tmp_path / "s", {"a": 10}, status_of_row=failed)
     segments = [
         *(segment("late", "a", 200, 300), segment("fine", "a", 16, 90)),
         *(segment("failed", "a", 33, 70), segment("film", "z", 0, 20)),
@@ -163,20 +153,14 @@ def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
     frames[2, 1] = 0
     mask = np.ones((3, 2), bool)
     mask[2, 1] = False
-    starts = np.arange(3.0)
-    dims = ("frame",)
     arrays = [
-        Array.of("frames", "float32", (2, 4), (*dims, "width")),
-        Array.of("mask", "bool", (2,), dims),
+        Array.of("frames", "float32", (2, 4), ("frame", "width")),
+        Array.of("mask", "bool", (2,), ("frame",)),
     ]
+    rows = [Row(f"a:{n}", "a", float(n), n + 1.0) for n in range(3)]
+    recipe = a_recipe(sampling={"unit": "window", "grid": {"window": 2}})
     values = {"frames": frames, "mask": mask}
-    store = made_store(
-        tmp_path / "s",
-        [Row(f"a:{n}", "a", start, start + 1) for n, start in enumerate(starts)],
-        values,
-        arrays=arrays,
-        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 2}}),
-    )
+    store = made_store(tmp_path / "s", rows, values, arrays=arrays, recipe=recipe)
     clips = [Clip("x", "a", start_s=0.0, end_s=2.0)]
     found = store.segments(clips, "frames", reduce="max")
     np.testing.assert_array_equal(found.values, frames[:1])
@@ -207,10 +191,8 @@ def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
     mean = turned.segments(first_two, "number", reduce="mean").values
     assert mean.tolist() == [[0.5]]
     for first in range(0, 19 * 16, 16):
-        found = turned.segments([segment("x", "a", first, first + 31)], "clip")
-        np.testing.assert_array_equal(
-            found.values, vectors[first // 16 : first // 16 + 2]
-        )
+        found = turned.segments([segment("x", "a", first, first + 31)], "clip").values
+        np.testing.assert_array_equal(found, vectors[first // 16 : first // 16 + 2])
 
 
 def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(tmp_path):

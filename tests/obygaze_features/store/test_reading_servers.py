@@ -1,5 +1,3 @@
-"""Stores on nginx, and on servers that are not as they should be: wrong answers, early ends."""
-
 import gzip
 import http.server
 from collections.abc import Callable, Mapping

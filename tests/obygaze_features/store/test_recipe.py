@@ -1,5 +1,3 @@
-"""Recipes: one spelling, one fingerprint, differences by key."""
-
 import json
 
 import numpy as np

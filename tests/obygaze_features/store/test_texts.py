@@ -1,5 +1,3 @@
-"""Texts with their embeddings in an npz file: NumPy reads it, and other files are refused."""
-
 from pathlib import Path
 
 import numpy as np

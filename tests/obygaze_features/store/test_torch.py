@@ -1,5 +1,3 @@
-"""A store in a DataLoader of PyTorch."""
-
 from pathlib import Path
 
 import numpy as np
