@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.workspace import PathLike, Workspace
 
@@ -78,6 +80,7 @@ def view(
     from obygaze_features.core.file_names import FileNames, file_name
     from obygaze_features.core.files import write_together
     from obygaze_features.core.overwrite import FILM_PAGE, check_file
+    from obygaze_features.core.shell import shell_word
     from obygaze_features.manifest import read_manifest
 
     here = Workspace.of(workspace)
@@ -103,6 +106,14 @@ def view(
     for one, name in page_of_film.items():
         pages[folder / name] = render_page(site.document(one, folder, page_of_film))
     write_together(pages)
+    films = [one for one in page_of_film if not any(c.video for c in site.films[one])]
+    if films:
+        warnings.warn(
+            f"pages of films without a linked video: {few(films, 3)}; to link videos: obygaze"
+            f" manifest link {shell_word(clips.name)} FOLDER",
+            ObygazeWarning,
+            stacklevel=2,
+        )
     return FilmPages(tuple(pages))
 
 

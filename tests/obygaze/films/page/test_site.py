@@ -25,6 +25,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
     ObygazeError,
+    ObygazeWarning,
 )
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
@@ -121,7 +122,10 @@ def test_videos_are_named_from_the_folder_of_the_page(tmp_path: Path) -> None:
 
 def test_only_a_page_is_replaced(tmp_path, monkeypatch) -> None:
     save_films(tmp_path, [*film_clips("lake", "", 2), *film_clips("con", "", 2)])
-    paths = view("films", workspace=tmp_path).paths
+    with pytest.warns(
+        ObygazeWarning, match="without a linked video: lake, con; to link"
+    ):
+        paths = view("films", workspace=tmp_path).paths
     assert view("films", workspace=tmp_path).paths == paths
     assert [path.parent for path in paths] == [tmp_path / "pages" / "films"] * 2
     assert paths[0].stem == "lake"
