@@ -30,6 +30,8 @@ from obygaze_features.manifest.windows import CutFilm, Grid
 
 # The share of a picture by which a window may be shorter than one picture, because of rounding.
 ROUNDING = 1e-6
+# A shorter rest of a film after its last window is not mentioned, in seconds.
+LEAST_REST_S = 0.1
 # The time limit for reading a film, in seconds; it starts again with each sign of progress.
 _TIMEOUT_S = 300.0
 
@@ -65,7 +67,22 @@ class WrittenWindows:
     def __str__(self) -> str:
         films = count(len(self.manifest.films), "film")
         windows = count(len(self.manifest), "window")
-        return f"{self.path}: {windows} of {films} ({self.grid})"
+        text = f"{self.path}: {windows} of {films} ({self.grid})"
+        if self._longest_rest_s >= LEAST_REST_S:
+            rest = f"{self._longest_rest_s:.1f} s"
+            text += f"; up to {rest} at the end of a film are in no window"
+        return text
+
+    @property
+    def _longest_rest_s(self) -> float:
+        """The longest time from the end of the last window of a film to the end of the film."""
+        rests = [0.0]
+        clips = self.manifest.clips
+        for film in clips.films if isinstance(clips, Windows) else ():
+            n_windows = self.grid.n_windows(film)
+            if n_windows:
+                rests.append(film.end_s - self.grid.span_s(n_windows - 1, film)[1])
+        return max(rests)
 
 
 def write_windows(

@@ -313,6 +313,11 @@ def test_films_without_a_window_are_said(films: Path, tmp_path: Path) -> None:
     done = call_obygaze(*words, cwd=tmp_path).ok()
     assert "1 film too short for a window: tt1" in done.stderr
     assert read_manifest(tmp_path / "manifests" / "w.toml").films == ("tt2",)
+    assert "in no window" not in done.stdout
+    words = ("manifest", "windows", films, "-o", "rest", "--window", "50")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    rest = "up to 1.6 s at the end of a film are in no window"
+    assert rest in done.stdout
     clips = [
         Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0),
         Clip("y-1", "y", start_s=0.0, end_s=2.0),
