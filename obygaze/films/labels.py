@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,10 @@ def project_tables(
             where=where if clips is None else str(clips),
             hint="pass --every 30, or clips with the columns film_start_s and film_end_s",
         )
+    if clips is not None and not are_drawn:
+        outside = _marks_outside(marks, spans)
+        if outside:
+            warnings.append(f"marks in no clip are ignored: {few(outside, 3)}")
     warnings += _warnings(projection, bare, marks, orders or {})
     said = [
         one
@@ -240,6 +245,25 @@ def _clip_spans(clips: Manifest, marks: Marks) -> list[ClipSpan]:
         place = places[clip.clip_id]
         spans.append(ClipSpan(clip.clip_id, clip.movie_id, *place, frames or ()))
     return spans
+
+
+def _marks_outside(marks: Marks, spans: Sequence[ClipSpan]) -> list[str]:
+    """Return the marks that overlap no clip, in films that have clips with times."""
+    spans_of: dict[str, list[ClipSpan]] = {}
+    for span in sorted(spans, key=lambda one: one.start_s):
+        spans_of.setdefault(span.movie_id, []).append(span)
+    outside = []
+    for film, of_film in marks_by_film(marks).items():
+        starts_s = [span.start_s for span in spans_of.get(film, ())]
+        # The last end of each clip and of all clips that start before it.
+        ends_s = [*accumulate((span.end_s for span in spans_of.get(film, ())), max)]
+        for mark in of_film:
+            n_before = bisect_left(starts_s, mark.end_s - MARK_ROUNDING_S)
+            reached_s = ends_s[n_before - 1] if n_before else 0.0
+            is_outside = reached_s <= mark.start_s + MARK_ROUNDING_S
+            if starts_s and is_outside and mark.column != WATCHED:
+                outside.append(f"{film} at {mark.start_s:.3f} s")
+    return [*dict.fromkeys(outside)]
 
 
 def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manifest:

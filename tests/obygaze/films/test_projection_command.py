@@ -41,6 +41,14 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
     assert "--order Gewalt has words that no mark has: mittel" in told
     assert "marks after the last whole clip of a film are ignored: m from 2.0" in told
     assert "no label for 2 of 2 clips, because annotators differ: Gewalt 2" in told
+    cut = write_spans(tmp_path / "clips.csv", clips("0-24 50-59"))
+    told = (
+        call_obygaze(*words[:3], "--clips", cut, "-o", "in", cwd=tmp_path).ok().stderr
+    )
+    assert "in no clip" not in told
+    cut = write_spans(tmp_path / "clips.csv", clips("52-59 62-99"))
+    told = call_obygaze(*words[:3], "--clips", cut, "-o", "x", cwd=tmp_path).ok().stderr
+    assert "marks in no clip are ignored: m at 0.000 s\n" in told
 
 
 def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> None:
