@@ -225,6 +225,7 @@ def _refuse_scores(file: ElanFile, marks: Sequence[Mark]) -> None:
             raise FixInput(
                 f"the file already has scores of {tier.annotator}, in the tier {tier.name}",
                 where=str(file.path),
+                hint="delete this tier in ELAN, or pass --into a folder of files without it",
             )
 
 

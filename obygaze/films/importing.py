@@ -48,8 +48,9 @@ class ImportedMarks:
         marks: The marks.
         left_out: What the files contain and the table does not, with counts.
         empty: The tiers without annotations.
-        guessed: Warnings about tiers that name no annotator. A file gets such a warning if other
-            tiers of the file name an annotator, or if several tiers become one column.
+        guessed: Warnings about empty annotations, and about tiers that name no annotator. A file
+            gets the second warning if other tiers of the file name an annotator, or if several
+            tiers become one column.
         is_of_draw: Whether a tier of sampled clips was read.
     """
 
@@ -179,6 +180,9 @@ def import_marks(
         )
     write_all_new({path: written(marks)}, force=force)
     left_out = [f"{what}: {n}" for what, n in (+reader.n_left_out).items()]
+    if reader.n_unknown:
+        of_columns = [f"{column} {n}" for column, n in reader.n_unknown.items()]
+        reader.guessed.append(f"empty annotations, read as ?: {few(of_columns, 5)}")
     return ImportedMarks(
         path,
         marks,
@@ -216,6 +220,8 @@ class _ElanReader(MarkReader):
         self.coded = coded
         self.empty: list[str] = []
         self.guessed: list[str] = []
+        # The empty annotations of each column.
+        self.n_unknown: Counter[str] = Counter()
         self.is_of_draw = False
 
     def read_elan(self, file: ElanFile) -> None:
@@ -265,7 +271,7 @@ class _ElanReader(MarkReader):
             mark = Mark(film, start_s, end_s, column, text, tier.annotator)
             is_blank = not text and not self.words.get("")
             if is_blank and not tier.is_drawn and column not in (COMMENT, WATCHED):
-                self.n_left_out[f"empty annotations of {column}, read as ?"] += 1
+                self.n_unknown[column] += 1
                 mark = mark._replace(value=UNKNOWN)
             self.add(mark, file.path)
             if tier.is_drawn and not is_blank:
