@@ -198,4 +198,4 @@ def record_cells(record: Mapping[str, Any], names: Sequence[str]) -> tuple[objec
 def _cell_of_page(value: object) -> object:
     if value is None:
         return "–"
-    return f"{value:.3f}" if isinstance(value, float) else value
+    return f"{value:z.3f}" if isinstance(value, float) else value

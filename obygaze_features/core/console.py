@@ -318,7 +318,7 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
-        return f"{float(value):.3f}"
+        return f"{float(value):z.3f}"
     return printable(one_line(str(value)).replace("\t", " "))
 
 

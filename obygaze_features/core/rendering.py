@@ -107,7 +107,7 @@ def _markdown(value: Any) -> str:
 def _number(value: Any) -> str:
     # A whole number of 400 digits cannot be converted to a float.
     is_float = isinstance(value, int | float) and abs(value) < 1e300
-    return SafeText(f"{value:.3f}" if is_float else "-")
+    return SafeText(f"{value:z.3f}" if is_float else "-")
 
 
 def _json(value: Any) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from obygaze_features.core import console as module
-from obygaze_features.core.console import Console, json_text, printable
+from obygaze_features.core.console import Console, json_text, printable, table
 
 
 def test_json_on_stdout_has_null_for_what_json_cannot_say(capsys):
@@ -68,3 +68,7 @@ def test_control_characters_are_shown_and_colours_kept() -> None:
     text = json_text({"name": "a\x9b\x7f\u202eb", "n": [1, "é"]})
     assert text == r'{"name": "a\u009b\u007f\u202eb", "n": [1, "é"]}'
     assert json.loads(text)["name"] == "a\x9b\x7f\u202eb"
+
+
+def test_a_number_that_rounds_to_zero_has_no_sign() -> None:
+    assert table(("p",), [(-1e-9,), (-0.0006,)]).split() == ["p", "0.000", "-0.001"]

@@ -495,6 +495,7 @@ def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
     assert (result.metric_type, result.metric_value) == ("ap", 0.84)
     assert result.dataset_name == manifest
     assert "join" not in model_card_text(info)
+    assert "**HN_S** (S against HN)" in model_card_text(info)
     # Another name than that of a data set makes the hub refuse the card.
     assert card.data.datasets == (["films"] if manifest == "films" else None)
 
