@@ -48,9 +48,9 @@ class ImportedMarks:
         marks: The marks.
         left_out: What the files contain and the table does not, with counts.
         empty: The tiers without annotations.
-        guessed: Warnings about empty annotations, and about tiers that name no annotator. A file
-            gets the second warning if other tiers of the file name an annotator, or if several
-            tiers become one column.
+        guessed: Warnings about empty annotations, about files that name a different video than
+            the linked one, and about tiers that name no annotator. A file gets the last warning if
+            other tiers of the file name an annotator, or if several tiers become one column.
         is_of_draw: Whether a tier of sampled clips was read.
     """
 
@@ -230,7 +230,15 @@ class _ElanReader(MarkReader):
         Tiers that name no annotator get the author of the file as annotator. A warning lists these
         tiers if they may be by several annotators.
         """
-        film = find_elan_film(file, self.films) or self.film(elan_film_name(file))
+        film = find_elan_film(file, self.films)
+        if not film:
+            film = self.film(elan_film_name(file))
+            linked = self.films.file_of(film)
+            if file.video and linked is not None:
+                self.guessed.append(
+                    f"{file.path.name} names {file.video}, and the linked file of {film} is"
+                    f" {linked.name}: check that the times of both are the same"
+                )
         names_of: dict[str, set[str]] = {}
         unnamed: list[tuple[str, str]] = []
         others_are_named = False

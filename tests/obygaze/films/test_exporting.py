@@ -249,6 +249,14 @@ def test_a_film_whose_name_has_signs_of_an_address_comes_back(tmp_path: Path) ->
         made = import_manifest(path, "back", force=True, workspace=tmp_path)
         assert isinstance(made, ImportedMarks)
         assert {mark.movie_id for mark in made.marks} == {film}
+        assert made.warnings == []
+    text = path.read_text("utf-8").replace("Blvd.mkv", "Blvd.mp4")
+    (tmp_path / f"{film}.eaf").write_text(text.replace("Sunset%20Blvd", film), "utf-8")
+    made = import_manifest(
+        tmp_path / f"{film}.eaf", "back", force=True, workspace=tmp_path
+    )
+    assert isinstance(made, ImportedMarks)
+    assert f"names {film}.mp4, and the linked file of {film} is" in made.warnings[0]
 
 
 def test_a_name_of_marks_and_of_a_manifest_is_refused(tmp_path: Path) -> None:
