@@ -21,7 +21,7 @@ from support.doubtful import (
 )
 from support.generated_videos import Case, make
 from support.seeds import SEED, amount
-from support.videos import encode_video, read_numbers, remux, write_video
+from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video import PictureView, decode_clip, decode_views
 from obygaze_features.video.container import BadVideo
@@ -109,17 +109,10 @@ def test_a_lost_packet_spoils_no_other_group(tmp_path: Path) -> None:
     assert rows.min() >= 16 and rows.max() < 32
 
 
+# Width, height, and how wide a pixel is; television is 4:3 or 16:9.
 SHAPES = {
-    # Television is 4:3 or 16:9.
-    "mpeg2video": [((160, 120), Fraction(1)), ((160, 120), Fraction(4, 3))],
-    "libx264": [
-        ((160, 120), Fraction(1)),
-        ((320, 240), Fraction(1)),
-        ((160, 120), Fraction(16, 11)),
-        ((160, 120), Fraction(64, 45)),
-        ((200, 120), Fraction(1)),
-        ((160, 90), Fraction(3, 4)),
-    ],
+    "mpeg2video": "160 120 1, 160 120 4/3",
+    "libx264": "160 120 1, 320 240 1, 160 120 16/11, 160 120 64/45, 200 120 1, 160 90 3/4",
 }
 
 
@@ -131,20 +124,19 @@ def test_no_picture_is_stretched_where_recordings_are_joined(seed, tmp_path) -> 
     ratios = []
     data = b""
     for first in (0, 50):
-        size, pixel = draw.choice(SHAPES[codec])
-        ratios.append(float(size[0] * pixel / size[1]))
+        width, height, pixel = map(
+            Fraction, draw.choice(SHAPES[codec].split(", ")).split()
+        )
+        ratios.append(float(width * pixel / height))
 
         def set_pixel(stream: Any, pixel: Fraction = pixel) -> None:
             stream.codec_context.sample_aspect_ratio = pixel
 
-        part = write_video(
-            tmp_path / f"{first}.ts",
-            codec,
-            numbers=range(first, first + 50),
-            ticks=range(first, first + 50),
-            size=size,
-            options={"g": "10", "bf": "0"},
-            setup=set_pixel,
+        numbers = range(first, first + 50)
+        facts = {"size": (int(width), int(height)), "options": {"g": "10", "bf": "0"}}
+        part = tmp_path / f"{first}.ts"
+        write_video(
+            part, codec, numbers=numbers, ticks=numbers, setup=set_pixel, **facts
         )
         data += part.read_bytes()
     path = tmp_path / "joined.ts"
@@ -191,10 +183,7 @@ def test_a_transport_stream_that_loses_a_packet_of_a_key_picture(tmp_path) -> No
         options={"preset": "ultrafast", "x265-params": f"{options}:bframes=4"},
     )
     data = path.read_bytes()
-    with av.open(str(path)) as film:
-        key, following = [packet.pos for packet in film.demux(video=0) if packet.size][
-            16:18
-        ]
+    key, following = (packet.pos for packet in packets_of(path)[16:18])
     for start in range(key, following, 4 * 188):
         lost = tmp_path / "lost.ts"
         lost.write_bytes(data[:start] + data[start + 188 :])
@@ -272,12 +261,10 @@ def test_a_receiver_that_says_that_a_packet_has_an_error(tmp_path: Path) -> None
     """FFmpeg says it of a picture up to two places early if it is the first of the packet."""
     whole = write_video(tmp_path / "whole.ts", options={"g": "20", "bf": "0"})
     data = whole.read_bytes()
-    with av.open(str(whole)) as film:
-        packets = [packet for packet in film.demux(video=0) if packet.size]
+    packets = packets_of(whole)
     for position in (27, 45):
         damaged = bytearray(data)
-        start = packets[position].pos
-        damaged[start + 1] |= 0x80
+        damaged[packets[position].pos + 1] |= 0x80
         path = tmp_path / f"{position}.ts"
         path.write_bytes(damaged)
         clip = decode_views(path, [PictureView(100)]).popitem()[1]
@@ -297,14 +284,10 @@ def test_a_receiver_that_says_that_a_packet_has_an_error(tmp_path: Path) -> None
 def test_a_pause_is_no_damage(suffix, step, tick, tmp_path) -> None:
     for pause in (5, 40):
         times = [step * (n if n <= 30 else n + pause) for n in range(60)]
-        path = encode_video(
-            tmp_path / f"{pause}{suffix}",
-            numbers=range(60),
-            ticks=[round(time / tick) for time in times],
-            tick=tick,
-            rate=1 / step,
-            options={"preset": "ultrafast", "g": "24", "bf": "2"},
-        )
+        ticks = [round(time / tick) for time in times]
+        facts = {"numbers": range(60), "ticks": ticks, "tick": tick, "rate": 1 / step}
+        options = {"preset": "ultrafast", "g": "24", "bf": "2"}
+        path = write_video(tmp_path / f"{pause}{suffix}", options=options, **facts)
         assert not probe(path).damaged
         assert not decode_clip(path, PictureView(60)).substituted.any()
 
@@ -336,12 +319,15 @@ def test_a_gif_that_was_cut_in_its_last_picture(tmp_path: Path) -> None:
     assert probe(path, decode=True).damaged
 
 
+def packets_of(path: Path) -> list[Any]:
+    with av.open(str(path)) as film:
+        return [packet for packet in film.demux(video=0) if packet.size]
+
+
 def places_of(path: Path) -> list[tuple[int, int]]:
     """Return where the content of each packet begins and ends in a file of Matroska."""
-    with av.open(str(path)) as film:
-        packets = [packet for packet in film.demux(video=0) if packet.size]
     # The number of the track, a time of two bytes, and flags are before the content.
-    return [(packet.pos + 4, packet.pos + 4 + packet.size) for packet in packets]
+    return [(one.pos + 4, one.pos + 4 + one.size) for one in packets_of(path)]
 
 
 def times_not_marked(path: Path, at_a_time: int) -> list[tuple[int, float]]:
@@ -364,12 +350,9 @@ def times_not_marked(path: Path, at_a_time: int) -> list[tuple[int, float]]:
 def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(tmp_path) -> None:
     """The reader goes on at a whole packet, and only says that the file ends early."""
     options = {"g": "16", "deadline": "realtime", "cpu-used": "8"}
-    whole = write_video(
-        tmp_path / "whole.mkv",
-        "libvpx-vp9",
-        options=options,
-        container_options={"cluster_time_limit": "640"},
-    )
+    clusters = {"cluster_time_limit": "640"}
+    path = tmp_path / "whole.mkv"
+    whole = write_video(path, "libvpx-vp9", options=options, container_options=clusters)
     data = whole.read_bytes()
     places = places_of(whole)
     n_gone = 20
@@ -380,9 +363,8 @@ def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(tmp_path) ->
         path = tmp_path / f"{first}.mkv"
         path.write_bytes(data[: start + 20] + data[start + 20 + n_bytes :])
         found = times_not_marked(path, 14)
-        assert [time for _, time in found] == [
-            pytest.approx(number / 25, abs=2e-3) for number, _ in found
-        ]
+        expected = [number / 25 for number, _ in found]
+        assert [time for _, time in found] == pytest.approx(expected, abs=2e-3)
         # A cluster has 17 pictures and a group 16: the others are as they were.
         last = first + n_gone
         far = {n for n in range(100) if n < first - 16 or n > last + 32}
@@ -394,13 +376,9 @@ def test_a_time_beside_a_damaged_packet_is_doubtful(time, is_uneven, tmp_path) -
     """A key picture behind it has a time far away, or none at all, and others are counted anew."""
     steps = (20, 33, 180, 41) if is_uneven else (40,)
     ticks = np.cumsum([0, *(steps[n % len(steps)] for n in range(79))]).tolist()
-    path = encode_video(
-        tmp_path / "film.mkv",
-        numbers=range(80),
-        ticks=ticks,
-        tick=Fraction(1, 1000),
-        options={"g": "20", "bf": "3", "sc_threshold": "0"},
-    )
+    facts = {"numbers": range(80), "ticks": ticks, "tick": Fraction(1, 1000)}
+    options = {"g": "20", "bf": "3", "sc_threshold": "0"}
+    path = write_video(tmp_path / "film.mkv", options=options, **facts)
     data = bytearray(path.read_bytes())
     places = places_of(path)
     # A size that the packet does not have, and the first byte of a time.
@@ -409,9 +387,8 @@ def test_a_time_beside_a_damaged_packet_is_doubtful(time, is_uneven, tmp_path) -
     path.write_bytes(data)
     for at_a_time in (20, 80):
         found = times_not_marked(path, at_a_time)
-        assert [1000 * time_s for _, time_s in found] == [
-            pytest.approx(ticks[number], abs=2) for number, _ in found
-        ]
+        expected = [ticks[number] for number, _ in found]
+        assert [1000 * time_s for _, time_s in found] == pytest.approx(expected, abs=2)
 
 
 # --- By number, whatever the times of the packets ---
@@ -454,9 +431,7 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
         numbers = range(N_PICTURES)
         options = options | {"g": "12"}
         write_video(path, codec, numbers=numbers, options=options, size=(96, 72))
-        with av.open(str(path)) as film:
-            times = [packet.pts for packet in film.demux(video=0) if packet.size]
-        whole[path] = times
+        whole[path] = [packet.pts for packet in packets_of(path)]
     n_right = n_failed = 0
     for number in range(n_films):
         path = draw.choice(sorted(whole))
@@ -473,13 +448,9 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
             continue  # a container may refuse such times
         for first in range(0, N_PICTURES, WINDOW):
             ranks = range(first, first + WINDOW)
+            part: Any = {"ranks": ranks, "indexes": folder / "indexes"}
             try:
-                clip = decode_clip(
-                    changed,
-                    PictureView(WINDOW),
-                    ranks=ranks,
-                    indexes=folder / "indexes",
-                )
+                clip = decode_clip(changed, PictureView(WINDOW), **part)
             except BadVideo:
                 n_failed += 1
                 continue

@@ -4,11 +4,11 @@ Random runs have ties, skipped folds, films of one class, other folds and severa
 What is printed of them is computed again from their predictions by `support.recompute`.
 """
 
+import itertools
 import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,9 +81,7 @@ def shared_of(cells: Sequence[Rows]) -> set[str]:
 
 def apart_of(ours: Rows, theirs: Rows, clips: set[str]) -> dict[str, float]:
     """The difference in each film with clips of both classes."""
-    sides = []
-    for side in (ours, theirs):
-        sides.append([row for row in side if row["clip_id"] in clips])
+    sides = [[row for row in one if row["clip_id"] in clips] for one in (ours, theirs)]
     return recompute.by_film("ap", sides, [False, False])
 
 
@@ -114,11 +112,21 @@ def check_run(run: Run) -> None:
     """Everything that is printed of a run is what its predictions say."""
     assert recompute.compare(run.folder)["wrong"] == []
     cells = recompute.Tests(rows_of(run.predictions)).cells
+    sections = make_sections(run, current_labels(run))
+    tables = [table for section in sections for table in section.tables]
     check_baselines(run, cells)
     check_sentence(run, cells)
-    check_summary(run, cells)
-    check_stores(run, cells)
-    check_texts(run)
+    (of_results,) = (table for table in tables if table.key == "results")
+    check_summary(run, cells, of_results)
+    check_stores(run, cells, tables)
+    # No text says nan, neither in the terminal nor on the page.
+    texts = [result_text(run), *(limit.text for limit in find_limits(run))]
+    texts += itertools.chain(*(section.sentences for section in sections))
+    for table in tables:
+        texts += [table.title, table.note]
+        for row in table.rows:
+            texts += map(str, [row] if isinstance(row, str) else row)
+    assert not NAN.search("\n".join(texts))
 
 
 def check_baselines(run: Run, cells: Mapping[Name, Rows]) -> None:
@@ -128,12 +136,11 @@ def check_baselines(run: Run, cells: Mapping[Name, Rows]) -> None:
         second = ("against_train", "test", "against_store", "against_model")
         found.add((tuple(row[x] for x in CELL), tuple(row[x] for x in second)))
         assert not row["against_model"] or row["clips"] > 0
-    for cell in run.cells:
-        for other in run.cells:
-            is_guess = cell.is_model and not other.is_model
-            if is_guess and other.name[:2] == cell.name[:2] and other.store == "":
-                shared = shared_of([cells[cell.name], cells[other.name]])
-                assert ((cell.name, other.name) in found) == bool(shared)
+    for cell, other in itertools.product(run.cells, repeat=2):
+        is_guess = cell.is_model and not other.is_model and other.store == ""
+        if is_guess and other.name[:2] == cell.name[:2]:
+            shared = shared_of([cells[cell.name], cells[other.name]])
+            assert ((cell.name, other.name) in found) == bool(shared)
 
 
 def check_sentence(run: Run, cells: Mapping[Name, Rows]) -> None:
@@ -163,40 +170,29 @@ def check_sentence(run: Run, cells: Mapping[Name, Rows]) -> None:
     assert (found[3] is None) == math.isnan(guess)
     assert found[3] is None or is_printed(found[3], guess)
     if not math.isnan(guess):
-        counts = set()
-        for name in who:
-            counts.add(n_above(apart_of(rows, cells[name], clips)))
+        counts = {n_above(apart_of(rows, cells[name], clips)) for name in who}
         if found[4] is None:
             assert all(n_films < 2 for _, n_films, _ in counts)
         else:
             assert (int(found[4]), int(found[5]), int(found[6] or 0)) in counts
 
 
-def check_summary(run: Run, cells: Mapping[Name, Rows]) -> None:
+def check_summary(run: Run, cells: Mapping[Name, Rows], table: Any) -> None:
     """The table of each model beside its guess, whose headings say how many clips."""
-    tables = [
-        table
-        for section in make_sections(run, current_labels(run))
-        for table in section.tables
-        if table.key == "results"
-    ]
-    (table,) = tables
     at = list(table.headers).index("best baseline")
     by_key: dict[Any, list[Any]] = defaultdict(list)
     for cell in models(run):
         by_key[cell.pair, tuple(cell.clip_ids)].append(cell)
-    in_order = [cell for of_key in by_key.values() for cell in of_key]
     # What knows the true concepts stands below the models.
     rows = [row for row in table.cells if not str(row[0]).startswith("oracle (")]
     headings = [row for row in table.rows if isinstance(row, str)]
-    assert len(headings) == len(by_key)
-    for heading, cells_of_key in zip(headings, by_key.values(), strict=True):
-        n_clips = cells_of_key[0].n_clips
-        assert f"({count(n_clips, 'clip')} of " in heading
+    for heading, (first, *_) in zip(headings, by_key.values(), strict=True):
+        assert f"({count(first.n_clips, 'clip')} of " in heading
         at_random = re.search(r"; a random order has AP (\S+)\)$", heading)
-        expected = ap_at_random(cells[cells_of_key[0].name])
+        expected = ap_at_random(cells[first.name])
         assert (at_random is None) == math.isnan(expected), heading
         assert at_random is None or is_printed(at_random[1], expected)
+    in_order = itertools.chain(*by_key.values())
     for cell, row in zip(in_order, rows, strict=True):
         clips = clips_of(cells[cell.name])
         assert cell.n_clips == len(clips)
@@ -211,34 +207,32 @@ def check_summary(run: Run, cells: Mapping[Name, Rows]) -> None:
             apart = apart_of(cells[cell.name], cells[name], clips)
             n, n_films, n_equal = n_above(apart)
             equal = f" (equal in {n_equal})" if n_equal else ""
-            words = f"{n} of {n_films}{equal}" if n_films else "–"
-            expected_words.append(words)
-            means.append(float(np.mean([*apart.values()])) if apart else math.nan)
+            expected_words.append(f"{n} of {n_films}{equal}" if n_films else "–")
+            means.append(mean_of(apart))
         assert any(same(row[at + 2].value, mean) for mean in means)
         assert row[at + 5] in expected_words
 
 
-def check_stores(run: Run, cells: Mapping[Name, Rows]) -> None:
+def mean_of(apart: Mapping[str, float]) -> float:
+    return float(np.mean([*apart.values()])) if apart else math.nan
+
+
+def check_stores(run: Run, cells: Mapping[Name, Rows], tables: Any) -> None:
     """The differences of models that are asked about, on the clips that both tested."""
     expected = {}
-    for first, second in combinations(models(run), 2):
+    for first, second in itertools.combinations(models(run), 2):
         is_one_store = first.store == second.store
         if first.pair != second.pair or (first.model != second.model) != is_one_store:
             continue
-        ours = cells[first.name]
-        theirs = cells[second.name]
-        shared = shared_of([ours, theirs])
+        shared = shared_of([cells[first.name], cells[second.name]])
         if shared:
             task = pair_name(first.train, first.test)
-            names = (task, label(run, first), label(run, second))
-            expected[names] = len(shared)
+            expected[task, label(run, first), label(run, second)] = len(shared)
     found = {}
-    for section in make_sections(run, current_labels(run)):
-        for table in section.tables:
-            if table.key == "differences":
-                at = list(table.headers).index("clips")
-                for row in table.cells:
-                    found[row[:3]] = row[at]
+    for table in tables:
+        if table.key == "differences":
+            at = list(table.headers).index("clips")
+            found |= {row[:3]: row[at] for row in table.cells}
     assert found == expected
 
 
@@ -247,27 +241,9 @@ def is_printed(text: str, value: float) -> bool:
     return abs(float(text) - value) < 0.005 + 1e-9
 
 
-def same_or_none(found: float | None, expected: float) -> bool:
-    return same(math.nan if found is None else found, expected)
-
-
-def same(found: float, expected: float) -> bool:
-    if math.isnan(expected):
-        return math.isnan(found)
-    return abs(found - expected) < 1e-9
-
-
-def check_texts(run: Run) -> None:
-    """No text of a run says nan, neither in the terminal nor on the page."""
-    texts = [result_text(run), *(limit.text for limit in find_limits(run))]
-    for section in make_sections(run, current_labels(run)):
-        texts += section.sentences
-        for table in section.tables:
-            texts += [table.title, table.note]
-            for row in table.rows:
-                texts += map(str, [row] if isinstance(row, str) else row)
-    for text in texts:
-        assert not NAN.search(text), text
+def same(found: float | None, expected: float) -> bool:
+    number = math.nan if found is None else found
+    return bool(number == pytest.approx(expected, abs=1e-9, nan_ok=True))
 
 
 # ---- random runs, whose predictions are made up ----
@@ -387,11 +363,10 @@ def test_runs_are_compared_on_the_clips_that_all_tested(tmp_path, seed) -> None:
     assert len(of_model) == len(runs)
     for number, row in enumerate(of_model):
         expected = ap_of(plain[number], shared) if shared else math.nan
-        assert same_or_none(row["value"], expected)
-        apart = apart_of(plain[number], plain[0], shared)
-        mean = float(np.mean([*apart.values()])) if apart else math.nan
+        assert same(row["value"], expected)
+        mean = mean_of(apart_of(plain[number], plain[0], shared))
         if number and shared:
-            assert same_or_none(row["difference"], mean)
+            assert same(row["difference"], mean)
         if row["difference_low"] is not None:
             low, high = row["difference_low"], row["difference_high"]
             assert low - 1e-9 <= mean <= high + 1e-9
@@ -430,20 +405,10 @@ def test_a_real_run_with_skipped_folds_and_stores_that_lack_clips(tmp_path) -> N
 def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> None:
     manifest = films(4, 20, seed=3)
     X = planted(manifest, strength=0.3, width=14)
-    changes = (
-        "models.mlp.min_epochs=1",
-        "models.mlp.max_epochs=2",
-        "models.mlp.hidden=[4]",
-    )
-    run = run_one_pair(
-        tmp_path,
-        manifest,
-        X,
-        *changes,
-        "fit.seeds=4",
-        'grid.models=["mlp"]',
-        "report.error_analysis=true",
-    )
+    changes = ["models.mlp.min_epochs=1", "models.mlp.max_epochs=2", "fit.seeds=4"]
+    changes += ["models.mlp.hidden=[4]", 'grid.models=["mlp"]']
+    changes += ["report.error_analysis=true"]
+    run = run_one_pair(tmp_path, manifest, X, *changes)
     rows_of_clip: dict[str, list[Any]] = defaultdict(list)
     for row in rows_of(run.predictions):
         rows_of_clip[row["clip_id"]].append(row)
