@@ -35,17 +35,10 @@ def record_stores(place: Place) -> dict[str, Table]:
     seen = worlds.seen_features(rows)
     lacking = range(5, 60, 17)
     import_features(place, rows, seen, "seen", manifest="films", lacking=lacking)
-    import_features(
-        place, rows, worlds.coarse_features(rows), "coarse", manifest="films"
-    )
-    import_features(
-        place,
-        rows,
-        worlds.frame_features(rows),
-        "frames",
-        manifest="films",
-        array="frames",
-    )
+    coarse = worlds.coarse_features(rows)
+    import_features(place, rows, coarse, "coarse", manifest="films")
+    frames = worlds.frame_features(rows)
+    import_features(place, rows, frames, "frames", manifest="films", array="frames")
     first, second, *_ = worlds.FILMS
     for name, film in (("cut-1", first), ("cut-2", second)):
         place(f"store subset seen --film {film} -o {name}")
@@ -62,20 +55,11 @@ def record_stores(place: Place) -> dict[str, Table]:
 def bytes_of_stores(place: Place, names: Iterable[str]) -> list[Row]:
     rows = []
     for name in names:
-        rows += bytes_of_folder(place.folder / "stores" / name, "store", name)
-    return rows
-
-
-def bytes_of_folder(folder: Path, kind: str, name: str) -> list[Row]:
-    rows = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name not in WITH_A_DATE:
-            data = path.read_bytes()
-            file = path.relative_to(folder).as_posix()
-            sha256 = hashlib.sha256(data).hexdigest()
-            rows.append(
-                {kind: name, "file": file, "bytes": len(data), "sha256": sha256}
-            )
+        for file, data in place.bytes_of(f"stores/{name}").items():
+            if Path(file).name not in WITH_A_DATE:
+                sha256 = hashlib.sha256(data).hexdigest()
+                facts = {"file": file, "bytes": len(data), "sha256": sha256}
+                rows.append({"store": name, **facts})
     return rows
 
 
@@ -83,40 +67,28 @@ def arrays_of_stores(place: Place, names: Iterable[str]) -> list[Row]:
     rows = []
     for name in names:
         store = og.open_store(name, workspace=place.folder)
+        arrays = {}
         for array in place(f"store info {name} --json").json()["arrays"]:
             matrix = store.matrix(array["name"], missing="drop")
-            rows.append(
-                {
-                    "store": name,
-                    **facts_of_array(array["name"], np.asarray(matrix.values)),
-                }
-            )
+            arrays[array["name"]] = np.asarray(matrix.values)
         # Windows have their times in the table of rows.
-        times = [(row.start_s, row.end_s) for row in store.rows if row.is_ok]
         if store.recipe.windows:
-            for column, values in zip(
-                ("start_s", "end_s"), np.array(times).T, strict=True
-            ):
-                rows.append({"store": name, **facts_of_array(column, values)})
+            times = [(row.start_s, row.end_s) for row in store.rows if row.is_ok]
+            arrays["start_s"], arrays["end_s"] = np.array(times).T
+        for array, values in arrays.items():
+            rows.append({"store": name, **facts_of_array(array, values)})
     return rows
 
 
 def facts_of_array(name: str, values: np.ndarray[Any, Any]) -> Row:
     """Return type, shape, checksum, and some numbers by which a person sees what changed."""
-    row = {
-        "array": name,
-        "dtype": str(values.dtype),
-        "shape": " x ".join(map(str, values.shape)),
-        "sha256": hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest(),
-    }
+    sha256 = hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
+    shape = " x ".join(map(str, values.shape))
+    row = {"array": name, "dtype": str(values.dtype), "shape": shape, "sha256": sha256}
     if values.dtype.kind in "fiub" and values.size:
         numbers = values.astype(np.float64)
-        row |= {
-            "first": numbers.flat[0],
-            "last": numbers.flat[-1],
-            "mean": numbers.mean(),
-            "largest": numbers.max(),
-        }
+        row |= {"first": numbers.flat[0], "last": numbers.flat[-1]}
+        row |= {"mean": numbers.mean(), "largest": numbers.max()}
     return row
 
 
@@ -124,15 +96,10 @@ def facts_of_stores(place: Place, names: Iterable[str]) -> list[Row]:
     rows = []
     for name in names:
         facts = place(f"store info {name} --json").json()
-        counts = facts["counts"]
-        rows.append(
-            {
-                "store": name,
-                "backbone": facts["backbone"],
-                "fingerprint": facts["fingerprint"],
-                **{f"clips {status}": counts[status] for status in sorted(counts)},
-            }
-        )
+        row = {"store": name, "backbone": facts["backbone"]}
+        counts = sorted(facts["counts"].items())
+        row |= {"fingerprint": facts["fingerprint"]}
+        rows.append(row | {f"clips {status}": n for status, n in counts})
     return rows
 
 

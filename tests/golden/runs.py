@@ -13,6 +13,11 @@ from golden.tables import Row, number, number_of
 # These say the same of all clips: what they are worth is in the table of values.
 SAME_FOR_ALL_CLIPS = ("random", "all_positive", "prevalence")
 SPREAD = ("sd", "low", "high")
+# The columns of a test of a clip, and what they are called here.
+TEST = {name: name for name in ("task", "train", "store", "fold", "seed")}
+TEST |= {"clip_id": "clip", "movie_id": "film", "y": "y"}
+CELL = ("task", "train", "store", "model", "film", "clips", "films", "leaked", "fits")
+CELL += ("basis",)
 FURTHER = ("concepts", "trees", "success")
 
 
@@ -32,9 +37,7 @@ def read_run(place: Place, run: str) -> dict[str, list[Row]]:
 
 def in_order(rows: Iterable[Row], n_keys: int) -> list[Row]:
     """Return rows in the order of their first columns, whatever order the run wrote them in."""
-    return sorted(
-        rows, key=lambda row: [str(cell) for cell in list(row.values())[:n_keys]]
-    )
+    return sorted(rows, key=lambda row: [*map(str, row.values())][:n_keys])
 
 
 def is_difference(row: Row) -> bool:
@@ -47,16 +50,7 @@ def scores(predictions: Iterable[Row]) -> list[Row]:
     for row in predictions:
         if row["model"] in SAME_FOR_ALL_CLIPS:
             continue
-        test = {
-            "task": row["task"],
-            "train": row["train"],
-            "store": row["store"],
-            "fold": row["fold"],
-            "seed": row["seed"],
-            "clip": row["clip_id"],
-            "film": row["movie_id"],
-            "y": row["y"],
-        }
+        test = {name: row[column] for column, name in TEST.items()}
         cells = found.setdefault(tuple(test.values()), test)
         if row["model"] in cells:
             raise AssertionError(f"a clip is tested twice: {row}")
@@ -66,25 +60,11 @@ def scores(predictions: Iterable[Row]) -> list[Row]:
 
 
 def values(results: Iterable[Row]) -> list[Row]:
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
     metrics: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in results:
         if row["film"] and row["model"] in SAME_FOR_ALL_CLIPS:
             continue
-        cell = {
-            "task": row["task"],
-            "train": row["train"],
-            "store": row["store"],
-            "model": row["model"],
-            "film": row["film"],
-            "clips": row["clips"],
-            "films": row["films"],
-            "leaked": row["leaked"],
-            "fits": row["fits"],
-            "basis": row["basis"],
-        }
-        key = tuple(cell.values())
-        found[key] = cell
+        key = tuple(row[name] for name in CELL)
         cells = metrics.setdefault(key, {})
         if row["metric"] in cells:
             raise AssertionError(f"a value stands there twice: {row}")
@@ -94,9 +74,9 @@ def values(results: Iterable[Row]) -> list[Row]:
                 cells[f"{row['metric']} {part}"] = number(row[part])
     names = sorted({name for cells in metrics.values() for name in cells})
     rows = []
-    for key in sorted(found):
-        of_cell = {name: metrics[key].get(name) for name in names}
-        rows.append({**found[key], **of_cell})
+    for key, cells in sorted(metrics.items()):
+        of_cell = {name: cells.get(name) for name in names}
+        rows.append({**dict(zip(CELL, key, strict=True)), **of_cell})
     return rows
 
 
@@ -125,9 +105,9 @@ def comparison(rows: Iterable[Row]) -> list[Row]:
 
 
 def other_table(rows: Iterable[Row]) -> list[Row]:
-    return [{key: typed(text) for key, text in row.items()} for row in rows]
-
-
-def typed(text: str) -> Any:
-    found = number_of(text)
-    return text if found is None else found
+    found = []
+    for row in rows:
+        numbers = {key: number_of(text) for key, text in row.items()}
+        known = {key: one for key, one in numbers.items() if one is not None}
+        found.append(row | known)
+    return found

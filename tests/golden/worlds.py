@@ -24,16 +24,12 @@ def labelled_clips(per_film: int, seed: int = 84) -> list[Row]:
     for film in FILMS:
         for scene in range(1, per_film + 1):
             level = str(draws.choice(list(LEVELS), p=list(LEVELS.values())))
-            row = {
-                "clip_id": f"{film}-{scene:03d}",
-                "movie_id": film,
-                "scene": scene,
-                "level": level,
-                "concepts": "|".join(drawn_concepts(draws, level)),
-                "rating": int(draws.integers(0, 5)),
-                "mood": str(draws.choice(["calm", "tense", ""], p=[0.5, 0.4, 0.1])),
-                "director": DIRECTORS[FILMS.index(film) % 3],
-            }
+            row = {"clip_id": f"{film}-{scene:03d}", "movie_id": film, "scene": scene}
+            concepts = "|".join(drawn_concepts(draws, level))
+            row |= {"level": level, "concepts": concepts}
+            row["rating"] = int(draws.integers(0, 5))
+            row["mood"] = str(draws.choice(["calm", "tense", ""], p=[0.5, 0.4, 0.1]))
+            row["director"] = DIRECTORS[FILMS.index(film) % 3]
             rows.append(row)
     add_published_folds(rows)
     return rows
@@ -93,12 +89,8 @@ def frame_features(rows: list[Row], seed: int = 3, n_frames: int = 3) -> Floats:
     return X
 
 
-MOBYGAZE_LEVELS = {
-    "EN": "Easy Negative",
-    "HN": "Hard Negative",
-    "NS": "Not Sure",
-    "S": "Sure",
-}
+MOBYGAZE_LEVELS = {"EN": "Easy Negative", "HN": "Hard Negative", "NS": "Not Sure"}
+MOBYGAZE_LEVELS |= {"S": "Sure"}
 ANNOTATORS = ("annotator1", "annotator2")
 RATE = 24
 
@@ -113,23 +105,14 @@ def mobygaze_table(n_films: int = 4, n_segments: int = 11, seed: int = 5) -> lis
                 level = str(draws.choice(list(LEVELS), p=list(LEVELS.values())))
                 concepts = drawn_concepts(draws, level)
                 after = start + int(draws.integers(10, 45))
-                row = {
-                    "": len(rows),
-                    "clip_index": f"id_{len(rows)}",
-                    "movie_id": FILMS.index(film) + 1,
-                    "annotator": annotator,
-                    "label": MOBYGAZE_LEVELS[level],
-                    "concepts": str(concepts),
-                    "comment": "[]",
-                    "start_frame": start,
-                    "end_frame": after - 1,
-                    "imdb_key": film,
-                    "movie_title": f"Film {FILMS.index(film) + 1}",
-                    "framerate": RATE,
-                    "subtitle": "",
-                    "start_clip": start // 16,
-                    "end_clip": (after - 1) // 16,
-                }
+                number, last = FILMS.index(film) + 1, after - 1
+                row = {"": len(rows), "clip_index": f"id_{len(rows)}"}
+                row |= {"movie_id": number, "annotator": annotator}
+                row |= {"label": MOBYGAZE_LEVELS[level], "concepts": str(concepts)}
+                row |= {"comment": "[]", "start_frame": start, "end_frame": last}
+                row |= {"imdb_key": film, "movie_title": f"Film {number}"}
+                row |= {"framerate": RATE, "subtitle": ""}
+                row |= {"start_clip": start // 16, "end_clip": last // 16}
                 rows.append(row)
                 start = after
     return rows
@@ -153,16 +136,11 @@ def accede_excerpts(n_films: int = 8, per_film: int = 8, seed: int = 7) -> list[
     for number in range(n_films * per_film):
         is_test = number >= 5 * per_film
         family = "MEDIAEVAL" if is_test else "ACCEDE"
-        row = {
-            "number": number,
-            "family": family,
-            "name": f"{family}{number:05d}",
-            "film": f"film {number // per_film}",
-            "is_test": is_test,
-            "violence": int(draws.random() < 0.35),
-            "valence": int(draws.integers(-1, 2)),
-            "arousal": int(draws.integers(-1, 2)),
-        }
+        row = {"number": number, "family": family, "name": f"{family}{number:05d}"}
+        row |= {"film": f"film {number // per_film}", "is_test": is_test}
+        row["violence"] = int(draws.random() < 0.35)
+        row["valence"] = int(draws.integers(-1, 2))
+        row["arousal"] = int(draws.integers(-1, 2))
         rows.append(row)
     return rows
 
@@ -184,13 +162,11 @@ def accede_files(rows: list[Row]) -> dict[str, str]:
         for row in rows:
             if row["family"] != family:
                 continue
-            video = f"{row['name']}.mp4"
-            affect.append(
-                f"{row['number']}\t{video}\t{row['valence']}\t{row['arousal']}"
-            )
-            violence.append(f"{row['number']}\t{video}\t{row['violence']}")
+            number, video = row["number"], f"{row['name']}.mp4"
+            affect.append(f"{number}\t{video}\t{row['valence']}\t{row['arousal']}")
+            violence.append(f"{number}\t{video}\t{row['violence']}")
             media.append(
-                f"<media><id>{row['number']}</id><name>{video}</name>"
+                f"<media><id>{number}</id><name>{video}</name>"
                 f"<movie>{row['film']}.mp4</movie><start>0</start><end>99</end></media>"
             )
         files[f"{family}affect.txt"] = "\n".join(affect) + "\n"
@@ -213,15 +189,9 @@ def mark(
     film, person: str, first: int, last: int, level: str, concepts: str = ""
 ) -> Row:
     """Return a mark from a first to a last picture, at 25 pictures a second."""
-    return {
-        "movie_id": film,
-        "annotator": person,
-        "start_frame": first,
-        "end_frame": last,
-        "level": level,
-        "concepts": concepts,
-        "framerate": 25,
-    }
+    row = {"movie_id": film, "annotator": person, "start_frame": first}
+    row |= {"end_frame": last, "level": level, "concepts": concepts}
+    return {**row, "framerate": 25}
 
 
 def drawn_marks(seed: int = 11, n_pictures: int = 1250) -> list[Row]:
@@ -233,18 +203,15 @@ def drawn_marks(seed: int = 11, n_pictures: int = 1250) -> list[Row]:
             at = 0 if person != "cleo" else int(draws.integers(60))
             while at < n_pictures - 120:
                 length = int(draws.integers(20, 160))
-                level = str(
-                    draws.choice(["EN", "HN", "NS", "S"], p=[0.3, 0.2, 0.2, 0.3])
-                )
-                concepts = (
-                    "" if level == "EN" else str(draws.choice(["Look", "Body|Look"]))
-                )
+                level = str(draws.choice([*LEVELS], p=[0.3, 0.2, 0.2, 0.3]))
+                concepts = ""
+                if level != "EN":
+                    concepts = str(draws.choice(["Look", "Body|Look"]))
                 rows.append(mark(film, person, at, at + length - 1, level, concepts))
                 if person == "ada" and draws.random() < 0.7:
-                    moved = at + int(draws.integers(5))
-                    rows.append(
-                        mark(film, "ben", moved, moved + length - 1, level, concepts)
-                    )
+                    first = at + int(draws.integers(5))
+                    last = first + length - 1
+                    rows.append(mark(film, "ben", first, last, level, concepts))
                 at += length + int(draws.integers(8, 40))
     return [row for row in rows if not overlaps_own(row, rows)]
 
@@ -277,15 +244,11 @@ def ratings(n_items: int = 36, seed: int = 12) -> list[Row]:
     rows = []
     for number in range(n_items):
         first = int(draws.integers(1, 6))
-        row = {
-            "item": f"item{number:02d}",
-            "film": f"film{number % 6}",
-            "ada": first,
-            "ben": min(5, first + int(draws.integers(0, 2))),
-            "cleo": int(draws.integers(1, 6)) if number % 9 else "",
-            "word1": str(draws.choice(["sad", "gay", "calm"])),
-            "word2": "sad" if first > 3 else str(draws.choice(["sad", "gay"])),
-        }
+        row = {"item": f"item{number:02d}", "film": f"film{number % 6}", "ada": first}
+        row["ben"] = min(5, first + int(draws.integers(0, 2)))
+        row["cleo"] = int(draws.integers(1, 6)) if number % 9 else ""
+        row["word1"] = str(draws.choice(["sad", "gay", "calm"]))
+        row["word2"] = "sad" if first > 3 else str(draws.choice(["sad", "gay"]))
         rows.append(row)
     return rows
 
@@ -299,17 +262,12 @@ def clips_to_draw(n_films: int = 12, per_film: int = 15, seed: int = 13) -> list
         for number in range(per_film):
             is_marked = draws.random() < 0.9
             is_sure = draws.random() < share
-            level = "S" if is_sure else "EN"
-            row = {
-                "clip_id": f"film{film:02d}-{number:02d}",
-                "movie_id": f"film{film:02d}",
-                "start_s": 2 * number,
-                "end_s": 2 * number + 2,
-                "decade": decade,
-                "level": level if is_marked else "",
-                "concepts": "Look" if is_marked and is_sure else "",
-                "rating": int(draws.integers(0, 4)),
-            }
+            level, name = "S" if is_sure else "EN", f"film{film:02d}"
+            row = {"clip_id": f"{name}-{number:02d}", "movie_id": name}
+            row |= {"start_s": 2 * number, "end_s": 2 * number + 2, "decade": decade}
+            row["level"] = level if is_marked else ""
+            row["concepts"] = "Look" if is_marked and is_sure else ""
+            row["rating"] = int(draws.integers(0, 4))
             rows.append(row)
     return rows
 
@@ -334,19 +292,13 @@ def coded_clips(seed: int = 85) -> list[Row]:
             for name in ("ada", "ben", "cleo"):
                 level = str(draws.choice(list(LEVELS), p=list(LEVELS.values())))
                 says = draws.random(3) < (0.9, 0.8, 0.8)
-                row = {
-                    "clip_id": f"{film}-{scene:03d}",
-                    "movie_id": film,
-                    "start_s": 10 * scene,
-                    "end_s": 10 * scene + 8,
-                    "annotator": name,
-                    "level": level if says[0] else "",
-                    "concepts": "|".join(drawn_concepts(draws, level)),
-                    "mood": str(draws.choice(["calm", "odd", "tense"]))
-                    if says[1]
-                    else "",
-                    "rating": str(draws.integers(0, 4)) if says[2] else "",
-                }
+                row = {"clip_id": f"{film}-{scene:03d}", "movie_id": film}
+                row |= {"start_s": 10 * scene, "end_s": 10 * scene + 8}
+                row |= {"annotator": name, "level": level if says[0] else ""}
+                row["concepts"] = "|".join(drawn_concepts(draws, level))
+                moods = ["calm", "odd", "tense"]
+                row["mood"] = str(draws.choice(moods)) if says[1] else ""
+                row["rating"] = str(draws.integers(0, 4)) if says[2] else ""
                 rows.append(row)
     return rows
 
