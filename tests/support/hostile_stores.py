@@ -3,7 +3,7 @@
 import json
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,17 @@ def case(name: str, words: str, spoil: Spoil) -> None:
 # store.json.
 
 
+def updated(changes: Mapping[str, Any], *place: Any) -> Spoil:
+    """Change keys of store.json, or of what is at a place in it."""
+
+    def change(store: Any) -> None:
+        for key in place:
+            store = store[key]
+        store.update(changes)
+
+    return document(change)
+
+
 def document(change: Callable[[dict[str, Any]], object]) -> Spoil:
     return lambda path: reseal(path, change)
 
@@ -61,14 +72,10 @@ def raw(name: str, data: bytes) -> Spoil:
     return spoil
 
 
-for what, data in {
-    "no JSON": b"PK\3\4",
-    "empty": b"",
-    "a list": b"[]",
-    "nested deeply": b'{"a":' * 100_000,
-    "not UTF-8": b'{"format": "\xff"}',
-    "an array of arrays": b"[" * 3_000_000,
-}.items():
+CONTENTS = {"no JSON": b"PK\3\4", "empty": b"", "a list": b"[]"}
+CONTENTS |= {"nested deeply": b'{"a":' * 100_000, "not UTF-8": b'{"format": "\xff"}'}
+CONTENTS |= {"an array of arrays": b"[" * 3_000_000}
+for what, data in CONTENTS.items():
     case(f"store.json is {what}", "not a document|no store", raw("store.json", data))
 
 NAMES = (
@@ -87,17 +94,9 @@ for name in NAMES:
     case(f"{name!r} is listed", "`files` must list", document(add_name))
     case(f"{name!r} in place of checks", "`files` must list", document(in_place_of))
 
-for name in (
-    "data.zarr/clip_id/c.0",
-    "checks",
-    "data.zarr/zarr.json",
-    "data.zarr/plain/c.1.0",
-):
-    case(
-        f"{name} is not listed",
-        "`files` must list",
-        document(lambda store, name=name: store["files"].pop(name)),
-    )
+for name in (IDS, "checks", "data.zarr/zarr.json", "data.zarr/plain/c.1.0"):
+    without = document(lambda store, name=name: store["files"].pop(name))
+    case(f"{name} is not listed", "`files` must list", without)
 for what, mark in {
     "no list": "x",
     "three values": [1, "0" * 64, 2],
@@ -105,16 +104,10 @@ for what, mark in {
     "a short hash": [1, "0"],
     "a length of text": ["1", "0" * 64],
 }.items():
-    case(
-        f"a mark is {what}",
-        "Expected|not a length",
-        document(lambda store, mark=mark: store["files"].update({"checks": mark})),
-    )
-case(
-    "a length of a terabyte",
-    "bytes|shorter|damaged",
-    document(lambda store: store["files"].update({IDS: [2**40, "0" * 64]})),
-)
+    spoil = updated({"checks": mark}, "files")
+    case(f"a mark is {what}", "Expected|not a length", spoil)
+terabyte = updated({IDS: [2**40, "0" * 64]}, "files")
+case("a length of a terabyte", "bytes|shorter|damaged", terabyte)
 
 for what, changes in {
     "another version": {"version": 2},
@@ -135,11 +128,8 @@ for what, changes in {
     "makers of text": {"makers": ["x"]},
     "no history": {"replaces": None},
 }.items():
-    case(
-        f"store.json has {what}",
-        "document|field scripts|version|array|recipe|fingerprint",
-        document(lambda store, changes=changes: store.update(changes)),
-    )
+    words = "document|field scripts|version|array|recipe|fingerprint"
+    case(f"store.json has {what}", words, updated(changes))
 
 
 def with_key_twice(path: Path) -> None:
@@ -177,11 +167,8 @@ for what, changes in {
     "a compressor": {"compressor": "zstd"},
     "an unknown key": {"script": "x"},
 }.items():
-    case(
-        f"an array has {what}",
-        "document|array|dtype|compressor|chunk|shape|dimension|rows|bytes|damaged|Array",
-        document(lambda store, changes=changes: store["arrays"][0].update(changes)),
-    )
+    words = "document|array|dtype|compressor|chunk|shape|dimension|rows|bytes|damaged"
+    case(f"an array has {what}", f"{words}|Array", updated(changes, "arrays", 0))
 
 
 for what, change in {
@@ -195,11 +182,8 @@ for what, change in {
     "short chunks of ids": lambda columns: columns[0].update(chunk_rows=1),
     "long files of times": lambda columns: columns[2].update(file_rows=2**20),
 }.items():
-    case(
-        f"store.json has {what}",
-        "`columns`|`files` must list",
-        document(lambda store, change=change: change(store["columns"])),
-    )
+    spoil = document(lambda store, change=change: change(store["columns"]))
+    case(f"store.json has {what}", "`columns`|`files` must list", spoil)
 
 
 def as_many_rows(store: dict[str, Any], n_rows: int = 2**26) -> None:
@@ -221,11 +205,8 @@ def as_many_rows(store: dict[str, Any], n_rows: int = 2**26) -> None:
     store["files"]["checks"][0] = 4 * n_checks
 
 
-case(
-    "store.json lies about 2**26 rows",
-    "checks is damaged|longer|of memory|GB",
-    document(as_many_rows),
-)
+words = "checks is damaged|longer|of memory|GB"
+case("store.json lies about 2**26 rows", words, document(as_many_rows))
 
 
 def with_sparse(name: str, n_bytes: int) -> Spoil:
@@ -243,16 +224,11 @@ def with_sparse(name: str, n_bytes: int) -> Spoil:
 
 
 for name in (IDS, "data.zarr/reason/c.0", "data.zarr/zarr.json"):
-    case(
-        f"{name} has 4 GB and is listed with them",
-        "expected at most 1060864",
-        with_sparse(name, 4_000_000_000),
-    )
-case(
-    "a recipe of half a million lists",
-    "the recipe has 4000076 bytes, expected at most",
-    document(lambda store: store["recipe"].update(told={"x": [[]] * 500_000})),
-)
+    vast = with_sparse(name, 4_000_000_000)
+    case(f"{name} has 4 GB and is listed with them", "expected at most 1060864", vast)
+words = "the recipe has 4000076 bytes, expected at most"
+of_lists = updated({"told": {"x": [[]] * 500_000}}, "recipe")
+case("a recipe of half a million lists", words, of_lists)
 
 
 # The table of rows.
@@ -298,20 +274,12 @@ for what, name, old, new in (
     ("an unknown status", "status", b"\1", b"\x09"),
     ("a status that was not counted", "status", b"\1", b"\2"),
     ("another number of failed rows", "status", b"\0", b"\1"),
-    (
-        "a time without end",
-        "start_s",
-        struct.pack("<d", np.nan),
-        struct.pack("<d", np.inf),
-    ),
+    ("a time without end", "start_s", *map(struct.Struct("<d").pack, (np.nan, np.inf))),
 ):
     words = f"{name}/c.0 is damaged|{name}/c.0: "
     case(f"the table has {what}", words, in_column(name, old, new))
-case(
-    "the table has fewer bytes than texts",
-    "clip_id/c.0",
-    put_column("clip_id", lambda data: data[:40]),
-)
+cut = put_column("clip_id", lambda data: data[:40])
+case("the table has fewer bytes than texts", "clip_id/c.0", cut)
 case("the table has no bytes", "clip_id/c.0", raw(IDS, b""))
 case("the table has three bytes", "clip_id/c.0", raw(IDS, b"\0\0\0"))
 
@@ -389,26 +357,14 @@ def as_one_file_of_two(store: dict[str, Any]) -> None:
 
 
 case("a file shorter than its index", "bytes for the rows", document(as_one_file))
-case(
-    "a file of 2**40 rows",
-    "files of (plain|other) have 4 and 1099511627776 rows",
-    document(lambda store: as_one_file(store, 2**40)),
-)
-case(
-    "arrays with files of several lengths",
-    "`file_rows` must be equal",
-    document(as_one_file_of_two),
-)
-
-
-case(
-    "a document of Zarr with a list of settings",
-    "data.zarr/plain/zarr.json",
-    raw(
-        "data.zarr/plain/zarr.json",
-        b'{"codecs":[{"name":"bytes","configuration":[]}]}\n',
-    ),
-)
+words = "files of (plain|other) have 4 and 1099511627776 rows"
+vast = document(lambda store: as_one_file(store, 2**40))
+case("a file of 2**40 rows", words, vast)
+of_two = document(as_one_file_of_two)
+case("arrays with files of several lengths", "`file_rows` must be equal", of_two)
+name = "data.zarr/plain/zarr.json"
+of_lists = raw(name, b'{"codecs":[{"name":"bytes","configuration":[]}]}\n')
+case("a document of Zarr with a list of settings", name, of_lists)
 
 
 # What lies in the folder.

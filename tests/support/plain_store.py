@@ -7,6 +7,7 @@ smaller, so that small stores have several chunks and files.
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,22 +45,17 @@ def array_of(
     if file_rows is None:
         file_rows = max(chunk_rows, _power(67_108_864 // row_bytes, 1_048_576))
     dims = [f"{name}_{place}" for place in range(len(shape))]
-    return {
-        "name": name,
-        "dtype": values.dtype.name,
-        "shape": shape,
-        "dims": dims,
-        "chunk_rows": chunk_rows,
-        "file_rows": file_rows,
-        "compressor": "",
-    }
+    return _entry(name, values.dtype.name, shape, dims, chunk_rows, file_rows)
+
+
+def _entry(name: str, dtype: str, shape, dims, chunk_rows, file_rows) -> dict[str, Any]:
+    facts = {"name": name, "dtype": dtype, "shape": shape, "dims": dims}
+    sizes = {"chunk_rows": chunk_rows, "file_rows": file_rows}
+    return {**facts, **sizes, "compressor": ""}
 
 
 def _power(limit: int, most: int) -> int:
-    power = 1
-    while power * 2 <= min(limit, most):
-        power *= 2
-    return power
+    return 1 << (min(limit, most).bit_length() - 1) if limit else 1
 
 
 def rows_of(
@@ -98,18 +94,10 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]
 def column_entry(name: str, n_rows: int) -> dict[str, Any]:
     file_rows = min(1_048_576, 1 << (n_rows - 1).bit_length())
     chunk_rows = min(65_536, file_rows)
-    dtype = "int64" if name in WHOLE else "float64"
+    dtype = "int64" if name in WHOLE else "uint8" if name == "status" else "float64"
     if name in TEXTS:
         dtype, file_rows = "string", chunk_rows
-    return {
-        "name": name,
-        "dtype": "uint8" if name == "status" else dtype,
-        "shape": [],
-        "dims": [],
-        "chunk_rows": chunk_rows,
-        "file_rows": file_rows,
-        "compressor": "",
-    }
+    return _entry(name, dtype, [], [], chunk_rows, file_rows)
 
 
 def write_plain_store(
@@ -118,9 +106,7 @@ def write_plain_store(
     rows: Sequence[Mapping[str, Any]],
     *,
     arrays: Sequence[Mapping[str, Any]] | None = None,
-    recipe: Mapping[str, Any] = RECIPE,
-    replaces: Sequence[str] = (),
-    manifest_name: str = "made-up",
+    **sealed: Any,
 ) -> str:
     """Write a store and return its seal. Rows that are not ok get the fill value."""
     entries = [dict(entry) for entry in arrays or ()]
@@ -132,21 +118,14 @@ def write_plain_store(
             entry |= {"file_rows": file_rows, "chunk_rows": chunk_rows}
     path.mkdir(parents=True)
     (path / "checks").write_bytes(_write_zarr(path, values, rows, entries))
-    return seal_plain(path, rows, entries, recipe, replaces, manifest_name)
+    return seal_plain(path, rows, entries, **sealed)
 
 
-def _write_zarr(
-    path: Path,
-    values: Mapping[str, npt.NDArray[Any]],
-    rows: Sequence[Mapping[str, Any]],
-    entries: Sequence[Mapping[str, Any]],
-) -> bytes:
+def _write_zarr(path: Path, values, rows, entries) -> bytes:
     is_ok = np.array([row["status"] == "ok" for row in rows])
+    attributes = {"coordinates": " ".join(LABELS)}
     group = zarr.open_group(
-        path / "data.zarr",
-        mode="w",
-        zarr_format=3,
-        attributes={"coordinates": " ".join(LABELS)},
+        path / "data.zarr", mode="w", zarr_format=3, attributes=attributes
     )
     checks = b""
     for name, column in columns_of(rows).items():
@@ -160,21 +139,13 @@ def _write_zarr(
     return checks
 
 
-def _write_array(
-    path: Path,
-    group: Any,
-    entry: Mapping[str, Any],
-    values: npt.NDArray[Any],
-    fill: Any,
-) -> bytes:
+def _write_array(path: Path, group: Any, entry, values, fill: Any) -> bytes:
     shape = tuple(entry["shape"])
     is_text = entry["dtype"] == "string"
-    attributes = {}
+    attributes: dict[str, Any] = {}
     if entry["name"] == "status":
-        attributes = {
-            "flag_values": list(range(len(STATUSES))),
-            "flag_meanings": " ".join(STATUSES),
-        }
+        numbers = list(range(len(STATUSES)))
+        attributes = {"flag_values": numbers, "flag_meanings": " ".join(STATUSES)}
     # Chunks that have only fill values exist too.
     with zarr.config.set({"array.write_empty_chunks": True}):
         array = group.create_array(
@@ -191,7 +162,7 @@ def _write_array(
         )
         array[:] = values
     checks = b""
-    for number in range(_ceil(len(values), entry["file_rows"])):
+    for number in range(-(-len(values) // entry["file_rows"])):
         data = (path / file_name(entry, number)).read_bytes()
         n_chunks = entry["file_rows"] // entry["chunk_rows"]
         checks += data[-4:] if is_text else checks_of(data, n_chunks)
@@ -202,15 +173,10 @@ def consolidate(path: Path) -> None:
     """Write the documents of all arrays into that of the group."""
     file = path / "data.zarr/zarr.json"
     group = json.loads(file.read_bytes())
-    documents = sorted((path / "data.zarr").glob("*/zarr.json"))
-    group["consolidated_metadata"] = {
-        "kind": "inline",
-        "must_understand": False,
-        "metadata": {
-            one.parent.name: json.loads(one.read_bytes()) for one in documents
-        },
-    }
-    file.write_text(json.dumps(group), encoding="utf-8")
+    files = sorted((path / "data.zarr").glob("*/zarr.json"))
+    metadata = {one.parent.name: json.loads(one.read_bytes()) for one in files}
+    inline = {"kind": "inline", "must_understand": False, "metadata": metadata}
+    file.write_text(json.dumps(group | {"consolidated_metadata": inline}), "utf-8")
 
 
 def checks_of(data: bytes, n_chunks: int) -> bytes:
@@ -227,10 +193,6 @@ def file_name(entry: Mapping[str, Any], number: int) -> str:
     return f"data.zarr/{entry['name']}/c.{number}" + ".0" * len(entry["shape"])
 
 
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
 def seal_plain(
     path: Path,
     rows: Sequence[Mapping[str, Any]],
@@ -240,17 +202,13 @@ def seal_plain(
     manifest_name: str = "made-up",
 ) -> str:
     pairs = [[row["clip_id"], row["movie_id"]] for row in rows]
-    counts = {"total": len(rows)}
-    for status, key in zip(STATUSES, COUNTED, strict=True):
-        n_rows = sum(row["status"] == status for row in rows)
-        if n_rows:
-            counts[key] = n_rows
+    counts = Counter(row["status"] for row in rows)
+    of_statuses = zip(COUNTED, map(counts.get, STATUSES), strict=True)
     files = {}
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path).as_posix()
         if file.is_file() and name not in ("store.json", "README.md"):
-            data = file.read_bytes()
-            files[name] = [len(data), hashlib.sha256(data).hexdigest()]
+            files[name] = mark_of(file)
     document = {
         "format": "obygaze-store",
         "version": 1,
@@ -261,13 +219,18 @@ def seal_plain(
         "fingerprint": _canonical_sha256(recipe),
         "columns": [column_entry(name, len(rows)) for name in columns_of(rows)],
         "arrays": list(entries),
-        "rows": counts,
+        "rows": {"total": len(rows), **{key: n for key, n in of_statuses if n}},
         "makers": [{"program": "plain_store 1"}],
         "replaces": list(replaces),
         "origins": [],
         "files": files,
     }
     return write_document(path, json.dumps(document, ensure_ascii=False, indent=1))
+
+
+def mark_of(file: Path) -> list[Any]:
+    data = file.read_bytes()
+    return [len(data), hashlib.sha256(data).hexdigest()]
 
 
 def with_sha256(text: str) -> bytes:
@@ -299,8 +262,7 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], object] | None = None)
     del document["sha256"]
     for name in document["files"]:
         if (path / name).is_file():
-            data = (path / name).read_bytes()
-            document["files"][name] = [len(data), hashlib.sha256(data).hexdigest()]
+            document["files"][name] = mark_of(path / name)
     if change is not None:
         change(document)
     return write_document(path, json.dumps(document, ensure_ascii=False, indent=1))
