@@ -280,25 +280,26 @@ def with_right_chunks(files: Tree, document: dict[str, Any]) -> Tree:
     files = dict(files)
     checks = b""
     for array in (*document["columns"], *document["arrays"]):
-        n_entries = array["file_rows"] // array["chunk_rows"]
+        n_index = 16 * (array["file_rows"] // array["chunk_rows"]) + 4
         prefix = f"stores/s/data.zarr/{array['name']}/c."
         for name in sorted(name for name in files if name.startswith(prefix)):
             data = bytearray(files[name])
-            if array["dtype"] == "string":
-                data[-4:] = struct.pack("<I", google_crc32c.value(bytes(data[:-4])))
-                checks += data[-4:]
-                files[name] = bytes(data)
-                continue
-            index = bytes(data[-16 * n_entries - 4 : -4])
-            data[-4:] = struct.pack("<I", google_crc32c.value(index))
-            for offset, length in struct.iter_unpack("<2Q", index):
-                end = offset + length
+            spans = [(0, len(data))]
+            if array["dtype"] != "string":
+                _put_crc(data, len(data) - n_index, len(data))
+                entries = struct.iter_unpack("<2Q", data[-n_index:-4])
+                spans = [(start, start + length) for start, length in entries]
+            for start, end in spans:
                 if end <= len(data):
-                    crc = google_crc32c.value(bytes(data[offset : end - 4]))
-                    data[end - 4 : end] = struct.pack("<I", crc)
+                    _put_crc(data, start, end)
                     checks += data[end - 4 : end]
             files[name] = bytes(data)
     return files | {f"stores/s/{CHECKS}": checks}
+
+
+def _put_crc(data: bytearray, start: int, end: int) -> None:
+    crc = google_crc32c.value(bytes(data[start : end - 4]))
+    data[end - 4 : end] = struct.pack("<I", crc)
 
 
 def replanned(files: Tree, draw: random.Random) -> Tree:
