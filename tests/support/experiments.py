@@ -28,27 +28,18 @@ def films(
 ) -> Manifest:
     """Clips whose level is the scene's before with probability `runs_on`."""
     rng = np.random.default_rng(seed)
+    levels, shares = ["EN", "HN", "NS", "S"], [0.4, 0.25, 0.1, 0.25]
     clips = []
     for film in range(n_films):
-        level = "EN"
+        name, level = f"tt{film + 1:07d}", "EN"
         for scene in range(1, n_scenes + 1):
             if rng.random() > runs_on:
-                level = str(
-                    rng.choice(["EN", "HN", "NS", "S"], p=[0.4, 0.25, 0.1, 0.25])
-                )
-            n = {"EN": 0, "HN": 1, "NS": 2, "S": 3}[level]
+                level = str(rng.choice(levels, p=shares))
+            n = levels.index(level)
             chosen = sorted(rng.choice(len(VISUAL), n, replace=False).tolist())
-            clips.append(
-                Clip(
-                    clip_id=f"tt{film + 1:07d}-{scene:03d}",
-                    movie_id=f"tt{film + 1:07d}",
-                    scene=scene,
-                    level=level,
-                    concepts=tuple(VISUAL[i] for i in chosen),
-                    start_s=3.0 * scene,
-                    end_s=3.0 * scene + 2.5,
-                )
-            )
+            facts: Any = {"level": level, "concepts": tuple(VISUAL[i] for i in chosen)}
+            facts |= {"start_s": 3.0 * scene, "end_s": 3.0 * scene + 2.5}
+            clips.append(Clip(f"{name}-{scene:03d}", name, scene, **facts))
     return Manifest("made-up", Header("made-up", concepts()), tuple(clips))
 
 
@@ -134,18 +125,19 @@ def without_models(protocol: Protocol, *baselines: str) -> Protocol:
 
 def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
     """A store of windows of films: window n is second n to n + 1."""
-    ids = [(film, second) for film, own in values.items() for second in range(len(own))]
+    rows = [
+        Row(f"{film}:{n:06d}", film, float(n), n + 1.0)
+        for film, own in values.items()
+        for n in range(len(own))
+    ]
     X = np.concatenate(list(values.values())).astype(np.float32)
-    return made_store(
-        path,
-        [Row(f"{film}:{n:06d}", film, float(n), n + 1.0) for film, n in ids],
-        {"clip": X},
-        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
-    )
+    recipe = a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}})
+    return made_store(path, rows, {"clip": X}, recipe=recipe)
 
 
 def with_folds(manifest: Manifest, n_folds: int = 10) -> Manifest:
     """The fold columns that the paper's protocols read; each file has folds of its own."""
+    names = sorted({clip.movie_id for clip in manifest})
     for name, levels in FILES.items():
         folds: dict[str, Any] = {}
         for level in levels.split():
@@ -153,21 +145,13 @@ def with_folds(manifest: Manifest, n_folds: int = 10) -> Manifest:
             own.sort(key=lambda clip: crc32(f"{name} {clip}".encode()))
             folds |= {clip: str(place % n_folds) for place, clip in enumerate(own)}
         manifest = manifest.with_column(FOLD_PREFIX + name, folds)
-    films = sorted({clip.movie_id for clip in manifest})
-    for name in ("by_movie_HN_S", "by_movie_ENHN_S"):
-        levels = FILES[name.replace("by_movie", "02")].split()
-        own_films = {
-            c.clip_id: str(films.index(c.movie_id))
-            for c in manifest
-            if c.level in levels
-        }
-        manifest = manifest.with_column(FOLD_PREFIX + name, own_films)
+    for file in ("HN_S", "ENHN_S"):
+        levels_of_file = FILES[f"02_{file}"].split()
+        own_clips = [clip for clip in manifest if clip.level in levels_of_file]
+        films_of = {one.clip_id: str(names.index(one.movie_id)) for one in own_clips}
+        manifest = manifest.with_column(f"{FOLD_PREFIX}by_movie_{file}", films_of)
     return manifest
 
 
-FILES = {
-    "02_EN_S": "EN S",
-    "02_HN_S": "HN S",
-    "02_ENHN_S": "EN HN S",
-    "02_EN_HN_S": "EN HN S",
-}
+FILES = {"02_EN_S": "EN S", "02_HN_S": "HN S"}
+FILES |= dict.fromkeys(("02_ENHN_S", "02_EN_HN_S"), "EN HN S")

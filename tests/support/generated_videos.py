@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 from support.videos import encode_video, read_number, read_numbers, remux
 
@@ -20,60 +21,40 @@ N_PICTURES = 56
 SIZE = (128, 96)
 X264 = {"preset": "veryfast", "sc_threshold": "0"}
 X265 = "log-level=none:pools=1:frame-threads=1:scenecut=0"
-AV1 = {"preset": "8", "crf": "5", "svtav1-params": "lp=1"}
+AV1 = {"g": "16", "preset": "8", "crf": "5", "svtav1-params": "lp=1"}
+H264 = {
+    "closed": X264 | {"g": "16", "bf": "0"},
+    "reordered": X264 | {"g": "16", "x264-params": "bframes=3:b-adapt=0"},
+    "pyramid": X264 | {"g": "24"},
+    "open": X264 | {"g": "16", "x264-params": "open-gop=1:bframes=3:b-adapt=0"},
+    "refresh": X264 | {"g": "16", "x264-params": "intra-refresh=1:bframes=0"},
+}
+H264["pyramid"]["x264-params"] = "bframes=7:b-adapt=0:b-pyramid=normal"
+HEVC = {
+    "closed": {"x265-params": f"{X265}:keyint=16:open-gop=0:bframes=4"},
+    "open": {"x265-params": f"{X265}:keyint=16:min-keyint=16:bframes=4"},
+}
+WITH_B = {"g": "12", "bf": "2"}
+WITHOUT_B = {"no-b": {"g": "12", "b": "800k"}}
+MPEG2 = {"no-b": {"g": "12", "bf": "0"}, "open": WITH_B}
+MPEG2["closed"] = WITH_B | {"flags": "+cgop", "sc_threshold": "1000000000"}
+VP9 = {
+    "plain": {"g": "16", "deadline": "realtime", "cpu-used": "8"},
+    "hidden": {"g": "24", "lag-in-frames": "20", "auto-alt-ref": "1"},
+}
 # Each codec with its encoder, and the options of each kind of group.
 CODECS: dict[str, tuple[str, dict[str, dict[str, str]]]] = {
-    "h264": (
-        "libx264",
-        {
-            "closed": X264 | {"g": "16", "bf": "0"},
-            "reordered": X264 | {"g": "16", "x264-params": "bframes=3:b-adapt=0"},
-            "pyramid": X264
-            | {"g": "24", "x264-params": "bframes=7:b-adapt=0:b-pyramid=normal"},
-            "open": X264 | {"g": "16", "x264-params": "open-gop=1:bframes=3:b-adapt=0"},
-            "refresh": X264 | {"g": "16", "x264-params": "intra-refresh=1:bframes=0"},
-        },
-    ),
-    "hevc": (
-        "libx265",
-        {
-            "closed": {"x265-params": f"{X265}:keyint=16:open-gop=0:bframes=4"},
-            "open": {"x265-params": f"{X265}:keyint=16:min-keyint=16:bframes=4"},
-        },
-    ),
-    "mpeg1": ("mpeg1video", {"open": {"g": "12", "bf": "2"}}),
-    "mpeg2": (
-        "mpeg2video",
-        {
-            "no-b": {"g": "12", "bf": "0"},
-            "open": {"g": "12", "bf": "2"},
-            "closed": {
-                "g": "12",
-                "bf": "2",
-                "flags": "+cgop",
-                "sc_threshold": "1000000000",
-            },
-        },
-    ),
-    "mpeg4": (
-        "mpeg4",
-        {"no-b": {"g": "12", "b": "800k"}, "b": {"g": "12", "bf": "2", "b": "800k"}},
-    ),
-    "msmpeg4": ("msmpeg4", {"no-b": {"g": "12", "b": "800k"}}),
-    "wmv2": ("wmv2", {"no-b": {"g": "12", "b": "800k"}}),
-    "flv1": ("flv", {"no-b": {"g": "12", "b": "800k"}}),
+    "h264": ("libx264", H264),
+    "hevc": ("libx265", HEVC),
+    "mpeg1": ("mpeg1video", {"open": WITH_B}),
+    "mpeg2": ("mpeg2video", MPEG2),
+    "mpeg4": ("mpeg4", WITHOUT_B | {"b": WITH_B | {"b": "800k"}}),
+    "msmpeg4": ("msmpeg4", WITHOUT_B),
+    "wmv2": ("wmv2", WITHOUT_B),
+    "flv1": ("flv", WITHOUT_B),
     "vp8": ("libvpx", {"groups": {"g": "16", "b": "400k", "deadline": "realtime"}}),
-    "vp9": (
-        "libvpx-vp9",
-        {
-            "plain": {"g": "16", "deadline": "realtime", "cpu-used": "8"},
-            "hidden": {"g": "24", "lag-in-frames": "20", "auto-alt-ref": "1"},
-        },
-    ),
-    "av1": (
-        "libsvtav1",
-        {"groups": {"g": "16", "preset": "8", "crf": "5", "svtav1-params": "lp=1"}},
-    ),
+    "vp9": ("libvpx-vp9", VP9),
+    "av1": ("libsvtav1", {"groups": AV1}),
     "mjpeg": ("mjpeg", {"keys": {"q": "4"}}),
     "ffv1": ("ffv1", {"keys": {}}),
     "prores": ("prores_ks", {"keys": {}}),
@@ -192,9 +173,8 @@ def _make(case: Case, folder: Path) -> Path:
         # Through another container, as after several programs.
         other = folder / f"{case}-other.mkv"
         remux(target, other, lambda _, packet: packet)
-        remux(
-            other, target, lambda _, packet: packet, format=FORMATS.get(case.container)
-        )
+        format = FORMATS.get(case.container)
+        remux(other, target, lambda _, packet: packet, format=format)
     return target
 
 
@@ -204,14 +184,8 @@ def _plain(codec: str, group: str, folder: Path) -> tuple[list[int], Path]:
     encoder, groups = CODECS[codec]
     plain = folder / f"{codec}-{group}.{PLAIN.get(codec, 'mkv')}"
     if not plain.exists():
-        encode_video(
-            plain,
-            encoder,
-            numbers=range(N_PICTURES),
-            size=SIZE,
-            pix_fmt=PIXELS.get(codec, "yuv420p"),
-            options=groups[group],
-        )
+        facts = {"numbers": range(N_PICTURES), "size": SIZE, "options": groups[group]}
+        encode_video(plain, encoder, pix_fmt=PIXELS.get(codec, "yuv420p"), **facts)
     numbers: list[int] = []
     with av.open(str(plain)) as container:
         stream = container.streams.video[0]
@@ -234,31 +208,25 @@ def _copy(case: Case, source, target: Path, kept: range, numbers: list[int]) -> 
         times.append(times[-1] + steps[number % len(steps)])
     # How many pictures are stored before one that is shown earlier.
     delay = max(position - number for position, number in enumerate(numbers))
-    offset = {
-        "late": Fraction(18, 5),
-        "wrap": Fraction(95442),
-        "negative": Fraction(-2, 5),
-    }
-    shift = offset.get(case.edit, Fraction(0))
+    offset = {"late": Fraction(18, 5), "wrap": Fraction(95442)}
+    shift = (offset | {"negative": Fraction(-2, 5)}).get(case.edit, Fraction(0))
     if case.edit == "at-zero":
         shift = -times[numbers[kept.start]]
     clock = Fraction(1, 90000)
     options = {}
     if case.edit in ("at-zero", "negative"):
         options = {"avoid_negative_ts": "disabled"}
+    written: dict[str, Any] = {"format": FORMATS.get(case.container)}
     with (
         av.open(str(source)) as old,
-        av.open(
-            str(target), "w", format=FORMATS.get(case.container), options=options
-        ) as new,
+        av.open(str(target), "w", options=options, **written) as new,
     ):
         stream = old.streams.video[0]
         copy = new.add_stream_from_template(stream, opaque=True)
         packets = [packet for packet in old.demux(stream) if packet.size]
-        in_units = case.codec == "h264" and case.container == "avi"
-        to_units = (
-            av.BitStreamFilterContext("h264_mp4toannexb", stream) if in_units else None
-        )
+        to_units = None
+        if (case.codec, case.container) == ("h264", "avi"):
+            to_units = av.BitStreamFilterContext("h264_mp4toannexb", stream)
         for position in kept:
             packet = packets[position]
             early = max(0, delay - position)
@@ -278,10 +246,8 @@ def _range_of(plain: Path, cut: str) -> tuple[int, int]:
         packets = [packet for packet in container.demux(video=0) if packet.size]
     keys = [number for number, packet in enumerate(packets) if packet.is_keyframe]
     key = keys[1] if len(keys) > 1 else 0
-    first = {"key": key, "before-key": max(key - 3, 0), "after-key": key + 1}.get(
-        cut, 0
-    )
-    return first, len(packets) - 5 if cut == "end" else len(packets)
+    firsts = {"key": key, "before-key": max(key - 3, 0), "after-key": key + 1}
+    return firsts.get(cut, 0), len(packets) - 5 * (cut == "end")
 
 
 @dataclass(frozen=True)
@@ -348,14 +314,9 @@ def compare(case: Case, path: Path, indexes: Path | None, tally: Tally) -> None:
     for start_s, end_s in parts:
         count = index.frames if start_s is None else 7
         where = f"{case} {start_s or 0:.3f}-{end_s or length_s:.3f}"
+        part: Any = {"start_s": start_s, "end_s": end_s, "indexes": indexes}
         try:
-            (clip,) = decode_views(
-                path,
-                [PictureView(count)],
-                start_s=start_s,
-                end_s=end_s,
-                indexes=indexes,
-            ).values()
+            (clip,) = decode_views(path, [PictureView(count)], **part).values()
         except BadVideo as error:
             tally.refused[error.reason] += 1
             if is_intact:

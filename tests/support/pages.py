@@ -53,10 +53,8 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        return (
-            self.language in RUN
-            and "not run" not in self.marks
-            and "file" not in self.marks
+        return self.language in RUN and self.marks.keys().isdisjoint(
+            ("not run", "file")
         )
 
     @property
@@ -109,24 +107,18 @@ def followed_together() -> list[list[Path]]:
 
 
 def blocks(page: Path) -> list[Block]:
+    name, text = page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")
     if page.suffix == ".ipynb":
-        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-        code = [
-            "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
-        ]
-        return [
-            Block(page.relative_to(ROOT).as_posix(), 1, "python", "\n".join(code), {})
-        ]
+        cells = [one for one in json.loads(text)["cells"] if one["cell_type"] == "code"]
+        code = "\n".join("".join(cell["source"]) for cell in cells)
+        return [Block(name, 1, "python", code, {})]
     found: list[Block] = []
     marks: dict[str, str] = {}
     fence: tuple[int, str, list[str]] | None = None
-    for number, line in enumerate(
-        page.read_text(encoding="utf-8").splitlines(), start=1
-    ):
+    for number, line in enumerate(text.splitlines(), start=1):
         if fence is not None:
             if line.strip() == "```":
                 start, language, body = fence
-                name = page.relative_to(ROOT).as_posix()
                 found.append(Block(name, start, language, "\n".join(body), marks))
                 fence, marks = None, {}
             else:
@@ -152,7 +144,8 @@ def run_block(block: Block, workspace: Path) -> None:
     if not block.runs:
         return
     # Other checks run at the same time: processes of its own would only take longer.
-    env = {"PATH": _path(), "COLUMNS": "100", "SLURM_CPUS_PER_TASK": "1"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {"PATH": path, "COLUMNS": "100", "SLURM_CPUS_PER_TASK": "1"}
     code, printed = _typed_here(block, workspace, env) or _typed(block, workspace, env)
     if code != int(block.marks.get("exits") or 0):
         raise AssertionError(f"{block.where}: exit {code}\n{printed}")
@@ -168,10 +161,11 @@ def _typed(block: Block, workspace: Path, env: dict[str, str]) -> tuple[int, str
     if commands.startswith(DEMO):
         shutil.copytree(demo() / "demo", workspace / "demo")
         commands = commands.removeprefix(DEMO)
+    program = ["bash", "-euo", "pipefail"]
+    if block.language == "python":
+        program = [sys.executable]
     done = subprocess.run(
-        [sys.executable, "-c", commands]
-        if block.language == "python"
-        else ["bash", "-euo", "pipefail", "-c", commands],
+        [*program, "-c", commands],
         cwd=workspace,
         env=environment(env),
         stdin=subprocess.DEVNULL,
@@ -197,24 +191,15 @@ def _typed_here(block: Block, workspace: Path, env) -> tuple[int, str] | None:
         return None
     printed = io.StringIO()
     for line in lines:
-        code = call_obygaze(
-            *shlex.split(line)[1:], cwd=workspace, env=env, into=printed
-        ).code
+        words = shlex.split(line)[1:]
+        code = call_obygaze(*words, cwd=workspace, env=env, into=printed).code
         if code != 0:
             return code, printed.getvalue()
     return 0, printed.getvalue()
 
 
-def _path() -> str:
-    return os.pathsep.join(
-        [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    )
-
-
 def matches(shown: str, real: str) -> bool:
     lines = [line.rstrip() for line in shown.strip().splitlines()]
-    pattern = "\n".join(
-        "(?s:.*)" if line == "..." else re.escape(line) for line in lines
-    )
+    any_lines = ["(?s:.*)" if line == "..." else re.escape(line) for line in lines]
     text = "\n".join(line.rstrip() for line in real.strip().splitlines())
-    return re.fullmatch(pattern, text) is not None
+    return re.fullmatch("\n".join(any_lines), text) is not None

@@ -5,7 +5,7 @@ words, not with functions of the program: see `Experiment`.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,17 +110,12 @@ def draw_manifest(random: Random) -> Manifest:
             level = "" if chance(random, unlabelled) else level
             n_concepts = {"": 0, "EN": 0, "HN": 1, "NS": 2, "S": 3}[level]
             chosen = sorted(random.permutation(len(VISUAL))[:n_concepts].tolist())
-            clip = Clip(
-                f"{film}-{number:03d}",
-                film,
-                number + 1 if has_scenes else None,
-                "",
-                *((3.0 * number, 3.0 * number + 2.5) if has_times else (None, None)),
-                level,
-                tuple(VISUAL[i] for i in chosen),
-                {"part": pick(random, ["train", "train", "dev", "test"])},
-            )
-            clips.append(clip)
+            scene = number + 1 if has_scenes else None
+            times = (3.0 * number, 3.0 * number + 2.5) if has_times else (None, None)
+            names = tuple(VISUAL[i] for i in chosen)
+            extra = {"part": pick(random, ["train", "train", "dev", "test"])}
+            own_id = f"{film}-{number:03d}"
+            clips.append(Clip(own_id, film, scene, "", *times, level, names, extra))
     if chance(random, 0.3):
         clips = [clips[i] for i in random.permutation(len(clips))]
     header = Header("made-up", concepts())
@@ -178,17 +173,13 @@ def draw_splits(random: Random, one: Experiment) -> dict[str, Any]:
 
 def draw_models(random: Random) -> dict[str, Any]:
     strengths = [0.01, 1.0, 10.0, {"grid": [0.1, 1.0]}, {"grid": [1.0, 0.01, 5.0]}]
-    known: dict[str, Callable[[], dict[str, Any]]] = {
-        "ridge": lambda: {"class_weight": pick(random, ["none", "balanced"])},
-        "logistic": lambda: {
-            "C": pick(random, strengths),
-            "class_weight": pick(random, ["none", "balanced"]),
-        },
-    }
     models = {}
     for number in range(int(pick(random, [1, 1, 2]))):
-        kind = pick(random, [*known])
-        models[f"m{number}"] = {"kind": kind, **known[kind]()}
+        model = {"kind": pick(random, ["ridge", "logistic"])}
+        if model["kind"] == "logistic":
+            model["C"] = pick(random, strengths)
+        model["class_weight"] = pick(random, ["none", "balanced"])
+        models[f"m{number}"] = model
     return models
 
 
@@ -199,12 +190,8 @@ def to_toml(value: Mapping[str, Any]) -> str:
 
 def to_value(value: Any) -> str:
     if isinstance(value, dict):
-        cells = ", ".join(
-            f"{json.dumps(key)} = {to_value(item)}" for key, item in value.items()
-        )
-        return "{ " + cells + " }"
+        cells = [f"{json.dumps(key)} = {to_value(item)}" for key, item in value.items()]
+        return "{ " + ", ".join(cells) + " }"
     if isinstance(value, list):
-        return "[" + ", ".join(to_value(item) for item in value) + "]"
-    if isinstance(value, float):
-        return repr(value)  # nan and inf are words of TOML, too
+        return "[" + ", ".join(map(to_value, value)) + "]"
     return json.dumps(value, ensure_ascii=False)

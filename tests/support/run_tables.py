@@ -109,13 +109,8 @@ class MadeCell:
 
     @property
     def name(self) -> dict[str, str]:
-        return {
-            "task": self.test,
-            "train": self.train,
-            "test": self.test,
-            "store": self.store,
-            "model": self.model,
-        }
+        tasks = {"task": self.test, "train": self.train, "test": self.test}
+        return {**tasks, "store": self.store, "model": self.model}
 
     def ap_of(self, film: str) -> float:
         """The average precision of a film, the mean over the orders of its ties."""
@@ -132,19 +127,10 @@ class MadeCell:
         return float(np.mean([self.ap_of(film) for film in self.films]))
 
     def fit(self) -> dict[str, Any]:
-        folds = []
-        for film in self.films:
-            fold = {"fold": film, "seed": 0, "n_train": 70, "n_validation": 0}
-            folds.append({**fold, "chosen": {}})
-        return {
-            "train": self.train,
-            "test": self.test,
-            "store": self.store,
-            "model": self.model,
-            "skipped": {},
-            "skipped_films": {},
-            "folds": folds,
-        }
+        fold = {"seed": 0, "n_train": 70, "n_validation": 0, "chosen": {}}
+        folds = [{"fold": film, **fold} for film in self.films]
+        names = {name: one for name, one in self.name.items() if name != "task"}
+        return {**names, "skipped": {}, "skipped_films": {}, "folds": folds}
 
     def predictions(self) -> list[dict[str, Any]]:
         """The rows of predictions.csv; decisions of the baseline `random` are one half."""
@@ -166,20 +152,14 @@ class MadeCell:
         n_films = len(self.films)
         whole = {**self.name, "fits": n_films, "clips": len(self.clips.ids)}
         whole |= {"films": n_films, "leaked": self.leaked}
-        ends = {"low": self.ap - 0.1, "high": self.ap + 0.1}
         auc = float(roc_auc_score(self.clips.y, self.scores))
-        rows = [
-            {**whole, "metric": "ap", "value": self.ap, **ends},
-            {
-                **whole,
-                "metric": "auc",
-                "value": auc,
-                "low": auc - 0.1,
-                "high": auc + 0.1,
-            },
-            {**whole, "metric": "f1_weighted", "value": 0.5},
-            {**whole, "metric": "prevalence", "value": float(self.clips.y.mean())},
-        ]
+        rows = []
+        for metric, value in {"ap": self.ap, "auc": auc}.items():
+            ends = {"low": value - 0.1, "high": value + 0.1}
+            rows.append({**whole, "metric": metric, "value": value, **ends})
+        share = float(self.clips.y.mean())
+        for metric, value in {"f1_weighted": 0.5, "prevalence": share}.items():
+            rows.append({**whole, "metric": metric, "value": value})
         for film in self.films:
             of_film = self.clips.rows_of(film)
             row = {**self.name, "film": film, "fits": 1, "films": 1}
@@ -193,23 +173,13 @@ class MadeCell:
 def difference_row(
     first: MadeCell, second: MadeCell, low: float, high: float, p: float
 ) -> dict[str, Any]:
-    return {
-        **first.name,
-        "metric": "ap",
-        "value": first.ap - second.ap,
-        "fits": len(first.films),
-        "low": low,
-        "high": high,
-        "over_films": first.ap - second.ap,
-        "p": p,
-        "comparisons": 1,
-        "clips": len(first.clips.ids),
-        "films": len(first.films),
-        "leaked": 0,
-        "against_train": second.train,
-        "against_store": second.store,
-        "against_model": second.model,
-    }
+    value = first.ap - second.ap
+    row = {**first.name, "metric": "ap", "value": value, "over_films": value}
+    row |= {"low": low, "high": high, "p": p, "comparisons": 1}
+    row |= {"fits": len(first.films), "films": len(first.films), "leaked": 0}
+    against = {"against_store": second.store, "against_model": second.model}
+    row |= {"clips": len(first.clips.ids), "against_train": second.train}
+    return {**row, **against}
 
 
 def made_run(
@@ -222,16 +192,12 @@ def made_run(
     tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     **about: Any,
 ) -> Run:
-    models = {cell.model for cell in cells if cell.is_model}
     known = load_protocol(protocol, changes)
     document = known.to_json()
-    for model in models:
+    for model in {cell.model for cell in cells if cell.is_model}:
         document["models"].setdefault(model, {"kind": model, "settings": {}})
-    tests: list[Mapping[str, Any]] = []
-    rows: list[Mapping[str, Any]] = []
-    for cell in cells:
-        rows += cell.results()
-        tests += cell.predictions()
+    tests = [row for cell in cells for row in cell.predictions()]
+    rows = [row for cell in cells for row in cell.results()]
     whole = {
         "format": RUN_FORMAT,
         "name": folder.name,
@@ -250,14 +216,10 @@ def made_run(
         "created_by": "obygaze 0",
         **about,
     }
-    written: dict[str, Any] = {
-        "predictions.csv": tests,
-        "results.csv": [*rows, *results],
-    }
-    written |= tables or {}
-    return write_run(
-        folder, whole, {name: table_of(name, of) for name, of in written.items()}
-    )
+    written: dict[str, Any] = {"predictions.csv": tests}
+    written |= {"results.csv": [*rows, *results], **(tables or {})}
+    made = {name: table_of(name, of_table) for name, of_table in written.items()}
+    return write_run(folder, whole, made)
 
 
 def table_of(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
