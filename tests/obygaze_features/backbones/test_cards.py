@@ -1,5 +1,3 @@
-"""Cards: each shipped one loads, and one that is not valid gets an error with every violation."""
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,11 +118,8 @@ def test_cards_are_what_is_published(name: str) -> None:
     g = replace(card.geometry, depth=depth)
     per_sequence = g.prefix * (g.frames if g.unit == "frame" else 1)
     assert (g.frames, g.size) == (frames, size)
-    assert card.depth == {
-        "layers": depth.layers,
-        "hidden": depth.hidden,
-        "heads": depth.heads,
-    }
+    expected = {"layers": depth.layers, "hidden": depth.hidden, "heads": depth.heads}
+    assert card.depth == expected
     assert g.steps * g.patches + per_sequence == tokens
     assert g.grid[1] == size // depth.patch
     shapes = {array: found.shape for array, found in card.arrays.items()}
@@ -154,11 +149,8 @@ def test_presets_of_the_paper() -> None:
     assert find_card("vivit-b16x2-k400@hub").input.rescale == "1/127.5-1"
     assert find_card("vivit-b16x2-k400").input.rescale == "1/255"
     lsmdc = find_card("xclip-lsmdc-b16").input
-    assert (lsmdc.filter, lsmdc.crop_offset, lsmdc.sampling) == (
-        "bicubic",
-        "round",
-        "fps",
-    )
+    read = (lsmdc.filter, lsmdc.crop_offset, lsmdc.sampling)
+    assert read == ("bicubic", "round", "fps")
 
 
 TEN_LINES = """

@@ -1,5 +1,3 @@
-"""`backbones check` as a person uses it."""
-
 import hashlib
 import json
 import shutil

@@ -1,5 +1,3 @@
-"""Descriptors: each number is what it says, by pictures whose statistics are known."""
-
 from typing import Any
 
 import numpy as np
@@ -21,9 +19,8 @@ def backbone() -> Any:
 
 def plain(*rgb: float, n: int = T) -> Any:
     """Frames of one colour."""
-    return np.broadcast_to(np.array(rgb)[None, :, None, None], (n, 3, S, S)).astype(
-        np.float64
-    )
+    colour = np.array(rgb)[None, :, None, None]
+    return np.broadcast_to(colour, (n, 3, S, S)).astype(np.float64)
 
 
 def test_one_colour() -> None:
@@ -114,16 +111,14 @@ def test_arrays(backbone: Any) -> None:
     rng = np.random.default_rng(0)
     clips = rng.random((3, T, 3, S, S), dtype=np.float32)
     got = backbone.forward(clips)
-    assert {n: v.shape[1:] for n, v in got.items()} == {
-        n: array.shape for n, array in backbone.arrays.items()
-    }
+    shapes = {name: array.shape for name, array in backbone.arrays.items()}
+    assert {name: values.shape[1:] for name, values in got.items()} == shapes
     assert all(v.dtype == np.float32 for v in got.values())
     frames = np.stack([describe(clip.astype(np.float64)) for clip in clips])
     assert got["frames"].shape == (3, T, 64)
     assert np.allclose(got["frames"], frames)
-    assert np.allclose(
-        got["clip"], np.concatenate([frames.mean(1), frames.std(1)], axis=1)
-    )
+    both = np.concatenate([frames.mean(1), frames.std(1)], axis=1)
+    assert np.allclose(got["clip"], both)
     assert np.allclose(got["pooled"], frames.max(1))
     other = clips.copy()
     other[1] = 0
@@ -146,12 +141,9 @@ def test_any_size_keeps_a_plain_picture_plain(height, width, level) -> None:
 def test_preprocessing_is_the_mean_of_each_cell(backbone: Any) -> None:
     rng = np.random.default_rng(1)
     frames = rng.integers(0, 256, (2, 256, 256, 3), dtype=np.uint8)
-    cells = (
-        frames.reshape(2, 64, 4, 64, 4, 3).astype(np.float64).mean(axis=(2, 4)) / 255
-    )
-    assert np.allclose(
-        backbone.preprocess(frames), cells.transpose(0, 3, 1, 2), atol=1e-6
-    )
+    cells = frames.reshape(2, 64, 4, 64, 4, 3).mean(axis=(2, 4)) / 255
+    found = backbone.preprocess(frames)
+    assert np.allclose(found, cells.transpose(0, 3, 1, 2), atol=1e-6)
     # Larger frames are looked at on 256 rows and columns: each fourth of 1024, from the second.
     large = rng.integers(0, 256, (1, 1024, 512, 3), dtype=np.uint8)
     small = large[:, 2::4, 1::2]

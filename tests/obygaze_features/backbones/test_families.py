@@ -1,5 +1,3 @@
-"""Every family against the transformers classes themselves, from checkpoints on disk."""
-
 import importlib
 from dataclasses import replace
 from functools import cache

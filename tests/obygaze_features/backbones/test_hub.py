@@ -1,5 +1,3 @@
-"""Checkpoints from the hub: its cache, what is downloaded, and no network at all."""
-
 import shutil
 from pathlib import Path
 from typing import Any

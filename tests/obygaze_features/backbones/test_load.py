@@ -1,5 +1,3 @@
-"""What bites when a checkpoint is loaded: each of it ends in a clear error, none in numbers."""
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""LSMDC checkpoints of any size: against the original's numbers and against plain torch."""
-
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +77,8 @@ def test_the_originals_own_numbers() -> None:
     sizes = {"width": 128, "out": 64, "layers": 3, "patch": 16, "grid": 4, "frames": 12}
     backbone = load_backbone(lsmdc_card(**sizes), folder)
     ours = backbone.forward(expected["pixels"], expected["mask"])
-    pairs = {
-        "tokens": "hidden",
-        "frames_768": "cls768",
-        "frames": "visual_output",
-        "frames_norm": "frames_norm",
-        "video": "video",
-        "clip": "video",
-    }
+    pairs = {"tokens": "hidden", "frames_768": "cls768", "frames": "visual_output"}
+    pairs |= {"frames_norm": "frames_norm", "video": "video", "clip": "video"}
     for name, key in pairs.items():
         assert np.abs(ours[name].numpy() - expected[key]).max() <= 5e-6, name
 

@@ -1,5 +1,3 @@
-"""User code as a backbone, `-b FILE.py:NAME`: what is in the recipe, and what is refused."""
-
 import json
 import logging
 from pathlib import Path
@@ -283,9 +281,8 @@ def test_what_cannot_be_computed_or_hashed_is_named(tmp_path, old, new, message)
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_a_program_of_torchscript_is_refused(tmp_path: Path) -> None:
     """Its state_dict has weights without the program that decides what they compute."""
-    script = torch.jit.script(
-        torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU())
-    )
+    linear, relu = torch.nn.Linear(1, 1), torch.nn.ReLU()
+    script = torch.jit.script(torch.nn.Sequential(linear, relu))
     script.save(str(tmp_path / "net.pt"))
     source = f"torch.nn.Sequential(torch.jit.load({str(tmp_path / 'net.pt')!r}))"
     name = write(tmp_path, ("return Net()", f"return {source}"))

@@ -1,5 +1,3 @@
-"""Preprocessor: the numbers of the checkpoints' own processors, to the bit."""
-
 import importlib
 from dataclasses import replace
 from pathlib import Path
@@ -107,11 +105,10 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
     theirs = torch.from_numpy(theirs)
     options = {"attn_implementation": "eager"}
     model = modeling.XCLIPModel.from_pretrained(tmp_path, **options).eval()
+    words = torch.ones(1, 4, dtype=torch.long)
+    given = {"input_ids": words, "attention_mask": words, "pixel_values": theirs}
     with torch.no_grad():
-        words = torch.ones(1, 4, dtype=torch.long)
-        whole = model(
-            input_ids=words, attention_mask=words, pixel_values=theirs, return_dict=True
-        )
+        whole = model(**given, return_dict=True)
     card = tiny_card("xclip").with_preset("paper-2024")
     preset = structs.replace(card.input, squash_first=32)
     card = replace(card, presets={**card.presets, "paper-2024": preset})

@@ -1,5 +1,3 @@
-"""Priors and similarities of captions, against arithmetic by hand and published values."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -24,9 +22,8 @@ def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(tmp_path) -> 
     folder = save_language_model(tmp_path / "lm")
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     # The tiny tokenizer itself puts a begin and an end around a text.
-    ids = AutoTokenizer.from_pretrained(folder)(
-        "a man on a bed", return_tensors="pt"
-    ).input_ids
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer("a man on a bed", return_tensors="pt").input_ids
     assert ids.shape == (1, 7)
     with torch.inference_mode():
         steps = [
@@ -34,9 +31,8 @@ def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(tmp_path) -> 
             for i in range(1, 7)
         ]
     expected = float(torch.stack(steps).mean())
-    assert LanguageModel(str(folder)).prior("a man on a bed") == pytest.approx(
-        expected, rel=1e-5
-    )
+    prior = LanguageModel(str(folder)).prior("a man on a bed")
+    assert prior == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_language_without_a_token_for_the_start_is_refused(tmp_path) -> None:
@@ -44,10 +40,9 @@ def test_a_language_without_a_token_for_the_start_is_refused(tmp_path) -> None:
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         if (folder / name).exists():
             told = json.loads((folder / name).read_text("utf-8"))
-            tokens = ("bos_token", "eos_token")
-            write_json(
-                folder / name, {k: v for k, v in told.items() if k not in tokens}
-            )
+            for token in {"bos_token", "eos_token"} & told.keys():
+                del told[token]
+            write_json(folder / name, told)
     with pytest.raises(FixInput, match="with a token for the start of a text"):
         LanguageModel(str(folder))
 
@@ -87,9 +82,8 @@ def tokens_of(folder: Path, text: str, most: int | None = None) -> Any:
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokens = tokenizer(
-        text, return_tensors="pt", truncation=most is not None, max_length=most
-    )
+    options = {"truncation": most is not None, "max_length": most}
+    tokens = tokenizer(text, return_tensors="pt", **options)
     model = AutoModel.from_pretrained(folder).eval()
     with torch.inference_mode():
         return model(**tokens).last_hidden_state[0].numpy()
@@ -103,11 +97,9 @@ def unit(vector: Any) -> Any:
 def test_an_encoder_pools_as_its_files_declare(mode: str, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     modes = {**dict.fromkeys(BY_HAND, False), mode: True}
-    folder = as_sentence_transformer(
-        save_encoder(tmp_path / "bert"),
-        "sentence_transformers.models.Normalize",
-        **modes,
-    )
+    normalise = "sentence_transformers.models.Normalize"
+    bert = save_encoder(tmp_path / "bert")
+    folder = as_sentence_transformer(bert, normalise, **modes)
     found = SentenceEncoder(str(folder)).embed(TEXTS)
     expected = [unit(BY_HAND[mode](tokens_of(folder, text))) for text in TEXTS]
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -115,13 +107,10 @@ def test_an_encoder_pools_as_its_files_declare(mode: str, tmp_path: Path) -> Non
 
 def test_texts_are_cut_cased_and_prompted_as_the_files_declare(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
-    folder = as_sentence_transformer(
-        save_encoder(tmp_path / "bert"), pooling_mode="mean"
-    )
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": 4, "do_lower_case": True},
-    )
+    bert = save_encoder(tmp_path / "bert")
+    folder = as_sentence_transformer(bert, pooling_mode="mean")
+    cut = {"max_seq_length": 4, "do_lower_case": True}
+    write_json(folder / "sentence_bert_config.json", cut)
     prompts = {"prompts": {"query": "the "}, "default_prompt_name": "query"}
     write_json(folder / "config_sentence_transformers.json", prompts)
     expected = unit(tokens_of(folder, "the man on a bed", 4).mean(axis=0))
@@ -139,9 +128,8 @@ def test_a_text_longer_than_the_positions_is_cut_or_refused(tmp_path: Path) -> N
     np.testing.assert_allclose(found, expected, atol=1e-6)
     # A prior is of the whole text: 100 words, the begin and the end.
     model = LanguageModel(str(save_language_model(tmp_path / "lm")))
-    with pytest.raises(
-        FixInput, match="at most 32 tokens for the language model, got 102"
-    ):
+    most = "at most 32 tokens for the language model, got 102"
+    with pytest.raises(FixInput, match=most):
         model.prior(long)
     assert 0 < model.prior("a man " * 15) < 1  # 32 tokens
 
@@ -167,9 +155,8 @@ def test_files_of_half_precision_are_computed_in_single_precision(tmp_path) -> N
 def test_code_that_a_model_names_is_never_run(tmp_path, monkeypatch) -> None:
     pytest.importorskip("sentence_transformers")
     monkeypatch.chdir(tmp_path)
-    folder = as_sentence_transformer(
-        save_encoder(tmp_path / "bert"), "trap.Module", pooling_mode="mean"
-    )
+    bert = save_encoder(tmp_path / "bert")
+    folder = as_sentence_transformer(bert, "trap.Module", pooling_mode="mean")
     code = f"open({str(tmp_path / 'sprung')!r}, 'w')\nclass Module: pass\n"
     for place in (folder, tmp_path):
         (place / "trap.py").write_text(code, "utf-8")
@@ -179,9 +166,7 @@ def test_code_that_a_model_names_is_never_run(tmp_path, monkeypatch) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def test_code_that_a_language_model_names_is_never_run_nor_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_that_a_language_model_names_is_never_run(tmp_path, monkeypatch) -> None:
     folder = save_language_model(tmp_path / "lm")
     settings = json.loads((folder / "config.json").read_text("utf-8"))
     classes = {"AutoConfig": "trap.Module", "AutoModelForCausalLM": "trap.Module"}

@@ -1,5 +1,3 @@
-"""Statistics of sound, on sounds whose numbers follow from their formula."""
-
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Every family of sound against the transformers classes with their own processors."""
-
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -56,9 +54,8 @@ def noise(family: str, seconds: float, seed: int = 0) -> ClipSound:
 
 def reference(family: str, folder: Path, samples: Any) -> dict[str, Any]:
     """The mean and the maximum of the library's steps, with its own processor."""
-    inputs = processor(family)(
-        samples, sampling_rate=RATE.get(family, 16000), return_tensors="pt"
-    )
+    options = {"sampling_rate": RATE.get(family, 16000), "return_tensors": "pt"}
+    inputs = processor(family)(samples, **options)
     model = transformers.AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
         if family == "clap":
@@ -187,9 +184,9 @@ def test_fused_clap_is_refused(backbones: Any, root: Path, tmp_path: Path) -> No
     for path in (root / "clap").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     config = tmp_path / "config.json"
-    config.write_text(
-        config.read_text().replace('"enable_fusion": false', '"enable_fusion": true')
-    )
+    text = config.read_text()
+    fused = text.replace('"enable_fusion": false', '"enable_fusion": true')
+    config.write_text(fused)
     with pytest.raises(FixInput, match="fused CLAP"):
         load_backbone(card, tmp_path)
 

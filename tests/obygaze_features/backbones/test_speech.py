@@ -1,5 +1,3 @@
-"""The detector of speech, on speech that a program speaks, and on what is no speech."""
-
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Text towers against the library's own whole models, on tiny checkpoints with real tokenizers."""
-
 import json
 from pathlib import Path
 from typing import Any
@@ -44,10 +42,8 @@ def test_vectors_are_the_whole_models_own_raw_and_one_by_one(family, folders) ->
     model, tokenizer = whole_model(folders[family])
     # One at a time, so that no padding is in it.
     with torch.inference_mode():
-        found = [
-            model.get_text_features(**tokenizer([t], return_tensors="pt"))
-            for t in TEXTS
-        ]
+        tokens = [tokenizer([text], return_tensors="pt") for text in TEXTS]
+        found = [model.get_text_features(**one) for one in tokens]
     expected = np.concatenate([getattr(f, "pooler_output", f).numpy() for f in found])
     vectors = load_text_tower(tiny_card(family), folders[family]).embed(TEXTS)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
@@ -57,12 +53,9 @@ def test_vectors_are_the_whole_models_own_raw_and_one_by_one(family, folders) ->
 
 def test_siglip_reads_lower_case_padded_to_its_full_length(folders) -> None:
     model, tokenizer = whole_model(folders["siglip"])
-    tokens = tokenizer(
-        [text.lower() for text in TEXTS],
-        padding="max_length",
-        max_length=8,
-        return_tensors="pt",
-    )
+    lower = [text.lower() for text in TEXTS]
+    padded = {"padding": "max_length", "max_length": 8}
+    tokens = tokenizer(lower, **padded, return_tensors="pt")
     with torch.inference_mode():
         found = model.get_text_features(input_ids=tokens["input_ids"])
     expected = getattr(found, "pooler_output", found).numpy()
@@ -94,10 +87,8 @@ def test_what_a_tower_cannot_take(folders: dict[str, Path], tmp_path: Path) -> N
         tower.embed(["a a a a a a a a"])
     with pytest.raises(FixUsage, match="no text model"):
         load_text_tower("vivit-b16x2-k400", folders["clip"])
-    with pytest.raises(
-        FixInput,
-        match="of the model type clip or clip_vision_model for tiny-clip, got 'siglip'",
-    ):
+    kinds = "of the model type clip or clip_vision_model for tiny-clip, got 'siglip'"
+    with pytest.raises(FixInput, match=kinds):
         load_text_tower(clip, folders["siglip"])
     towerless = checkpoint("clip", tmp_path / "towerless")
     config = json.loads((towerless / "config.json").read_text("utf-8"))
@@ -115,9 +106,8 @@ def test_a_tokenizer_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
     words = tokenizer["model"]["vocab"]
     words |= {f"word{number}": number for number in range(len(words), 41)}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), "utf-8")
-    with pytest.raises(
-        FixInput, match="got 41 tokens in the tokenizer and 40 in the model"
-    ):
+    sizes = "got 41 tokens in the tokenizer and 40 in the model"
+    with pytest.raises(FixInput, match=sizes):
         load_text_tower(tiny_card("clip"), folder)
 
 
@@ -127,12 +117,10 @@ def test_a_tower_that_does_not_find_the_end_of_texts_is_refused(tmp_path: Path) 
     config["text_config"]["eos_token_id"] = 39
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     tower = load_text_tower(tiny_card("clip"), folder)
-    with pytest.raises(FixInput, match="every text gets the same vector"):
+    same = "every text gets the same vector"
+    with pytest.raises(FixInput, match=same):
         tower.embed(TEXTS)
-    with (
-        clip_threads(1) as threads,
-        pytest.raises(FixInput, match="every text gets the same vector"),
-    ):
+    with clip_threads(1) as threads, pytest.raises(FixInput, match=same):
         tower.embed_long(TEXTS, Quiet(), threads)
 
 

@@ -1,5 +1,3 @@
-"""Weights must be those of their card, and are its checkpoint if known to be; compiling."""
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,12 +32,10 @@ def backbone_of(card: Card, weights: Path | None = None) -> dict[str, Any]:
 def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(family, tmp_path) -> None:
     folder = save_tiny(family, tmp_path / "toy")
     assert load_backbone(tiny_card(family), folder)
-    with pytest.raises(
-        FixInput, match=f"the sizes of the card {TINY[family].card}"
-    ) as caught:
+    sizes = f"the sizes of the card {TINY[family].card}"
+    with pytest.raises(FixInput, match=sizes) as caught:
         load_backbone(TINY[family].card, folder)
-    width = 1024 if family == "vjepa2" else 768
-    layers = 24 if family == "vjepa2" else 12
+    width, layers = (1024, 24) if family == "vjepa2" else (768, 12)
     assert f"width: expected {width}, got 32" in caught.value.details
     assert f"layers: expected {layers}, got 2" in caught.value.details
 
@@ -88,9 +84,8 @@ def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
         knowing = replace(card, weights_sha256=("0" * 64, known, configuration))
         assert knowing.sha256 == card.sha256
         assert backbone_of(knowing, folder)["checkpoint"] == NAME
-        with pytest.raises(
-            FixInput, match="do not match the sha256 of the card"
-        ) as caught:
+        differ = "do not match the sha256 of the card"
+        with pytest.raises(FixInput, match=differ) as caught:
             load_backbone(knowing, save_tiny("clip", tmp_path / "other", seed=1))
         assert known in caught.value.details[0]
         # A card may list either: what was got is said of both.

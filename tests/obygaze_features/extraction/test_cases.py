@@ -1,5 +1,3 @@
-"""What is to compute: one test for each case, and drawn histories against a plain model."""
-
 import re
 import shlex
 from fractions import Fraction

@@ -1,5 +1,3 @@
-"""Bytes do not depend on threads or batches on a CPU; on a GPU the host waits for events only."""
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -184,9 +182,8 @@ class Values:
 def test_numbers_are_rounded_as_numpy_rounds_them() -> None:
     random = np.random.default_rng(0)
     exponents = random.uniform(-30, 20, (4, 5000))
-    values = (random.choice([-1, 1], exponents.shape) * 2.0**exponents).astype(
-        np.float32
-    )
+    signs = random.choice([-1, 1], exponents.shape)
+    values = (signs * 2.0**exponents).astype(np.float32)
     with np.errstate(over="ignore"):
         expected = values.astype(np.float16)
     assert np.isinf(expected).any() and (np.abs(expected[expected != 0]) < 1e-6).any()

@@ -1,5 +1,3 @@
-"""What is decoded ahead of the rows, and which file a row says that it is of."""
-
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Runs on made-up films: the same bytes whatever happens, and what their commands print."""
-
 import os
 import shutil
 import signal
@@ -69,6 +67,10 @@ def at_row(number: int, what: Callable[[], object]) -> Callable[[int, bool], Non
     return watch
 
 
+def stopped() -> Callable[[int, bool], None]:
+    return at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+
 def some_clips(manifest: Manifest, numbers: Sequence[int]) -> Manifest:
     clips = list(manifest.clips)
     return manifest.with_clips([clips[number] for number in numbers])
@@ -78,7 +80,7 @@ def test_a_store_that_is_sealed_while_it_is_looked_at(
     films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process finishes and removes the blocks that are about to be read."""
-    run(films, world, watch=at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    run(films, world, watch=stopped())
     store = world / "stores" / STORE
     read_block = Filling.read_block
 
@@ -253,17 +255,12 @@ def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
         clips.append(Clip(f"a-{number:02d}", "a", video=film.name, **times))
     header = Header("Films", {}, video_root=str(film.parent))
     manifest = Manifest("films", header, tuple(clips))
-    run(
-        manifest,
-        tmp_path,
-        watch=at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT)),
-    )
+    run(manifest, tmp_path, watch=stopped())
     write_video(film, numbers=range(40, 80), size=(64, 48))
     monkeypatch.setattr(cases, "video_difference", lambda *_: "")
     monkeypatch.setattr(extracting, "_files_read_before", lambda *_: {})
-    with pytest.raises(
-        Mismatch, match=r"videos were replaced while their clips were extracted"
-    ):
+    replaced = "videos were replaced while their clips were extracted"
+    with pytest.raises(Mismatch, match=replaced):
         run(manifest, tmp_path)
     assert not (tmp_path / "stores" / STORE).exists()
 

@@ -1,5 +1,3 @@
-"""Frames that are kept in a store: other backbones get the bytes of the films from them."""
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -193,9 +191,8 @@ def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(films, tmp_p
     notes: list[str] = []
     (state,) = run(films, tmp_path, note=notes.append)
     assert state.ok == N_CLIPS - 1
-    assert any(
-        note.startswith(f"{KEPT}: the kept frames are not used: ") for note in notes
-    )
+    unused = f"{KEPT}: the kept frames are not used: "
+    assert any(note.startswith(unused) for note in notes)
 
 
 def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:

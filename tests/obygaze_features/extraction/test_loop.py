@@ -1,5 +1,3 @@
-"""The loop on made-up clips: batches end with their block, and are halved if memory runs out."""
-
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack

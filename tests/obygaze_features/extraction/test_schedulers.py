@@ -1,5 +1,3 @@
-"""The example of the guide on a real Dask, with keys."""
-
 import os
 import re
 import signal

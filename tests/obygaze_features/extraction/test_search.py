@@ -1,5 +1,3 @@
-"""Search: exact cosines, against NumPy over whole arrays; texts of a tiny CLIP."""
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,15 +64,13 @@ def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
         dtype=np.float32,
     )
     mask = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=np.bool_)
-    made_store(
-        tmp_path / "s", some_rows(4), {"frames": frames, "mask": mask}, arrays=arrays
-    )
+    values = {"frames": frames, "mask": mask}
+    made_store(tmp_path / "s", some_rows(4), values, arrays=arrays)
     ids, _ = some_ids(4)
     hits = og.search(tmp_path / "s", like=ids[0], array="frames")
     assert [hit.clip_id for hit in hits] == [ids[3], ids[1], ids[2]]
-    assert [hit.cosine for hit in hits] == pytest.approx(
-        [np.sqrt(0.5), 0.5, 0.0], abs=1e-7
-    )
+    found = [hit.cosine for hit in hits]
+    assert found == pytest.approx([np.sqrt(0.5), 0.5, 0.0], abs=1e-7)
 
 
 SPACE = "ef" * 32

@@ -1,5 +1,3 @@
-"""`extract slurm`: the text of the script. `stories/03_many_workers.py` runs it on a real Slurm."""
-
 import shlex
 import subprocess
 from pathlib import Path
@@ -77,9 +75,8 @@ def test_odd_names_reach_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(folder)
     lines = script("--", "--comment", r'a "b\c"', "-A", "lab")
     log = rf"""{tmp_path}/it's \"1\"#2 50%% of/logs/%x-%A_%a.log"""
-    assert f'#SBATCH --output="{log}"' in [
-        line.replace('"--output=', '--output="') for line in lines
-    ]
+    plain = [line.replace('"--output=', '--output="') for line in lines]
+    assert f'#SBATCH --output="{log}"' in plain
     assert r'#SBATCH --comment "a \"b\\c\"" -A lab' in lines
     cd, name, *_ = shlex.split(lines[-2])
     assert (cd, name) == ("cd", str(folder))
@@ -93,15 +90,11 @@ def test_names_that_no_script_can_have(here: Path) -> None:
         write_slurm_script(RUN, tasks=2, out="night.sh", workspace=folder)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--gres", "gpu:1"], "option of sbatch, write it at the end: -- --gres"),
-        (["--seal-now"], "would leave no clips to the tasks of the script"),
-    ],
-)
-def test_what_tasks_would_refuse_is_refused_at_once(here, words, expected) -> None:
-    assert expected in refused("--tasks", "2", *words)
+def test_what_tasks_would_refuse_is_refused_at_once(here: Path) -> None:
+    of_sbatch = "option of sbatch, write it at the end: -- --gres"
+    assert of_sbatch in refused("--tasks", "2", "--gres", "gpu:1")
+    no_clips = "would leave no clips to the tasks of the script"
+    assert no_clips in refused("--tasks", "2", "--seal-now")
 
 
 def test_a_plan_downloads_no_weights(here, monkeypatch) -> None:

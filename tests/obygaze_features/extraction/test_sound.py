@@ -1,5 +1,3 @@
-"""Sound beside pictures: one pass, each into its own store, and neither fails the other."""
-
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -42,11 +40,8 @@ def make_films(folder: Path, films: tuple[str, ...] = FILMS) -> Manifest:
         samples = None if film == "mute" else samples_of(film)
         write_film(folder / "videos" / f"{film}.mkv", 4.0, samples, seed=len(film))
         for number, (start_s, end_s) in enumerate(TIMES):
-            clip_id = f"{film}-{number}"
-            clip = Clip(
-                clip_id, film, video=f"{film}.mkv", start_s=start_s, end_s=end_s
-            )
-            clips.append(clip)
+            times = {"start_s": start_s, "end_s": end_s}
+            clips.append(Clip(f"{film}-{number}", film, video=f"{film}.mkv", **times))
     header = Header("Films", {}, video_root=str(folder / "videos"), licence="CC0-1.0")
     manifest = Manifest("films", header, tuple(clips))
     write_manifest(manifest, folder / "manifests" / "films.toml", force=True)
@@ -127,9 +122,8 @@ def test_the_sound_of_a_sweep_is_decoded_in_pieces(world, tmp_path, monkeypatch)
         pieces = swept()
     assert [job.end_s for job in jobs] == [1.5, 2.5, 3.5, 4.0]
     for one, other in zip(whole, pieces, strict=True):
-        assert one.sound(views[0]).samples.tobytes() == (
-            other.sound(views[0]).samples.tobytes()
-        )
+        both = {result.sound(views[0]).samples.tobytes() for result in (one, other)}
+        assert len(both) == 1
         assert other.clip(views[1]).total == FPS
 
 
@@ -145,9 +139,8 @@ def test_damaged_sound_fails_or_counts_as_missing(tmp_path: Path) -> None:
     assert damaged.reason.startswith("damaged: sound for 2.")
     seen = og.open_store(tmp_path / "stores" / SEEN).rows
     assert [row.status for row in seen] == ["ok", "ok"]
-    extract(
-        tmp_path, manifest, "sound-descriptors", retry_failed=True, accept_damaged=True
-    )
+    again = {"retry_failed": True, "accept_damaged": True}
+    extract(tmp_path, manifest, "sound-descriptors", **again)
     _, taken = og.open_store(tmp_path / "stores" / HEARD).rows
     assert taken.status == "ok"
     assert taken.reason.endswith("the rest is damaged or missing")

@@ -1,5 +1,3 @@
-"""`extract text` and `extract captions`: on tiny checkpoints, and with stand-ins by hand."""
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,10 +47,8 @@ class Made:
         return len(text) / 100
 
     def similarity(self, texts: Sequence[str], others: Sequence[str]) -> list[float]:
-        return [
-            len(text) / 10 + len(other)
-            for text, other in zip(texts, others, strict=True)
-        ]
+        pairs = zip(texts, others, strict=True)
+        return [len(text) / 10 + len(other) for text, other in pairs]
 
 
 def fill(folder: Path, text: str) -> list[dict[str, str]]:
@@ -72,16 +68,11 @@ def test_a_spreadsheet_is_refused_before_any_caption_is_scored(tmp_path: Path) -
 
 
 def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> None:
-    rows = fill(
-        tmp_path,
-        'id,caption,visual,prob\n7,"a [mask], a [MASK]",ab,0.5\n8,a dog,x,0.5\n',
-    )
+    masked = 'id,caption,visual,prob\n7,"a [mask], a [MASK]",ab,0.5\n8,a dog,x,0.5\n'
+    rows = fill(tmp_path, masked)
     # "a man, a man" has 12 characters, "a woman, a woman" 16.
-    assert (rows[0]["lm_man"], rows[0]["lm_woman"], rows[0]["sim_man"]) == (
-        "0.12",
-        "0.16",
-        "3.2",
-    )
+    found = [rows[0][name] for name in ("lm_man", "lm_woman", "sim_man")]
+    assert found == ["0.12", "0.16", "3.2"]
     assert rows[1]["lm_man"] == rows[1]["lm_woman"] == "0.05"
     rows = fill(tmp_path, "caption,visual,prob\na dog,dog,0.5\n")
     names = ["caption", "visual", "prob", "lm", "sim", "lm_model", "sim_model"]
@@ -106,8 +97,7 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
         with pytest.raises(FixInput):
             fill(tmp_path, text)
     fill(tmp_path, "caption,visual,prob\na dog,dog,0.5\n")
-    (tmp_path / "t.csv").write_text(
-        "caption,visual,prob\na cat,cat,0.5\n", encoding="utf-8"
-    )
+    other = "caption,visual,prob\na cat,cat,0.5\n"
+    (tmp_path / "t.csv").write_text(other, encoding="utf-8")
     with pytest.raises(AlreadyThere):
         score_captions(tmp_path / "t.csv", tmp_path / "o.csv", Made(), Made())

@@ -1,5 +1,3 @@
-"""What computes a run: the first line says it, and `auto` chooses it."""
-
 import os
 import signal
 from pathlib import Path
@@ -75,9 +73,8 @@ def test_no_idle_gpu_stops_what_would_use_one(films, tmp_path, monkeypatch) -> N
         done = extract(tmp_path, verb, *network)
         assert done.code == 2
         sentence, hint = done.stderr.splitlines()
-        assert sentence.endswith(
-            "no GPU is idle: each has more than 2,000 MB of memory in use"
-        )
+        busy = "no GPU is idle: each has more than 2,000 MB of memory in use"
+        assert sentence.endswith(busy)
         assert hint.endswith("--device cuda:0, or --device cpu")
     assert not (tmp_path / "stores").exists()
     # Each task decides on its own node, and these name what computes.
@@ -114,9 +111,8 @@ def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatc
     run(films, tmp_path, CARD, stores={CARD: "undisturbed"}, **options)
     run(films, tmp_path, CARD, watch=stop_at_row(5), **options)
     with SimulatedGpu():
-        with pytest.raises(
-            Mismatch, match="on the CPU, but this command would use a GPU"
-        ) as error:
+        of_cpu = "on the CPU, but this command would use a GPU"
+        with pytest.raises(Mismatch, match=of_cpu) as error:
             run(films, tmp_path, CARD, **options)
         assert "(use --device cpu)" in error.value.message
         assert "or discard it: rm -r " in error.value.hint
@@ -124,9 +120,8 @@ def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatc
         store = {CARD: "of-a-gpu"}
         run(films, tmp_path, CARD, stores=store, note=on_gpu.append, **options)
     assert on_gpu[0] == "computes on cuda:0 (Simulated GPU)"
-    assert lasting_bytes(tmp_path / STORE) == lasting_bytes(
-        tmp_path / "stores" / "undisturbed"
-    )
+    undisturbed = tmp_path / "stores" / "undisturbed"
+    assert lasting_bytes(tmp_path / STORE) == lasting_bytes(undisturbed)
 
 
 def test_what_is_there_is_sealed_wherever_the_command_runs(

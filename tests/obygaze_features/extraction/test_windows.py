@@ -1,5 +1,3 @@
-"""Windows of whole films: each holds exactly its pictures, and a store of them is as any other."""
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""`extract words`: vectors of what is said, against sentence-transformers; no word is kept."""
-
 import hashlib
 import re
 from collections.abc import Sequence
@@ -145,9 +143,8 @@ def test_a_clip_behind_the_end_of_its_film_has_no_words(workspace, encoder) -> N
 
 
 def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(workspace, encoder):
-    tower = load_text_tower(
-        find_card("tiny", Workspace.of(workspace)), encoder, workspace=workspace
-    )
+    card = find_card("tiny", Workspace.of(workspace))
+    tower = load_text_tower(card, encoder, workspace=workspace)
     long = "the happy man riding the sad dog on a"
     (vector,) = embed_long(tower, [long])
     halves = ["the happy man riding", "the sad dog on a"]
@@ -182,13 +179,10 @@ def test_subtitles_in_a_language_that_the_model_does_not_read_are_said(
     card = words_card().replace("[tokens]", f'language = "{language}"\n[tokens]')
     (workspace / "backbones" / "tiny.toml").write_text(card)
     subtitles = say(workspace, lake=f"{text} " * 4)
-    made = extract_words(
-        "films", "tiny", subtitles, weights=encoder, workspace=workspace
-    )
-    said = (
-        "tiny reads English only, and the subtitles seem to be in a different language"
-    )
-    assert any(said in warning for warning in made.warnings) == is_said
+    given = {"weights": encoder, "workspace": workspace}
+    made = extract_words("films", "tiny", subtitles, **given)
+    said = "reads English only, and the subtitles seem to be in a different language"
+    assert any(f"tiny {said}" in warning for warning in made.warnings) == is_said
 
 
 @pytest.fixture(scope="module")
@@ -220,17 +214,16 @@ def test_bad_input_is_one_error_and_nothing_is_made(workspace, encoder) -> None:
     # This ending is no language: the file may be half of a film.
     (said / "lake.cd2.srt").write_text(SRT.format("dog"))
 
+    given = {"weights": encoder, "workspace": workspace}
+
     def refused(subtitles: Path | str, what: str) -> ObygazeError:
         with pytest.raises(ObygazeError, match=what) as caught:
-            extract_words(
-                "films", "tiny", subtitles, weights=encoder, workspace=workspace
-            )
+            extract_words("films", "tiny", subtitles, **given)
         assert not (workspace / "stores" / "films.tiny").exists()
         return caught.value
 
-    refused(
-        said, "no film of the manifest has subtitles: expected .*, got lake.cd2.srt"
-    )
+    nothing = "no film of the manifest has subtitles"
+    refused(said, f"{nothing}: expected .*, got lake.cd2.srt")
     (said / "lake.srt").write_text(SRT.format("a"))
     (said / "lake.de.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\na\n")
     refused(said, "two subtitle files for the film lake")
@@ -242,9 +235,8 @@ def test_bad_input_is_one_error_and_nothing_is_made(workspace, encoder) -> None:
     call_obygaze("-C", workspace, "manifest", "link", "films", workspace / "videos")
     beyond = refused(said, r"begins at 60.0 s, and the film lake ends at 15.0 s")
     assert beyond.where == f"{said / 'lake.srt'}:2"
-    silent = refused(
-        "embedded", "no clip has any words: .*no-words: it has no subtitles"
-    )
+    no_words = "no clip has any words: .*no-words: it has no subtitles"
+    silent = refused("embedded", no_words)
     assert silent.where == "films"
     table = workspace / "table.csv"
     table.write_text("movie_id,text\nlake,a\n")
@@ -253,10 +245,8 @@ def test_bad_input_is_one_error_and_nothing_is_made(workspace, encoder) -> None:
     table.write_text(f"movie_id,start_s,end_s,text\n{rows}")
     refused(table, "the cues cannot be read: 3 problems")
     table.write_text("clip_id,text\nlake-0,a\nlake-0,b\n")
-    assert (
-        "already on line 2"
-        in refused(table, "texts of the clips cannot be read").details[0]
-    )
+    unread = refused(table, "texts of the clips cannot be read")
+    assert "already on line 2" in unread.details[0]
     table.write_text("clip_id,text\ngone-0,a\n")
     refused(table, "no clip of the manifest has a text: expected .*, got gone-0")
     table.write_text("clip_id,text\nlake-0,a\nlake-1,a\nLake 1,a\nLake_1,b\n")
@@ -308,19 +298,17 @@ def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
     expected = [tower.embed(["a happy man"])[0], (3 * first + 4 * second) / 7]
     vectors = store.matrix("clip", clips=["lake-0", "pier-0"]).values
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
-    (hit, *_) = search(
-        store, text="a happy man", weights=str(weights), workspace=workspace
-    )
+    given = {"weights": str(weights), "workspace": workspace}
+    (hit, *_) = search(store, text="a happy man", **given)
     assert hit.clip_id == "lake-0"
     assert hit.cosine == pytest.approx(1, abs=1e-5)
     # Two words that change places are another tokenizer: no tensor says so.
     path = weights / "tokenizer.json"
     text = path.read_text("utf-8")
     path.write_text(text.replace('"man":', '"x":').replace('"dog":', '"man":'), "utf-8")
-    with pytest.raises(
-        Mismatch, match="got a different tokenizer next to these weights"
-    ):
-        search(store, text="a happy man", weights=str(weights), workspace=workspace)
+    other = "got a different tokenizer next to these weights"
+    with pytest.raises(Mismatch, match=other):
+        search(store, text="a happy man", **given)
 
 
 def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(workspace):
