@@ -65,10 +65,7 @@ class FakeHub:
     def _routes(self) -> list[tuple[str, Any]]:
         api = f"/api/{self.api}"
         return [
-            (
-                r"/api/validate-yaml",
-                self._validate,
-            ),
+            (r"/api/validate-yaml", self._validate),
             (rf"{api}(?:/revision/main)?", self._info),
             (rf"{api}/tree/(?:main|[0-9a-f]{{40}})(?:/.*)?", self._tree),
             (rf"{api}/preupload/main", self._preupload),

@@ -293,9 +293,8 @@ def test_processors(family: str, tmp_path: Path) -> None:
     assert outcomes["refused"] >= 2
     key = "feature_size" if family in ("whisper", "clap") else "do_normalize"
     write(changed(settings, (key,)))
-    with pytest.raises(
-        ObygazeError, match=f"^{key}: expected .* in this processor file"
-    ):
+    told = f"^{key}: expected .* in this processor file"
+    with pytest.raises(ObygazeError, match=told):
         load_backbone(card, folder)
 
 

@@ -154,9 +154,8 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     with pytest.raises(ObygazeError, match="windows of 16 pictures have no times"):
         Windows((film,), Grid(16, 16))
     film = CutFilm("a", "a.mkv", 64, 25.0, 2.56)
-    with pytest.raises(
-        ObygazeError, match="more than a millisecond between the starts"
-    ):
+    told = "more than a millisecond between the starts"
+    with pytest.raises(ObygazeError, match=told):
         Windows((film,), Grid(seconds=1, every=0.001))
     grid = Grid(16, 16)
     good = Manifest("w", Header("x", unit="window", grid=grid), Windows((film,), grid))

@@ -5,13 +5,7 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.filled_stores import ARRAYS, compute, plan
-from support.planted_stores import (
-    FILM,
-    N_ROWS,
-    rows_of,
-    values_of,
-    write,
-)
+from support.planted_stores import FILM, N_ROWS, rows_of, values_of, write
 from support.store_servers import web_server
 from support.stores import made_store, sealed_store, some_values
 from support.written_stores import a_recipe, check_all, check_store
@@ -48,9 +42,8 @@ def test_a_name_of_a_film_and_of_a_clip_is_refused(store, workspace) -> None:
     rows = rows_of()
     rows[9] = rows[9]._replace(clip_id=FILM)
     both = write(workspace.root / "stores" / "both", rows)
-    with pytest.raises(
-        FixInput, match="'film-3' is both the id of a film and the id of a clip"
-    ):
+    told = "'film-3' is both the id of a film and the id of a clip"
+    with pytest.raises(FixInput, match=told):
         subset(both, workspace.root / "part", without=[FILM])
     # Where the film has no other clip, both are the same.
     for number in (10, 11):
@@ -102,9 +95,8 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
         others = [row._replace(clip_id=f"new {row.clip_id}") for row in rows]
         others[40] = rows[40]._replace(status=status)
         path = write(tmp_path / f"with-{status}", others, values)
-        with pytest.raises(
-            Mismatch, match=r"1 clip of this store .* second store: clip 40"
-        ):
+        told = r"1 clip of this store .* second store: clip 40"
+        with pytest.raises(Mismatch, match=told):
             merge([store, path], tmp_path / "both")
     with pytest.raises(AlreadyThere):
         merge([store, store], tmp_path / "recipe")

@@ -22,12 +22,7 @@ from support.filled_stores import (
     values_of,
 )
 from support.planted_stores import write
-from support.written_stores import (
-    a_recipe,
-    check_store,
-    files_of,
-    lasting_bytes,
-)
+from support.written_stores import a_recipe, check_store, files_of, lasting_bytes
 
 from obygaze_features.core.errors import (
     AlreadyThere,

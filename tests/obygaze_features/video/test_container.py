@@ -1,5 +1,3 @@
-"""Opening files and reading their packets: errors of PyAV are skipped, its settings kept."""
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,25 +37,18 @@ def track(index: int, flags: str = "", title: str = "", language: str = "") -> A
     )
 
 
-FOR_SOME = ["visual_impaired", "karaoke"]
 DESCRIPTIONS = ["English (Descriptive)", "AUDIODESCRIÇÃO", "Тифлокомментарий"]
-
-
-def test_a_track_for_some_is_taken_where_there_is_no_other() -> None:
-    others = [track(0, f"default {flag}") for flag in FOR_SOME]
-    for other in (*others, *(track(0, "default", title) for title in DESCRIPTIONS)):
-        assert container.track_of_film([other, track(1), track(2)]).index == 1
-        assert container.track_of_film([other]).index == 0
-
-
 COMMENTARIES = ["Regie-Kommentar", "Commento del regista", "オーディオコメンタリー"]
 
 
-def test_a_commentary_is_never_taken() -> None:
-    others = [track(0, "default", title) for title in COMMENTARIES]
-    for other in (*others, track(0, "default comment")):
+def test_a_track_for_some_is_taken_last_and_a_commentary_never() -> None:
+    for_some = [track(0, f"default {flag}") for flag in ("visual_impaired", "karaoke")]
+    for_some += [track(0, "default", title) for title in DESCRIPTIONS]
+    commentaries = [track(0, "default", title) for title in COMMENTARIES]
+    for other in (*for_some, *commentaries, track(0, "default comment")):
         assert container.track_of_film([other, track(1), track(2)]).index == 1
-        assert container.track_of_film([other]) is None
+        alone = container.track_of_film([other])
+        assert alone is (other if other in for_some else None)
 
 
 def test_a_track_for_some_is_better_than_one_of_another_language() -> None:

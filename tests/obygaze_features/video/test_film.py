@@ -1,5 +1,3 @@
-"""Clips of a film with a kept index are those without it; the film is read and decoded once."""
-
 import os
 from pathlib import Path
 
@@ -51,14 +49,13 @@ def test_clips_are_the_same_with_a_kept_index(name: str, tmp_path: Path) -> None
             continue
         if end is not None and end <= times[0]:
             continue
-        plain = decode_views(made.path, VIEWS, start_s=start, end_s=end)
+        part = {"start_s": start, "end_s": end}
+        plain = decode_views(made.path, VIEWS, **part)
         first = plain[VIEWS[0]]
         assert read_numbers(first.pictures) == [made.numbers[i] for i in first.index]
         # Made, read from its file, and from memory.
         for _ in range(2):
-            kept = decode_views(
-                made.path, VIEWS, start_s=start, end_s=end, indexes=indexes
-            )
+            kept = decode_views(made.path, VIEWS, **part, indexes=indexes)
             assert all(same(kept[view], plain[view]) for view in VIEWS)
         film._FILMS.clear()
     assert len(list(indexes.glob("*/index.npz"))) == 1
@@ -98,10 +95,9 @@ def test_the_index_of_another_film_is_not_used(tmp_path: Path) -> None:
     wrong = index_file(tmp_path / "others").read_bytes()
     index_file(tmp_path / "indexes").write_bytes(wrong)
     film._FILMS.clear()
-    plain = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0)
-    kept = decode_views(
-        made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "indexes"
-    )
+    part = {"start_s": 1.0, "end_s": 2.0}
+    plain = decode_views(made.path, VIEWS, **part)
+    kept = decode_views(made.path, VIEWS, **part, indexes=tmp_path / "indexes")
     assert all(same(kept[view], plain[view]) for view in VIEWS)
     assert not list((tmp_path / "indexes").glob("*/index.npz"))
 

@@ -1,5 +1,3 @@
-"""Files of every codec, group, container, rate, cut and edit: the exact picture, or a reason."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The readers of H.264 and HEVC against streams that are written here bit by bit."""
-
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""Still pictures are clips of one frame: exact pixels, upright, and no other file is opened."""
-
 import struct
 import zlib
 from collections.abc import Callable
@@ -133,10 +131,8 @@ def test_photographs_are_turned_upright(orientation, suffix, tmp_path) -> None:
 
 
 def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
-    frames = [
-        Image.fromarray(np.full((20, 30, 3), level, np.uint8))
-        for level in (10, 100, 200)
-    ]
+    levels = (10, 100, 200)
+    frames = [Image.fromarray(np.full((20, 30, 3), n, np.uint8)) for n in levels]
     more = {"save_all": True, "append_images": frames[1:], "duration": 100}
     for name in ("a.png", "a.gif"):
         frames[0].save(tmp_path / name, **more)

@@ -1,5 +1,3 @@
-"""Worker processes: the same pictures, and a crash, a hang or the end of the run cost no more."""
-
 import os
 import resource
 import signal
@@ -121,9 +119,7 @@ def test_threads_decode_the_same_where_there_are_no_worker_processes(
     assert any(clip[5] for *_, clips in by_threads for clip in clips)  # damaged
 
 
-def decode(
-    pool: DecodePool, film: Path, views: tuple[Any, ...] = VIEWS
-) -> DecodeResult:
+def decode(pool: DecodePool, film: Path, views: Any = VIEWS) -> DecodeResult:
     """The result of one job."""
     return pool.submit(DecodeJob(film, views)).result()
 

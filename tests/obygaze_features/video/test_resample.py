@@ -1,5 +1,3 @@
-"""Channels become one by their places; another rate keeps what it can carry, and nothing else."""
-
 import math
 from typing import Any
 
@@ -10,14 +8,14 @@ from obygaze_features.video import resample
 from obygaze_features.video.resample import Resampler, mix_to_mono
 
 HALF = math.sqrt(0.5)
-# Left, right, centre, bass, and two behind.
+# Left, right, centre, bass, and two behind; and the type of the samples that are tried.
 WEIGHTS = {
-    "mono": [1],
-    "stereo": [1, 1],
-    "2.1": [1, 1, 0],
-    "5.1": [1, 1, HALF, 0, HALF, HALF],
-    "5.1(side)": [1, 1, HALF, 0, HALF, HALF],
-    "quad": [1, 1, HALF, HALF],
+    "mono": ([1], "fltp"),
+    "stereo": ([1, 1], "flt"),
+    "2.1": ([1, 1, 0], "s16"),
+    "5.1": ([1, 1, HALF, 0, HALF, HALF], "s32"),
+    "5.1(side)": ([1, 1, HALF, 0, HALF, HALF], "u8"),
+    "quad": ([1, 1, HALF, HALF], "dbl"),
 }
 
 
@@ -25,28 +23,17 @@ def frame_of(values: np.ndarray, kind: str, layout: str) -> Any:
     """A frame of whole numbers [channels, n], or of others."""
     import av
 
-    planar = kind.endswith("p")
-    stored = values if planar else values.T.reshape(1, -1)
-    frame = av.AudioFrame.from_ndarray(
-        np.ascontiguousarray(stored), format=kind, layout=layout
-    )
+    stored = values if kind.endswith("p") else values.T.reshape(1, -1)
+    samples = np.ascontiguousarray(stored)
+    frame = av.AudioFrame.from_ndarray(samples, format=kind, layout=layout)
     frame.sample_rate = 8000
     return frame
 
 
-@pytest.mark.parametrize(
-    ("layout", "kind"),
-    [
-        ("mono", "fltp"),
-        ("stereo", "flt"),
-        ("2.1", "s16"),
-        ("5.1", "s32"),
-        ("5.1(side)", "u8"),
-        ("quad", "dbl"),
-    ],
-)
-def test_channels_are_weighted_by_their_places(kind: str, layout: str) -> None:
-    weights = np.array(WEIGHTS[layout])
+@pytest.mark.parametrize("layout", WEIGHTS)
+def test_channels_are_weighted_by_their_places(layout: str) -> None:
+    of_channels, kind = WEIGHTS[layout]
+    weights = np.array(of_channels)
     levels = np.random.default_rng(1).uniform(-1, 1, (len(weights), 2000))
     types = {"flt": np.float32, "dbl": np.float64, "s16": np.int16, "s32": np.int32}
     dtype = types.get(kind.removesuffix("p"), np.uint8)
@@ -59,9 +46,8 @@ def test_channels_are_weighted_by_their_places(kind: str, layout: str) -> None:
         scale = 2.0 ** (8 * np.dtype(dtype).itemsize - 1)
         stored = np.round(levels * (scale - 1)).astype(dtype)
         truth = stored / scale
-    frames = [
-        frame_of(part, kind, layout) for part in np.split(stored, [700, 900], axis=1)
-    ]
+    parts = np.split(stored, [700, 900], axis=1)
+    frames = [frame_of(part, kind, layout) for part in parts]
     expected = weights @ truth / weights.sum()
     assert np.abs(mix_to_mono(frames) - expected).max() < 1e-6
 

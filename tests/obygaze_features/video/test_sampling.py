@@ -1,5 +1,3 @@
-"""The rules that choose pictures, against their definitions worked out another way."""
-
 from fractions import Fraction
 from itertools import pairwise
 
@@ -132,9 +130,8 @@ def test_runs_hold_every_position_once(keys, positions, late) -> None:
     assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))
     for run in runs:
         assert index.key[run.start] and min(max(run.wanted) + late, 59) == run.stop
-        assert all(
-            run.start <= index.decoding_start(p) <= p <= run.stop for p in run.wanted
-        )
+        for wanted in run.wanted:
+            assert run.start <= index.decoding_start(wanted) <= wanted <= run.stop
     for before, after in pairwise(runs):
         assert before.stop + 1 < after.start
 

@@ -1,5 +1,3 @@
-"""The sound of a clip: at its time, the same from every span, and a reason where there is none."""
-
 import math
 import os
 import random

@@ -1,5 +1,3 @@
-"""Subtitles inside videos: their cues on the clock of clips, from text alone."""
-
 import random
 from contextlib import suppress
 from pathlib import Path
