@@ -101,19 +101,6 @@ def test_a_header_of_another_form(tmp_path, before, after, expected):
         assert any(line.startswith(f"tiny.toml: {text}") for line in found), found
 
 
-def test_nothing_is_replaced_silently(tmp_path: Path) -> None:
-    path = pair(tmp_path)
-    manifest = read_manifest(path)
-    write_manifest(manifest, path, force=True)
-    write_manifest(manifest, path)
-    other = manifest.with_clips(manifest.clips[:1])
-    with pytest.raises(AlreadyThere):
-        write_manifest(other, path)
-    assert read_manifest(path) == manifest
-    write_manifest(other, path, force=True)
-    assert len(read_manifest(path)) == 1
-
-
 @pytest.mark.parametrize("name", ["mine.csv", "mine.toml"])
 def test_a_file_of_somebody_is_not_replaced_also_with_force(tmp_path, name) -> None:
     manifest = read_manifest(pair(tmp_path))
@@ -144,15 +131,6 @@ def test_what_another_process_added_meanwhile_is_not_lost(tmp_path: Path) -> Non
     with pytest.raises(AlreadyThere, match="changed by another command"):
         update_manifest(read_by_both, read_by_both.with_column("fold:b", {}), path)
     assert read_manifest(path) == first
-
-
-def test_half_a_pair_is_not_completed_with_rows_of_another(tmp_path: Path) -> None:
-    path = pair(tmp_path)
-    path.with_suffix(".csv").unlink()
-    other = Manifest("tiny", Header("Other", {}), (Clip("a", "m"),))
-    with pytest.raises(AlreadyThere):
-        write_manifest(other, path)
-    assert [one.name for one in tmp_path.iterdir()] == ["tiny.toml"]
 
 
 @pytest.mark.parametrize("time", ["1_0", "-0.0", "\u0661", "inf"])

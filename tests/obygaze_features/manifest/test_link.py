@@ -124,15 +124,6 @@ def test_a_clip_gets_the_file_that_its_table_names(data: st.DataObject) -> None:
         assert (clip.start_s, clip.end_s) == (before.start_s, before.end_s)
 
 
-def test_files_that_fit_equally_are_reported_and_not_linked(tmp_path: Path) -> None:
-    clips = [named(f"tt01-00{n}", f"tt01/tt01_scene_{n}.avi") for n in (1, 2)]
-    both = ("a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4")
-    report = linked(tmp_path, (*both, "tt01_scene_2.mp4"), *clips)
-    assert videos(report) == ["", "tt01_scene_2.mp4"]
-    assert report.ambiguous == {"tt01-001": both}
-    assert report.without == ()
-
-
 def test_a_part_of_the_films_file_by_its_times(tmp_path: Path) -> None:
     first = Clip("tt01-001", "tt01", 1, start_s=0.0, end_s=12.5)
     others = (Clip("tt01-002", "tt01", 2), part("tt02-001", "tt02"))

@@ -1,11 +1,26 @@
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec import structs
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
+from obygaze_features.core.made_ids import ascii_id
+from obygaze_features.manifest import read_manifest, write_manifest
+from obygaze_features.manifest.adapters.folder import read
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import check_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.listing import (
+    film_columns,
+    film_title,
+    film_titles,
+    manifest_columns,
+)
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.stats import compute_stats
+from obygaze_features.manifest.windows import CutFilm, Grid
 
 HEADER = Header(
     "films", {"Look": "visual", "Speech": "speech"}, citation="A & B <2024>"
@@ -61,3 +76,99 @@ def test_a_data_frame_has_typed_columns() -> None:
     assert str(frame["scene"].dtype) == str(frame["fold:k"].dtype) == "Int64"
     assert frame["end_s"].dtype == float and frame["end_s"].iloc[0] == 2.5
     assert len(MANIFEST.with_clips(()).to_frame()) == 0
+
+
+def test_films_of_obygaze12_have_titles_anywhere() -> None:
+    assert film_titles(["tt0467406", "lake"]) == {"tt0467406": "Juno"}
+
+
+def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:
+    scenes = ("The dinner", "The street")
+    clips = tuple(Clip(f"a-{i}", "a", i, extra={"title": scenes[i]}) for i in (0, 1))
+    manifest = Manifest("films", Header("Films"), clips, ("title",))
+    assert film_titles(["a"], manifest) == compute_stats(manifest).films == {}
+    columns = manifest_columns(manifest)
+    assert columns["title"] == list(scenes) and "movie_title" not in columns
+
+
+NAMES = ("Le Nouveau Film (à voir)", "Été 36", "Große Liebe", "lake", "7 Samurai")
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_film_that_is_called_as_its_file_has_this_title(tmp_path, is_cut) -> None:
+    (tmp_path / "films").mkdir()
+    for name in NAMES:
+        (tmp_path / "films" / f"{name}.mp4").touch()
+    manifest = read(tmp_path / "films").manifest
+    if is_cut:
+        cut = []
+        for clip in manifest:
+            cut.append(CutFilm(clip.movie_id, clip.video, 50, 25.0, 2.0))
+        grid = Grid(25, 25)
+        header = structs.replace(manifest.header, unit="window", grid=grid)
+        manifest = Manifest("films", header, Windows(tuple(cut), grid))
+    file = tmp_path / "manifests" / "films.toml"
+    write_manifest(manifest, file)
+    again = read_manifest(file)
+    assert film_titles(again.films, again) == {
+        ascii_id(name): name for name in NAMES if ascii_id(name) != name
+    }
+    assert {film_title(clip) or clip.movie_id for clip in again} == set(NAMES)
+
+
+def test_scenes_of_a_folder_have_the_title_of_their_film(tmp_path: Path) -> None:
+    for name in ("Été 36/x-001.mp4", "Le grand-002.mp4", "lake-001.mp4"):
+        (tmp_path / "films" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "films" / name).touch()
+    manifest = read(tmp_path / "films").manifest
+    assert film_titles(manifest.films, manifest) == {
+        "Ete_36": "Été 36",
+        "Le_grand": "Le grand",
+    }
+
+
+COUNTED = ("start_frame", "end_frame", "framerate")
+
+
+def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
+    extra = {"start": "frame 7", "movie_title": ""}
+    clip = Clip("a-1", "tt0467406", start_s=1.0, end_s=2.0, extra=extra)
+    manifest = Manifest("m", Header("m", {}), (clip,), ("start", "movie_title"))
+    columns = manifest_columns(manifest)
+    assert columns["start"] == ["frame 7"]
+    assert columns["end"] == ["0:00:02.000"]
+    assert columns["movie_title"] == ["Juno"]
+
+
+def test_times_that_only_the_manifest_states_are_its_own() -> None:
+    titled = {"movie_title": "The Lake"}
+    clip = Clip("a-1", "lake", start_s=1.0, end_s=2.0, extra=titled)
+    manifest = Manifest("m", Header("m", {}), (clip,), ("movie_title",))
+    other = Clip("a-2", "brook", start_s=1.0, end_s=2.0)
+    manifest = replace(manifest, clips=(clip, other))
+    facts = ClipFacts.of(["a-1", "a-2"], ["lake", "sea"], None, [None, 6.0])
+    assert film_columns(facts, manifest) == {
+        "movie_id": ["lake", "sea"],
+        "movie_title": ["The Lake", None],
+        "start_s": [1.0, None],
+        "end_s": [2.0, 6.0],
+        "start": ["0:00:01.000", None],
+        "end": ["0:00:02.000", "0:00:06.000"],
+    }
+
+
+def test_frames_are_listed_as_a_table_states_them() -> None:
+    extra = {"start_frame": "25", "end_frame": "49.0", "framerate": "24000/1001"}
+    clip = Clip("a-1", "lake", start_s=1.0, end_s=2.0, extra=extra)
+    facts = ClipFacts.of_clips([clip, Clip("a-2", "sea")])
+    columns = film_columns(facts, None)
+    assert columns["start_frame"] == ["25", ""]
+    assert columns["end_frame"] == ["49", ""]
+    assert columns["framerate"] == ["23.976", ""]
+    counted = [[columns[name][n] for name in COUNTED] for n in (0, 1)]
+    rows = [
+        {"clip_id": one, **dict(zip(COUNTED, cells, strict=True))}
+        for one, cells in zip(("a-1", "a-2"), counted, strict=True)
+    ]
+    again = ClipFacts.of_cells(rows).numbers
+    np.testing.assert_array_equal(again[:, 2:], facts.numbers[:, 2:])

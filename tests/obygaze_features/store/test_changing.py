@@ -23,7 +23,6 @@ from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row
 
 
@@ -107,17 +106,6 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "both").exists()
 
 
-def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
-    values = {"clip": np.ones((2, 4), "float32")}
-    stores = [tmp_path / "stated", tmp_path / "not"]
-    for store, film in zip(stores, ("lake", ""), strict=True):
-        rows = [Row(f"{store.name} {number}", film) for number in range(2)]
-        made_store(store, rows, values)
-    with pytest.raises(FixInput, match="got 2 of 4 clips without a film, such as "):
-        merge(stores, tmp_path / "all")
-    assert not (tmp_path / "all").exists()
-
-
 def test_a_store_without_features_says_nothing_of_what_made_others(store, tmp_path):
     values = {name: array[:1] for name, array in values_of().items()}
     row = Row("new", "film-x", status=NO_VIDEO, reason="no file")
@@ -176,15 +164,6 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(store, workspace)
         with pytest.raises(AlreadyThere, match="this store is unfinished"):
             make()
     assert filling.folder.exists() and not (folder / "night").exists()
-
-
-def test_a_merged_store_lists_all_that_made_it(store: Path, tmp_path: Path) -> None:
-    gpu = Maker("p 1", "cuda", "a GPU", "float16")
-    values = {name: array[:1] for name, array in values_of().items()}
-    write(tmp_path / "gpu", [Row("new", "film-x")], values, makers=[gpu])
-    merge([store, tmp_path / "gpu"], tmp_path / "both")
-    both = open_store(tmp_path / "both")
-    assert both.record.makers == (*open_store(store).record.makers, gpu)
 
 
 def test_one_text_where_names_are_expected_is_one_name(tmp_path: Path) -> None:
