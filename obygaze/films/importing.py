@@ -14,6 +14,7 @@ from typing import Any
 from obygaze.films.elan import ElanFile, Tier
 from obygaze.films.marks import (
     COMMENT,
+    CONCEPTS_COLUMN,
     FOLDER,
     SCORE,
     UNKNOWN,
@@ -36,6 +37,8 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 
 ELAN = ".eaf"
+# A blank annotation in these columns is left out; in all other columns it becomes `?`.
+NO_UNKNOWN = (COMMENT, CONCEPTS_COLUMN, WATCHED)
 MOST_WORDS = 30  # The printed result shows at most this many words of a column.
 
 
@@ -278,7 +281,7 @@ class _ElanReader(MarkReader):
         for start_s, end_s, text in tier.annotations:
             mark = Mark(film, start_s, end_s, column, text, tier.annotator)
             is_blank = not text and not self.words.get("")
-            if is_blank and not tier.is_drawn and column not in (COMMENT, WATCHED):
+            if is_blank and not tier.is_drawn and column not in NO_UNKNOWN:
                 self.n_unknown[column] += 1
                 mark = mark._replace(value=UNKNOWN)
             self.add(mark, file.path)

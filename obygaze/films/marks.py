@@ -38,7 +38,9 @@ from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_ra
 from obygaze_features.manifest.io import as_id, ids_of_names, read_annotated_columns
 from obygaze_features.manifest.model import LEVELS, own_columns
 from obygaze_features.manifest.spans import (
+    FILM_TIMES,
     FRAMES,
+    NAME_COLUMN,
     RATE_COLUMN,
     FrameSpan,
     stated_frames,
@@ -58,6 +60,8 @@ NOTHING = "none"
 SPAN_EXPECTED = (
     "expected seconds in the film, the start before the end; or frames and a framerate"
 )
+IN_A_FILE = "expected film_start_s and film_end_s, because the film has several videos"
+TIMES = ("start_s", "end_s")
 FOLDER = "segments"
 # A mark may end this long after the last picture, because sound may be longer than the pictures.
 MOST_BEHIND_S = 1.0
@@ -136,6 +140,8 @@ class MarkReader:
         self._films: dict[str, None] = {}
         self._no_levels: Counter[str] = Counter()
         self._file_of: dict[tuple[str, str], Path] = {}
+        # The first video that the rows of a film name.
+        self._video_of: dict[str, str] = {}
 
     def film(self, name: str) -> str:
         """Return the id of the film that a file calls `name`."""
@@ -191,6 +197,13 @@ class MarkReader:
             word = printable_line(part)
             if whole == said.value:
                 word = self._meaning(word, said.column)
+            if (said.column, word) == (CONCEPTS_COLUMN, UNKNOWN):
+                raise FixInput(
+                    f"expected concepts, got ? by {person!r} at {said.start_s:.3f} s of the film"
+                    f" {said.movie_id}: a level without concepts means that there are none",
+                    where=str(path),
+                    hint="remove this mark; if the level is not known either, mark it as ?",
+                )
             value = self._read_word(said.column, word)
             if value:
                 self._marks[said._replace(value=value)] = None
@@ -246,7 +259,11 @@ class MarkReader:
                 if (column, printable_line(text)) == (LEVEL, WATCHED):
                     column = WATCHED
                 named, person = self.column_of(column, annotator, path)
-                if not named:
+                if column == SCORE and column not in self.tiers:
+                    row.add(
+                        column, "this name is for scores of models; rename the column"
+                    )
+                elif not named:
                     self.n_left_out[f"the tier {column}"] += 1
                 elif span is not None:
                     start_s, end_s, frames = span
@@ -271,7 +288,12 @@ class MarkReader:
         return tuple(sorted(self._marks))
 
     def _meaning(self, word: str, column: str) -> str:
-        """Return the replacement of a word in a column, or the word itself if it has none."""
+        """Return the replacement of a word in a column, or the word itself if it has none.
+
+        Comments, and the columns that `watched` marks name, are not replaced.
+        """
+        if column in (COMMENT, WATCHED):
+            return word
         self.found["word"].add(word)
         for asked, meaning in self.words.items():
             if plain_value(asked, column) == plain_value(word, column):
@@ -304,12 +326,19 @@ class MarkReader:
         elif rate is not None and self.clocks.rate_problem(film, rate):
             row.add(RATE_COLUMN, self.clocks.rate_problem(film, rate))
         frames = stated_frames({**row.cells, RATE_COLUMN: text})
-        cells = (row.cells.get("start_s"), row.cells.get("end_s"))
-        start_s, end_s = map(number_of_cell, cells)
-        if not any(cells) and frames is not None and frames.times_s is not None:
+        columns = FILM_TIMES if row.cells.get(FILM_TIMES[0]) else TIMES
+        stated = [row.cells.get(name) for name in columns]
+        start_s, end_s = map(number_of_cell, stated)
+        video = row.cells.get("video") or row.cells.get(NAME_COLUMN)
+        if not any(stated) and frames is not None and frames.times_s is not None:
             start_s, end_s = frames.times_s
+        elif video and columns == TIMES:
+            # A single video counts as the film, as in a manifest.
+            first = self._video_of.setdefault(film, video)
+            if first != video:
+                row.add("start_s", f"{IN_A_FILE}: {first} and {video}")
         if start_s is None or end_s is None or not 0 <= start_s < end_s:
-            stated = [row.cells.get(name) for name in ("start_s", "end_s", *FRAMES)]
+            stated += [row.cells.get(name) for name in FRAMES]
             row.add(
                 "start_s", f"{SPAN_EXPECTED}, got {' and '.join(filter(None, stated))}"
             )

@@ -8,7 +8,7 @@
   marks have no levels, it has all concepts that count. A mark of a concept belongs to the level
   mark of the same annotator with the same span. Without such a level mark, it belongs to all level
   marks of the annotator that it overlaps.
-- `comment` has all comments that overlap the clip.
+- `comment` has all comments that overlap the clip by more than rounded times can.
 - If no value counts, the cell depends on how much of the clip the annotator has seen. If it is at
   least four fifths, the cell is `none` (in `level`: EN). If it is less, the cell is empty. An
   annotator has seen all spans that the annotator marked, including the spans of `watched` marks. In
@@ -224,7 +224,11 @@ class _Person:
             touching = self.tracks[column].overlapping(span)
             counting = [mark for mark, overlap_s in touching if overlap_s >= needed_s]
             if column == COMMENT:
-                texts = dict.fromkeys(mark.value for mark, _ in touching)
+                texts: dict[str, None] = {}
+                for mark, overlap_s in touching:
+                    length_s = mark.end_s - mark.start_s
+                    if 2 * overlap_s > min(length_s, 2 * MARK_ROUNDING_S):
+                        texts[mark.value] = None
                 cells[column] = " / ".join(texts)
                 continue
             if column == CONCEPTS_COLUMN:
@@ -247,7 +251,7 @@ class _Person:
             cells[column] = "" if value == UNKNOWN else value
         level = cells.pop(LEVEL, "")
         cells.pop(CONCEPTS_COLUMN, None)
-        names = tuple(sorted(concepts - {NOTHING, UNKNOWN}))
+        names = tuple(sorted(concepts - {NOTHING}))
         return Annotation(span.clip_id, self.name, level, names, cells)
 
     def _nothing(self, column: str, span: ClipSpan) -> str:

@@ -299,3 +299,29 @@ def test_no_tier_is_added_to_a_file_in_utf_16(foreign: Path) -> None:
     foreign.write_text(FOREIGN.replace("UTF-8", "UTF-16"), "utf-16")
     with pytest.raises(FixInput, match="expected a file in UTF-8"):
         ElanFile(foreign).with_tiers([])
+
+
+def test_a_replaced_word_leaves_comments_and_an_empty_concept_is_not_unknown(
+    tmp_path: Path,
+) -> None:
+    marks = [Mark("m", 0.0, 9.0, "comment", "ja", "A")]
+    marks += [
+        Mark("m", 0.0, 9.0, "level", "S", "A"),
+        Mark("m", 9, 12, "mood", "ja", "A"),
+    ]
+    file = tmp_path / "m.eaf"
+    eaf = write_elan([*marks, Mark("m", 0, 9, "concepts", "ja", "A")])
+    file.write_bytes(eaf)
+    made = import_manifest(file, "m", words={"ja": ""}, workspace=tmp_path)
+    assert isinstance(made, ImportedMarks)
+    assert [(one.column, one.value) for one in made.marks] == [
+        ("comment", "ja"),
+        ("level", "S"),
+    ]
+    blank = eaf.replace(b"<ANNOTATION_VALUE>ja<", b"<ANNOTATION_VALUE><")
+    file.write_bytes(blank)
+    made = import_manifest(file, "m", force=True, workspace=tmp_path)
+    assert isinstance(made, ImportedMarks)
+    said = [(one.column, one.value) for one in made.marks]
+    assert said == [("level", "S"), ("mood", "?")]
+    assert "ignored: empty marks of concepts: 1" in made.warnings

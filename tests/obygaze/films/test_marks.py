@@ -120,3 +120,29 @@ def test_who_or_what_differs_by_capitals_alone_is_one(tmp_path: Path) -> None:
     ]
     read = read_marks([write_marks(tmp_path / "people.csv", people)])
     assert {mark.annotator for mark in read.marks} == {"Weiß", "Weiss"}
+
+
+def test_times_in_a_video_are_not_times_in_the_film(tmp_path: Path) -> None:
+    """As in a manifest of segments whose film has several files."""
+    times = "film_start_s,film_end_s"
+    header = f"movie_id,video,start_s,end_s,{times},annotator,level"
+    rows = ("m,1.mp4,0,10,0,10,A,EN", "m,2.mp4,0,10,100,110,A,S")
+    marks = read_marks([table(tmp_path, *rows, header=header)]).marks
+    assert [mark[1:3] for mark in marks] == [(0, 10), (100, 110)]
+    rows = ("m,1.mp4,0,10,,,A,EN", "m,2.mp4,0,10,,,A,S", "n,3.mp4,0,10,,,A,S")
+    (line,) = told(table(tmp_path, *rows, header=header))
+    assert line.startswith("3: column 'start_s': expected film_start_s and film_end_s")
+    rows = ("m,1.mp4,,,0,10,A,EN", "m,2.mp4,,,100,110,A,S")
+    linked = read_marks([table(tmp_path, *rows, header=header)]).marks
+    assert linked == marks
+
+
+def test_names_and_words_that_would_be_lost_are_refused(tmp_path: Path) -> None:
+    wide = "movie_id,start_s,end_s,annotator,level,score"
+    (line,) = told(table(tmp_path, "m,0,9,A,S,3", header=wide))
+    assert "column 'score': this name is for scores of models" in line
+    (line,) = told(table(tmp_path, "m,0,9,score,3,A", header=MARKS))
+    assert "column 'score': this name is for scores of models" in line
+    rows = ("m,0,9,level,S,A", "m,0,9,concepts,Look|?,A")
+    with pytest.raises(FixInput, match=r"expected concepts, got \? by 'A' at 0.000 s"):
+        read_marks([table(tmp_path, *rows, header=MARKS)])

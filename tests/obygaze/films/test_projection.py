@@ -111,6 +111,15 @@ def test_who_watched_and_only_comments_has_seen_nothing() -> None:
     assert [one.own["comment"] for one in answers] == ["dark", ""]
 
 
+def test_a_comment_of_the_clip_before_is_not_one_of_this_clip() -> None:
+    """Files of ELAN round an end up to the next millisecond."""
+    marked = (Mark("m", 0.0, 3.334, "comment", "dark", "A"),)
+    point = Mark("m", 5.0, 5.001, "comment", "cut", "A")
+    spans = [ClipSpan("a", "m", 0.0, 10 / 3), ClipSpan("b", "m", 10 / 3, 20 / 3)]
+    answers = said(project([*marked, point], spans))
+    assert [one.own["comment"] for one in answers] == ["dark", "cut"]
+
+
 def test_in_a_column_without_an_order_the_longest_value_counts() -> None:
     """Marks of a value are taken together, `none` never competes, and `?` is not known."""
     for text, value in (
