@@ -58,8 +58,7 @@ def moved_rows() -> list[Row]:
 def import_again(ws: Workspace, rows: list[Row]) -> None:
     """Import another table, and link its clips to the films."""
     shutil.rmtree(ws.path("manifests"))
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
+    ws.import_table(rows, "films", "clips")
     ws("manifest link films videos")
 
 

@@ -86,17 +86,10 @@ def clips_of(ws: Workspace, manifest: str) -> list[tuple[Any, ...]]:
     ws(f"manifest export {manifest} {manifest}-export.csv")
     clips = []
     for row in ws.read_table(f"{manifest}-export.csv"):
-        clip = (
-            row["clip_id"],
-            row["movie_id"],
-            float(row["start_s"]),
-            float(row["end_s"]),
-            row["level"],
-            row["concepts"],
-            row["annotator"],
-            row["n"],
-        )
-        clips.append(clip)
+        times = float(row["start_s"]), float(row["end_s"])
+        others = ("level", "concepts", "annotator", "n")
+        ids = row["clip_id"], row["movie_id"]
+        clips.append((*ids, *times, *(row[name] for name in others)))
     return clips
 
 

@@ -31,8 +31,7 @@ def films(ws: Workspace) -> Workspace:
         {"clip_id": clip, "movie_id": movie, "level": level}
         for clip, movie, level in zip(CLIPS, MOVIES, ("S", "EN", "HN") * 2, strict=True)
     ]
-    ws.write_table("films.csv", rows)
-    ws("manifest import films.csv -o films")
+    ws.import_table(rows, "films")
     return ws
 
 

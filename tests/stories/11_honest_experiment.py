@@ -85,8 +85,7 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
     for seed, name in enumerate(names):
         arrays[name] = features_of(rows, width=8, seed=seed)
     np.savez(ws.path("noise.npz"), clip_id=[row["clip_id"] for row in rows], **arrays)
-    ws.write_table("films.csv", rows)
-    ws("manifest import films.csv -o films")
+    ws.import_table(rows, "films")
     options = " ".join(f"--array {name}={name}" for name in names)
     ws(f"store import noise.npz {options} --manifest films -o noise")
     stores = " ".join(

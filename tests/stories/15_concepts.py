@@ -129,8 +129,7 @@ def contributions(row: dict[str, str]) -> dict[str, float]:
 def test_a_planted_corner_is_the_peak_of_its_map(ws: Workspace) -> None:
     pytest.importorskip("transformers")
     rows = films_with_corners(ws.path("videos"))
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
+    ws.import_table(rows, "films", "clips")
     ws("manifest link films videos")
     write_network(ws.path("weights"))
     write_card(ws.path("backbones"), "patches", **PATCHES)

@@ -62,8 +62,7 @@ np.savez(
 def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
     rows = labelled_clips()
     ids = [row["clip_id"] for row in rows]
-    ws.write_table("films.csv", rows)
-    ws("manifest import films.csv -o films")
+    ws.import_table(rows, "films")
     draws = np.random.default_rng(7)
     noise = draws.normal(size=(N_TOKENS, WIDTH)).astype(np.float16)
     tokens = np.lib.format.open_memmap(

@@ -108,13 +108,9 @@ class Lab:
         words = json.dumps([shlex.split(line) for line in lines])
         home = self.root / "home"
         home.mkdir(exist_ok=True)
-        changes = {
-            "HOME": str(home),
-            "TMPDIR": str(home),
-            "XDG_CACHE_HOME": None,
-            "XDG_CONFIG_HOME": None,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
+        changes: dict[str, str | None] = dict.fromkeys(("HOME", "TMPDIR"), str(home))
+        changes |= dict.fromkeys(("XDG_CACHE_HOME", "XDG_CONFIG_HOME"))
+        changes["PYTHONPATH"] = os.pathsep.join(sys.path)
         done = subprocess.run(
             [sys.executable, "-c", READER, words, str(result)],
             cwd=self.ws.folder,
@@ -196,12 +192,8 @@ def test_a_hostile_store(lab: Lab) -> None:
         write_whole(theirs)
         spoil, _ = CASES[name]
         spoil(theirs)
-        for line in (
-            "verify {} --hash",
-            "export {} out.npz",
-            f"pull {{}} -o x{number}",
-        ):
-            lines.append(f"store {line.format(theirs)}")
+        lines += [f"store verify {theirs} --hash", f"store export {theirs} out.npz"]
+        lines += [f"store pull {theirs} -o x{number}"]
     # What was fetched before the refusal waits, hidden, for the same command again.
     check_refused(lab, lines, written=("lab/stores/.",))
     assert [path.name for path in lab.ws.path("stores").glob("[!.]*")] == ["got"]
@@ -218,14 +210,14 @@ def test_a_hostile_model(lab: Lab) -> None:
     for name in lab.ws.bytes_of("models/ridge"):
         if name.endswith((".md", ".csv")):
             continue
-        for kind, data in (("pickle", PICKLE), ("deep", DEEP), ("large", None)):
+        for kind, data in (("pickle", PICKLE), ("deep", DEEP), ("large", b"")):
             theirs = lab.theirs(f"{kind}-{name}")
             shutil.copytree(lab.ws.path("models/ridge"), theirs)
-            if data is None:
-                os.truncate(theirs / name, LARGE)
-            else:
-                (theirs / name).write_bytes(data)
+            (theirs / name).write_bytes(data)
+            if data:
                 lines.append(f"models pull {theirs} -o theirs")
+            else:
+                os.truncate(theirs / name, LARGE)
             lines.append(f"models predict {theirs} stored -o scores.csv")
     assert len(lines) >= 10
     check_refused(lab, lines)
@@ -337,15 +329,12 @@ def write_hostile_films(folder: Path, url: str, secret: Path) -> list[str]:
     for name, data in films.items():
         (folder / f"{name}.mp4").write_bytes(data)
     # Each picture says that it has 65,000 x 65,000 pixels.
-    vast = write_video(
-        folder / "vast.avi", "mjpeg", numbers=range(25), pix_fmt="yuvj420p"
-    )
+    vast = folder / "vast.avi"
+    write_video(vast, "mjpeg", numbers=range(25), pix_fmt="yuvj420p")
     size = b"\xff\xc0\x00\x11\x08"
-    pictures = vast.read_bytes()
-    assert size + b"\x00\x78\x00\xa0" in pictures
-    vast.write_bytes(
-        pictures.replace(size + b"\x00\x78\x00\xa0", size + b"\xfd\xe8" * 2)
-    )
+    before, *parts = vast.read_bytes().split(size + b"\x00\x78\x00\xa0")
+    assert parts
+    vast.write_bytes((size + b"\xfd\xe8" * 2).join([before, *parts]))
     return [*films, "vast"]
 
 
@@ -354,13 +343,12 @@ def test_a_hostile_film(lab: Lab) -> None:
     write_films(folder, "lake")
     with web_server(folder) as server:
         names = write_hostile_films(folder, server.url, lab.secret())
+        times = {"start_s": "0", "end_s": "1"}
         clips = [
-            {"clip_id": f"{name}-1", "movie_id": name} for name in ["lake", *names]
+            {"clip_id": f"{name}-1", "movie_id": name, **times}
+            for name in ["lake", *names]
         ]
-        for clip in clips:
-            clip.update(start_s="0", end_s="1")
-        lab.ws.write_table("clips.csv", clips)
-        lab.ws("manifest import clips.csv -o films")
+        lab.ws.import_table(clips, "films", "clips")
         lines = [f"video probe {folder}/{name}.mp4" for name in names if name != "vast"]
         check_refused(lab, lines)
         before = lab.files()
@@ -394,10 +382,8 @@ def write_npz(path: Path, name: str, array: bytes) -> None:
 
 def write_archives(lab: Lab) -> list[str]:
     """Write files of features that nobody should open; return how each is imported."""
-    for name in ("pickle", "deep"):
-        data = {"pickle": PICKLE, "deep": DEEP}[name]
-        path = lab.theirs(f"{name}/lake/lake-1.pth")
-        path.write_bytes(data)
+    for name, data in {"pickle": PICKLE, "deep": DEEP}.items():
+        lab.theirs(f"{name}/lake/lake-1.pth").write_bytes(data)
     objects = np.array([Payload()], dtype=object)
     np.savez(lab.theirs("objects.npz"), clip_id=["lake-1"], X=objects)
     lab.theirs("matrices").mkdir()
@@ -413,9 +399,8 @@ def write_archives(lab: Lab) -> list[str]:
     with h5py.File(lab.theirs("link.h5"), "w") as file:
         file["lake-1"] = h5py.ExternalLink(str(secret), "X")
     with h5py.File(lab.theirs("outside.h5"), "w") as file:
-        file.create_dataset(
-            "lake-1", shape=(4,), dtype="f4", external=[(str(lab.secret()), 0, 16)]
-        )
+        outside = [(str(lab.secret()), 0, 16)]
+        file.create_dataset("lake-1", shape=(4,), dtype="f4", external=outside)
     with h5py.File(lab.theirs("virtual.h5"), "w") as file:
         layout = h5py.VirtualLayout((16,), "f4")
         layout[:] = h5py.VirtualSource(str(secret), "X", shape=(16,))
@@ -423,12 +408,7 @@ def write_archives(lab: Lab) -> list[str]:
     with h5py.File(lab.theirs("vast.h5"), "w") as file:
         file.create_dataset("lake-1", shape=(10**12,), dtype="f4", chunks=(1024,))
     lab.theirs("a.parquet").write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
-    return [
-        *("pickle", "deep", "matrices", "objects.npz", "pickle.npz"),
-        *("rows.npz", "wide.npz", "bomb.npz"),
-        *("link.h5", "outside.h5", "virtual.h5", "vast.h5"),
-        "a.parquet",
-    ]
+    return [path.name for path in lab.theirs("").iterdir()]
 
 
 def test_a_hostile_archive(lab: Lab) -> None:

@@ -33,8 +33,7 @@ def make_store(ws: Workspace, options: str = "") -> tuple[list[str], Features]:
                     "concepts": concepts,
                 }
             )
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
+    ws.import_table(rows, "films", "clips")
     ids = [row["clip_id"] for row in rows]
     X = np.random.default_rng(22).normal(size=(len(ids), 16)).astype(np.float32)
     X[FAILED, 3] = np.inf

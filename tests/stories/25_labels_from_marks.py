@@ -172,8 +172,7 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
         ws.write(row["video"], "")
         row |= {"start_s": 0, "end_s": 2, "film_start_s": 98 + 2 * number}
         rows.append({**row, "film_end_s": 100 + 2 * number})
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
+    ws.import_table(rows, "films", "clips")
     ws("manifest project segments.csv --clips films -o labels")
     levels = [row["level"] for row in ws.read_table("manifests/labels.csv")]
     # The mark of level S is all of the second clip.

@@ -113,8 +113,7 @@ def decided(rows: list[dict[str, str]]) -> list[str]:
 
 
 def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
-    ws.write_table("clips.csv", write_training_films(ws))
-    ws("manifest import clips.csv -o clips")
+    ws.import_table(write_training_films(ws), "clips")
     ws("manifest link clips training")
     ws("extract run clips -b descriptors --workers 1")
     settings = "--jobs 1 --set report.replicates=20"

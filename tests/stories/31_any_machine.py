@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cli import ROOT, environment, without_packages
@@ -33,6 +34,10 @@ SMALL_GRID = """--set 'grid.models=["ridge"]' --set 'grid.train=["EN_S"]'"""
 SMALL_GRID += """ --set 'grid.test=["EN_S"]' --set report.replicates=50"""
 
 
+def typed(*words: str | Path, **where: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False, **where)
+
+
 # ---- a fresh clone ------------------------------------------------------------------------------
 
 
@@ -53,10 +58,7 @@ def python_of(version: str) -> Path:
     if on_the_path is not None:
         paths.append(Path(on_the_path))
     for path in paths:
-        done = subprocess.run(
-            [path, "-c", "import ensurepip, venv"], capture_output=True, check=False
-        )
-        if done.returncode == 0:
+        if typed(path, "-c", "import ensurepip, venv").returncode == 0:
             return path
     reason = f"Python {version} is not installed"
     if version == OLDEST:
@@ -77,14 +79,7 @@ def test_make_demo_in_a_fresh_clone_ends_with_a_report(tmp_path, version) -> Non
         changes["PATH"] = os.pathsep.join([str(path.parent), os.environ["PATH"]])
     else:
         words.append(f"PYTHON={path}")
-    done = subprocess.run(
-        words,
-        cwd=clone,
-        env=environment(changes),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = typed(*words, cwd=clone, env=environment(changes))
     assert done.returncode == 0, done.stdout + done.stderr
     last_line = done.stdout.rstrip().splitlines()[-1]
     assert last_line.startswith("The report is demo/")
@@ -100,39 +95,21 @@ def test_make_demo_in_a_fresh_clone_ends_with_a_report(tmp_path, version) -> Non
         "found = [name for name in names if importlib.util.find_spec(name)]\n"
         "print(json.dumps([list(sys.version_info[:2]), found]))\n"
     )
-    answer = subprocess.run(
-        [python, "-c", program], capture_output=True, text=True, check=True
-    )
-    used, found = json.loads(answer.stdout)
+    used, found = json.loads(typed(python, "-c", program).stdout)
     assert found == ["av"]
     assert used == [int(part) for part in version.split(".")]
     command = clone / ".venv" / "bin" / "obygaze"
-    shown = subprocess.run(
-        [command, "-C", "demo", "ls"],
-        cwd=clone,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "films" in shown.stdout
+    assert "films" in typed(command, "-C", "demo", "ls", cwd=clone).stdout
 
 
 def test_the_command_starts_in_a_checkout(tmp_path: Path) -> None:
-    def typed(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "cli.py", *words],
-            cwd=ROOT,
-            env=environment({"PYTHONPATH": None}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    shown = typed("--help")
+    where: Any = {"cwd": ROOT, "env": environment({"PYTHONPATH": None})}
+    shown = typed(sys.executable, "cli.py", "--help", **where)
     assert shown.returncode == 0
     for command in ("demo", "manifest", "extract", "store", "run", "view"):
         assert f"\n  {command} " in shown.stdout
-    wrong = typed("-C", str(tmp_path), "manifest", "show", "films")
+    words = ("cli.py", "-C", tmp_path, "manifest", "show", "films")
+    wrong = typed(sys.executable, *words, **where)
     assert wrong.returncode == 1
     assert "films" in wrong.stderr
 
@@ -152,7 +129,6 @@ def test_a_laptop_with_the_base_packages_alone_runs_and_reports(ws: Workspace) -
     ws.process("report first", env=alone)
     with_extras = f"run honest --manifest films --store useful -o second {SMALL_GRID}"
     ws(f"{with_extras} --jobs 1")
-    assert ws.read("runs/first/predictions.csv") == ws.read(
-        "runs/second/predictions.csv"
-    )
+    first, second = (f"runs/{name}/predictions.csv" for name in ("first", "second"))
+    assert ws.read(first) == ws.read(second)
     assert FIGURE in ws.read("runs/first/report.html")

@@ -37,8 +37,7 @@ def make_world(folder: Path) -> None:
     begin_with_extracted_films(ws)
     rows = rows_of_clips()
     import_features(ws, rows, features_of(rows, width=8, level=2.0), "other")
-    ws.write_table("lake.csv", rows_of_clips("lake"))
-    ws("manifest import lake.csv -o lake")
+    ws.import_table(rows_of_clips("lake"), "lake")
     ws(
         "train ridge --store films.descriptors --manifest films -o kept"
         " --jobs 1 --set report.replicates=50"

@@ -16,6 +16,7 @@ from support.once import made_once
 from support.speech import speech
 
 import obygaze as og
+from stories.results import the_result
 from stories.workspace import Workspace
 
 FILMS = ("alba", "brug", "casa", "dune", "elba", "fado")
@@ -84,18 +85,11 @@ def write_world(folder: Path) -> None:
         length_s = N_CLIPS * CLIP_S
         write_film(ws.path(f"videos/{film}.mkv"), length_s, samples, seed=len(rows))
         for number in range(N_CLIPS):
-            voice = has_voice(film, number)
-            row = {
-                "clip_id": f"{film}-{number}",
-                "movie_id": film,
-                "start_s": number * CLIP_S,
-                "end_s": (number + 1) * CLIP_S,
-                "level": "S" if voice else "EN",
-                "concepts": "Voice" if voice else "",
-            }
-            rows.append(row)
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
+            level, concept = ("S", "Voice") if has_voice(film, number) else ("EN", "")
+            row = {"clip_id": f"{film}-{number}", "movie_id": film, "level": level}
+            row |= {"start_s": number * CLIP_S, "end_s": (number + 1) * CLIP_S}
+            rows.append({**row, "concepts": concept})
+    ws.import_table(rows, "films", "clips")
 
 
 def begin(ws: Workspace) -> None:
@@ -158,14 +152,8 @@ def test_pictures_miss_what_can_only_be_heard(ws: Workspace) -> None:
     assert "raw view" in said
     n_voice = sum(has_voice(film, n) for film in FILMS for n in range(N_CLIPS))
     assert f"These concepts can only be heard: Voice ({n_voice} clips)." in said
-    ap_of = {
-        row["store"]: float(row["value"])
-        for row in ws.read_table("runs/heard/results.csv")
-        if (row["model"], row["metric"], row["film"]) == ("ridge", "ap", "")
-        and not row["against_model"]
-    }
-    assert ap_of["heard"] > 0.9
-    assert ap_of["seen"] < 0.6
+    assert the_result(ws, "heard", model="ridge", store="heard")["ap"] > 0.9
+    assert the_result(ws, "heard", model="ridge", store="seen")["ap"] < 0.6
 
 
 def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> None:

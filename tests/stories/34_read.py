@@ -11,6 +11,7 @@ import pytest
 from support.words import real_encoder
 
 from stories.films import Row
+from stories.results import the_result
 from stories.workspace import Workspace
 
 FILMS = tuple(f"film{number:02d}" for number in range(1, 7))
@@ -57,16 +58,10 @@ def rows_and_texts() -> tuple[list[Row], list[str]]:
             said = str(draws.choice(lines))
             if number == SILENT:
                 is_spoken, said = False, ""
-            rows.append(
-                {
-                    "clip_id": f"{film}-{number:03d}",
-                    "movie_id": film,
-                    "start_s": SECONDS * number,
-                    "end_s": SECONDS * (number + 1),
-                    "level": "S" if is_spoken else "EN",
-                    "concepts": "Speech" if is_spoken else "",
-                }
-            )
+            row = {"clip_id": f"{film}-{number:03d}", "movie_id": film}
+            row |= {"start_s": SECONDS * number, "end_s": SECONDS * (number + 1)}
+            row["level"] = "S" if is_spoken else "EN"
+            rows.append({**row, "concepts": "Speech" if is_spoken else ""})
             texts.append(said)
     return rows, texts
 
@@ -121,8 +116,7 @@ def words_in(ws: Workspace, store: str) -> set[str]:
 def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(ws) -> None:
     real_encoder()
     rows, texts = rows_and_texts()
-    ws.write_table("films.csv", rows)
-    ws("manifest import films.csv -o films")
+    ws.import_table(rows, "films")
     write_subtitles(ws, rows, texts)
     told = ws("extract words films -b minilm --subtitles said")
     assert f"{len(FILMS)} clips without words" in told.err
@@ -140,11 +134,7 @@ def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(ws) -> No
         " --set report.replicates=100"
     )
     assert f"{len(FILMS)} of {len(rows)} clips have no words in words" in by_words.out
-    ap = {}
-    for row in ws.read_table("runs/by-words/results.csv"):
-        is_of_model = row["metric"] == "ap" and not row["film"]
-        if is_of_model and not row["against_model"]:
-            ap[row["model"]] = (float(row["value"]), row["low"], row["high"])
-    assert ap["ridge"][0] > 0.9
-    assert ap["said"][0] > 0.9
-    assert float(ap["said"][1]) < ap["said"][0] <= float(ap["said"][2])
+    assert the_result(ws, "by-words", model="ridge")["ap"] > 0.9
+    said_by_two = the_result(ws, "by-words", model="said")
+    assert said_by_two["ap"] > 0.9
+    assert said_by_two["ap_low"] < said_by_two["ap"] <= said_by_two["ap_high"]

@@ -46,8 +46,7 @@ def begin(ws: Workspace, n_films: int = 12) -> list[Row]:
     Some clips have no sound.
     """
     rows = labelled_clips(n_films=n_films)
-    ws.write_table("films.csv", rows)
-    ws("manifest import films.csv -o films")
+    ws.import_table(rows, "films")
     import_sense(ws, rows, features_of(rows, level=1.2, seed=1), "seen", SEEN)
     heard = features_of(rows, level=1.2, width=9, seed=2)
     with_sound = [row for row in rows if row["clip_id"] not in without_sound(rows)]
@@ -162,8 +161,7 @@ def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -
     for row in later:
         for column in ("clip_id", "movie_id"):
             row[column] = row[column].replace("film", "reel")
-    lab.write_table("films.csv", later)
-    lab("manifest import films.csv -o films")
+    lab.import_table(later, "films")
     seen = features_of(later, level=1.2, seed=6)
     heard = 100 * features_of(later, level=1.2, width=9, seed=7)
     import_sense(lab, later, heard, "sound", HEARD)

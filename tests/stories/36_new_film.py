@@ -19,8 +19,7 @@ def test_the_error_names_the_recipe_and_the_command_that_extracts(ws) -> None:
     ws(TRAIN)
     # Years later, another film is cut into other clips.
     later = rows_of_clips("station", per_film=5)
-    ws.write_table("later.csv", later)
-    ws("manifest import later.csv -o later")
+    ws.import_table(later, "later")
     ws("manifest link later videos")
     predict = "models predict known later.descriptors -o scores.csv"
     refused = ws(predict, code=1)

@@ -29,8 +29,7 @@ def write_clips(ws: Workspace, n_films: int = N_FILMS) -> None:
             name = f"film{film:02d}"
             ids = {"clip_id": f"{name}-{clip:02d}", "movie_id": name}
             rows.append({**ids, **times, "decade": decade, "level": "", "concepts": ""})
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
+    ws.import_table(rows, "films", "clips")
 
 
 def world(shares: dict[str, float], seed: int, n_films: int = N_FILMS) -> set[str]:
@@ -117,8 +116,7 @@ def drawn_tiers(ws: Workspace) -> None:
             times = {"start_s": 2 * number, "end_s": 2 * number + 2}
             ids = {"clip_id": f"{film}-{number}", "movie_id": film}
             rows.append({**ids, **times, "level": ""})
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o cut")
+    ws.import_table(rows, "cut", "clips")
     ws("manifest sample cut -n 9 -o drawn")
     ws("manifest export drawn elan --as elan --person eva")
 

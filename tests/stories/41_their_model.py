@@ -20,8 +20,7 @@ Rows = list[dict[str, Any]]
 
 def import_lab(ws: Workspace, rows: Rows, X: npt.NDArray[np.float32]) -> None:
     """Make the manifest `films` and the store `seen`; both labs compute features in one way."""
-    ws.write_table("films.csv", rows)
-    ws("manifest import films.csv -o films")
+    ws.import_table(rows, "films")
     np.savez(ws.path("seen.npz"), clip_id=[row["clip_id"] for row in rows], clip=X)
     ws("store import seen.npz --manifest films --backbone sight -o seen")
 

@@ -42,22 +42,17 @@ def rows_of_clips(*films: str, per_film: int = 10) -> list[Row]:
         for number in range(per_film):
             level = LEVELS[number % len(LEVELS)]
             concept = CONCEPTS[number % len(CONCEPTS)]
-            row = {
-                "clip_id": f"{film}-{number + 1:03d}",
-                "movie_id": film,
-                "start_s": number * length / RATE,
-                "end_s": (number + 1) * length / RATE,
-                "level": level,
-                "concepts": "" if level == "EN" else concept,
-            }
+            row = {"clip_id": f"{film}-{number + 1:03d}", "movie_id": film}
+            row["start_s"] = number * length / RATE
+            row["end_s"] = (number + 1) * length / RATE
+            row |= {"level": level, "concepts": "" if level == "EN" else concept}
             rows.append(row)
     return rows
 
 
 def import_films(ws: Workspace, *films: str, per_film: int = 10) -> None:
     write_films(ws.path("videos"), *films)
-    ws.write_table("clips.csv", rows_of_clips(*films, per_film=per_film))
-    ws("manifest import clips.csv -o films")
+    ws.import_table(rows_of_clips(*films, per_film=per_film), "films", "clips")
     ws("manifest link films videos")
 
 
@@ -70,23 +65,14 @@ def labelled_clips(n_films: int = 12, per_film: int = 20, seed: int = 0) -> list
             level = "S" if is_s else str(draws.choice(["EN", "HN"]))
             n_concepts = {"EN": 0, "HN": 1, "S": 2}[level]
             concepts = draws.choice(CONCEPTS, n_concepts, replace=False)
-            row = {
-                "clip_id": f"film{film:02d}-{scene:03d}",
-                "movie_id": f"film{film:02d}",
-                "level": level,
-                "concepts": "|".join(sorted(concepts)),
-            }
-            rows.append(row)
+            name = f"film{film:02d}"
+            row = {"clip_id": f"{name}-{scene:03d}", "movie_id": name}
+            rows.append({**row, "level": level, "concepts": "|".join(sorted(concepts))})
     return rows
 
 
 def features_of(
-    rows: list[Row],
-    *,
-    width: int = 16,
-    level: float = 0.0,
-    concepts: float = 0.0,
-    seed: int = 1,
+    rows: list[Row], *, width: int = 16, level=0.0, concepts=0.0, seed: int = 1
 ) -> npt.NDArray[np.float32]:
     """Return noise of one standard deviation in which levels and concepts are planted.
 
@@ -102,16 +88,9 @@ def features_of(
 
 
 def import_features(
-    ws: Workspace,
-    rows: list[Row],
-    X: npt.NDArray[Any],
-    store: str,
-    *,
-    manifest: str = "films",
-    array: str = "clip",
+    ws, rows: list[Row], X: npt.NDArray[Any], store: str, *, manifest: str = "films"
 ) -> None:
     if not ws.path(f"manifests/{manifest}.toml").exists():
-        ws.write_table(f"{manifest}.csv", rows)
-        ws(f"manifest import {manifest}.csv -o {manifest}")
+        ws.import_table(rows, manifest)
     np.savez(ws.path(f"{store}.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
-    ws(f"store import {store}.npz --array {array}=X --manifest {manifest} -o {store}")
+    ws(f"store import {store}.npz --array clip=X --manifest {manifest} -o {store}")

@@ -97,14 +97,18 @@ class Workspace:
 
     def write_table(self, name, rows, separator: str = ",") -> Path:
         rows = list(rows)
-        path = self.path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = self.write(name, "")
         with path.open("w", encoding="utf-8", newline="") as stream:
             form = {"delimiter": separator, "lineterminator": "\n"}
             writer = csv.DictWriter(stream, list(rows[0]), **form)
             writer.writeheader()
             writer.writerows(rows)
         return path
+
+    def import_table(self, rows, manifest: str, table: str = "") -> Answer:
+        name = f"{table or manifest}.csv"
+        self.write_table(name, rows)
+        return self(f"manifest import {name} -o {manifest}")
 
     def bytes_of(self, name: str) -> dict[str, bytes]:
         root = self.path(name)
