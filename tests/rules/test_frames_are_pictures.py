@@ -127,17 +127,12 @@ def test_a_late_film_may_have_both_its_frames_and_their_times(tmp_path: Path) ->
 
 
 def test_a_film_of_which_a_table_states_two_rates_is_refused(tmp_path: Path) -> None:
-    lines = [
-        "clip_id,movie_id,start_s,end_s,framerate",
-        "a-1,a,0,1,25",
-        "a-2,a,1,2,23.976",
-    ]
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = ["clip_id,movie_id,start_s,end_s,framerate", "a-1,a,0,1,25"]
+    written_lines(tmp_path / "t.csv", *lines, "a-2,a,1,2,23.976")
     refused = call_obygaze("manifest", "import", "t.csv", cwd=tmp_path)
     assert refused.code == 1
     assert "expected 25 as in other rows of the film a, got 23.976" in refused.stderr
-    text = (tmp_path / "t.csv").read_text(encoding="utf-8")
-    (tmp_path / "t.csv").write_text(text.replace("23.976", "25.0"), encoding="utf-8")
+    written_lines(tmp_path / "t.csv", *lines, "a-2,a,1,2,25.0")
     call_obygaze("manifest", "import", "t.csv", cwd=tmp_path).ok()
 
 
@@ -181,9 +176,8 @@ def test_a_mark_is_at_its_frames_once_the_film_is_linked(tmp_path: Path) -> None
             call_obygaze(*words, "--force", cwd=folder).ok()
             labels = rows_of(folder / "manifests" / f"{when}.csv")
             assert [row["level"] for row in labels] == levels
-    call_obygaze(
-        "manifest", "import", "m.csv", "--as", "marks", "--force", cwd=folder
-    ).ok()
+    words = ("manifest", "import", "m.csv", "--as", "marks", "--force")
+    call_obygaze(*words, cwd=folder).ok()
     (row,) = rows_of(folder / "segments" / "m.csv")
     assert (row["start_s"], row["end_s"]) == ("2.52", "3.52")
     frames = row["start_frame"], row["end_frame"], row["framerate"]
@@ -259,14 +253,11 @@ def uneven_ms() -> list[int]:
 )
 def test_frames_of_other_times_than_their_rate_says(times_ms, rate, problem, tmp_path):
     (tmp_path / "films").mkdir()
-    write_video(
-        tmp_path / "films" / "a.mkv",
-        numbers=range(N_PICTURES),
-        ticks=times_ms,
-        tick=Fraction(1, 1000),
-        rate=Fraction(30000, 1001) if rate != "25" else 25,
-        size=(80, 60),
-    )
+    facts = {"numbers": range(N_PICTURES), "ticks": times_ms, "size": (80, 60)}
+    facts |= {"tick": Fraction(1, 1000), "rate": Fraction(30000, 1001)}
+    if rate == "25":
+        facts["rate"] = Fraction(25)
+    write_video(tmp_path / "films" / "a.mkv", **facts)
     rows = [f"a-{n},a,{first},{last},{rate}" for n, (first, last) in enumerate(CLIPS)]
     header = "clip_id,movie_id,start_frame,end_frame,framerate"
     written_lines(tmp_path / "clips.csv", header, *rows)

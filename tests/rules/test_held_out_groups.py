@@ -33,13 +33,8 @@ def grouped(seed: int, column: str = "director") -> Manifest:
     n_films = int(rng.integers(6, 11))
     manifest = films(n_films, 14, seed=seed, runs_on=0.3)
     n_groups = int(rng.integers(4, 6))
-    group_of = dict(
-        zip(
-            dict.fromkeys(clip.movie_id for clip in manifest),
-            rng.permutation(np.arange(n_films) % n_groups).tolist(),
-            strict=True,
-        )
-    )
+    groups = rng.permutation(np.arange(n_films) % n_groups).tolist()
+    group_of = dict(zip(manifest.films, groups, strict=True))
     cells = {clip.clip_id: str(group_of[clip.movie_id]) for clip in manifest}
     return manifest.with_column(column, cells)
 
@@ -62,27 +57,18 @@ def test_groups_have_the_numbers_of_films(tmp_path: Path, way: str) -> None:
             later = 1000.0 * int(clip.movie_id[2:])
             moved = {"start_s": clip.start_s + later, "end_s": clip.end_s + later}
             clips.append(replace(clip, movie_id=clip.extra["director"], **moved))
-        expected = run_of(
-            tmp_path / f"{seed}-films", manifest.with_clips(tuple(clips)), *WAYS[way]
-        )
-        run = run_of(
-            tmp_path / f"{seed}-groups", manifest, "splits.column=director", *WAYS[way]
-        )
-        assert (
-            run.about["files"]["results.csv"] == expected.about["files"]["results.csv"]
-        )
-        films_of_clips = {clip.clip_id: clip.movie_id for clip in manifest}
+        by_film = manifest.with_clips(tuple(clips))
+        expected = run_of(tmp_path / f"{seed}-films", by_film, *WAYS[way])
+        changes = ("splits.column=director", *WAYS[way])
+        run = run_of(tmp_path / f"{seed}-groups", manifest, *changes)
+        files = [one.about["files"]["results.csv"] for one in (run, expected)]
+        assert files[0] == files[1]
+        film_of = {clip.clip_id: clip.movie_id for clip in manifest}
         tests = run.predictions
-        assert tests["movie_id"].tolist() == [
-            films_of_clips[clip_id] for clip_id in tests["clip_id"]
-        ]
-        pd.testing.assert_frame_equal(
-            tests.assign(movie_id=""), expected.predictions.assign(movie_id="")
-        )
-        for found, theirs in zip(
-            run.about["fits"], expected.about["fits"], strict=True
-        ):
-            assert found == theirs
+        assert tests["movie_id"].tolist() == tests["clip_id"].map(film_of).tolist()
+        tests, theirs = (one.predictions.assign(movie_id="") for one in (run, expected))
+        pd.testing.assert_frame_equal(tests, theirs)
+        assert run.about["fits"] == expected.about["fits"]
 
 
 def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) -> None:
@@ -125,15 +111,11 @@ def test_groups_that_may_hide_a_leak_are_refused(tmp_path, cells, problem) -> No
     with pytest.raises(FixInput, match=re.escape(problem)):
         run_of(tmp_path, changed, "splits.column=director")
     # One clip of a film is of another group.
-    first = manifest.clips[0].clip_id
     divided = {clip.clip_id: clip.extra["director"] for clip in manifest}
-    divided[first] = "another"
+    divided[manifest.clips[0].clip_id] = "another"
+    changed = manifest.with_column("director", divided)
     with pytest.raises(FixInput, match="needs one group for each film") as refused:
-        run_of(
-            tmp_path,
-            manifest.with_column("director", divided),
-            "splits.column=director",
-        )
+        run_of(tmp_path, changed, "splits.column=director")
     # Each clip has a value: an expression over the column would exclude no clip.
     assert "data.where" not in str(refused.value.hint)
     with pytest.raises(FixInput, match="cannot be a column with the name"):

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,26 +115,18 @@ def train_scene(root: Path) -> Plain:
     write_manifest(manifest, root / "made-up.toml")
 
     def work(home: Path) -> None:
-        train(
-            "ridge",
-            str(root / "sig"),
-            root / "made-up.toml",
-            changes=["report.replicates=2"],
-            output="kept",
-            n_jobs=1,
-            force=True,
-            workspace=home,
-        )
+        where = str(root / "sig"), root / "made-up.toml"
+        options = {"changes": ["report.replicates=2"], "n_jobs": 1, "force": True}
+        train("ridge", *where, output="kept", workspace=home, **options)
 
     return Plain(root / "train", work, "models/kept")
 
 
 def extract_scene(root: Path) -> Plain:
     manifest = film_folder(root / "films", 4)
+    target = "stores/films.descriptors"
     return Plain(
-        root / "extract",
-        lambda home: extract(manifest, home, workers=1),
-        "stores/films.descriptors",
+        root / "extract", lambda home: extract(manifest, home, workers=1), target
     )
 
 
@@ -201,12 +194,10 @@ def test_every_command_removes_its_own(tmp_path, name, capsys) -> None:
     # Some commands change the disk a few times only.
     first = amount([2], [1, 2, 3, 4])
     for n in first + [drawn.randint(1, MOST_CHANGES) for _ in range(amount(0, 4))]:
-        n_killed += check_after_a_kill(scene, lambda n=n: kill_at(n, scene.work))
-    for _ in range(amount(0, 6)):
-        seconds = drawn.expovariate(5)
-        n_killed += check_after_a_kill(
-            scene, lambda seconds=seconds: kill_after(seconds, scene.work)
-        )
+        n_killed += check_after_a_kill(scene, partial(kill_at, n, scene.work))
+    for seconds in [drawn.expovariate(5) for _ in range(amount(0, 6))]:
+        kill = partial(kill_after, seconds, scene.work)
+        n_killed += check_after_a_kill(scene, kill)
     with capsys.disabled():
         print(f"\n{name}: {n_killed} kills")
     assert n_killed >= amount(1, 3)
@@ -215,16 +206,11 @@ def test_every_command_removes_its_own(tmp_path, name, capsys) -> None:
 # --- Whose a hidden name is ---
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        ".bashrc",
-        ".films.csv",
-        ".git",
-        ".films.xclip.tmp",
-        "films.pull-0123456789abcdef",
-    ],
-)
+OTHER_NAMES = (".bashrc", ".films.csv", ".git", ".films.xclip.tmp")
+OTHER_NAMES += ("films.pull-0123456789abcdef",)
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
 def test_other_names_are_no_leftovers(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     assert list(find_leftovers(tmp_path)) == []
@@ -244,11 +230,8 @@ def test_a_name_of_which_another_begins_keeps_its_own(tmp_path: Path) -> None:
     name_of_ended(long).write_text("half")
     with write_then_rename(long) as new:
         new.write_text("whole")
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "films",
-        other.name,
-        long.name,
-    }
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"films", other.name, long.name}
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,8 @@ def maps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = folder / "stores" / "maps"
     write_maps(target, source, ids, ["sad"], {"method": "by hand"}, [failed, failed])
     write_manifest(manifest, folder / "manifests" / "made-up.toml")
-    store_of(
-        folder / "stores" / "clips",
-        manifest,
-        planted(manifest),
-        recipe=Recipe.unknown("a lab", {}),
-    )
+    recipe = Recipe.unknown("a lab", {})
+    store_of(folder / "stores" / "clips", manifest, planted(manifest), recipe=recipe)
     first, second = ids
     text(folder / "boxes.csv", f"clip_id,x0,y0,x1,y1\n{first},0,0,1,1\n")
     text(folder / "pairs.csv", f"clip_id,condition,pair\n{first},a,1\n{second},b,1\n")
@@ -368,10 +364,8 @@ def test_maps_of_nothing_are_refused(words: str, maps: Path) -> None:
 
 
 def test_a_sheet_is_of_a_clip_of_the_manifest(maps: Path) -> None:
-    recipe = a_recipe(
-        backbone={"name": "clip-b16", "card_sha256": "ab" * 32},
-        preprocessing={"edge": 224},
-    )
+    backbone = {"name": "clip-b16", "card_sha256": "ab" * 32}
+    recipe = a_recipe(backbone=backbone, preprocessing={"edge": 224})
     values = {"clip": np.ones((1, 2), "f4")}
     store = made_store(maps / "stores" / "seen", some_rows(1), values, recipe=recipe)
     with pytest.raises(Mismatch, match="the manifest has no clip 'x'"):
@@ -394,11 +388,8 @@ def test_no_map_is_made_of_other_features_or_of_none(width, words, tmp_path) -> 
     manifest = films(2, 40)
     values: dict[str, Any] = {"clip": np.zeros((80, 2), "f4")}
     values["tokens"] = np.zeros((80, 1, 1, width), "f4")
-    backbone = {
-        "name": "toy",
-        "card_sha256": "ab" * 32,
-        "geometry": {"grid": [1, 1, 1]},
-    }
+    backbone: Any = {"name": "toy", "card_sha256": "ab" * 32}
+    backbone["geometry"] = {"grid": [1, 1, 1]}
     rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
     store = made_store(tmp_path / "a", rows, values, recipe=a_recipe(backbone=backbone))
     with pytest.raises(FixInput, match=words):
@@ -421,7 +412,7 @@ def test_captions_of_another_encoding_are_not_counted(tmp_path: Path) -> None:
     ("line", "sentence"),
     [
         (
-            "manifest import words.srt --as table -o words",
+            "manifest import words.srt --as table -o w",
             "expected a table, got subtitles",
         ),
         ("manifest show imported", "'imported' cannot be the name of a manifest"),
@@ -539,8 +530,7 @@ def test_texts_are_not_compared_with_features_of_two_models(stores) -> None:
 
 def test_a_list_of_no_clips_is_not_a_table_of_no_scores(monkeypatch) -> None:
     monkeypatch.setattr(predicting, "store_to_read", lambda *_: (None, "clip"))
-    model: Any = SimpleNamespace(
-        info=SimpleNamespace(features=SimpleNamespace(rule=""))
-    )
+    features = SimpleNamespace(rule="")
+    model: Any = SimpleNamespace(info=SimpleNamespace(features=features))
     with pytest.raises(FixUsage, match="expected at least one id in --clips"):
         predicting.features_for_model(model, model, [])

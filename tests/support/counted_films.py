@@ -3,7 +3,6 @@
 Each picture has its number in its pixels, and the sound of late films begins with the file.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,16 +14,8 @@ import numpy as np
 from support.once import made_once
 from support.videos import encode_video
 
-RATES = {
-    "23.976": Fraction(24000, 1001),
-    "24": Fraction(24),
-    "25": Fraction(25),
-    "29.97": Fraction(30000, 1001),
-    "30": Fraction(30),
-    "48": Fraction(48),
-    "50": Fraction(50),
-    "60": Fraction(60),
-}
+RATES = {name: Fraction(name) for name in ("24", "25", "30", "48", "50", "60")}
+RATES |= {"23.976": Fraction(24000, 1001), "29.97": Fraction(30000, 1001)}
 # The encoders of each container.
 CONTAINERS = {
     "mp4": ("libx264", "aac"),
@@ -88,25 +79,18 @@ def _encode(path: Path, film: CountedFilm) -> None:
     steps = 100 if film.is_late else 1
     tick = 1 / (rate * steps)
     late = round(LATE_S / tick) if film.is_late else 0
-    encode_video(
-        path,
-        codec,
-        numbers=range(N_PICTURES),
-        ticks=[late + number * steps for number in range(N_PICTURES)],
-        **{"tick": tick, "rate": rate, "size": SIZE, "options": OPTIONS[codec]},
-        # Two seconds of silence, from the beginning of the file.
-        audio=film.is_late and (sound, np.zeros(96_000, np.int16), 48_000),
-    )
+    ticks = [late + number * steps for number in range(N_PICTURES)]
+    facts = {"tick": tick, "rate": rate, "size": SIZE, "options": OPTIONS[codec]}
+    # Two seconds of silence, from the beginning of the file.
+    audio = film.is_late and (sound, np.zeros(96_000, np.int16), 48_000)
+    numbers = range(N_PICTURES)
+    encode_video(path, codec, numbers=numbers, ticks=ticks, audio=audio, **facts)
 
 
 def write_clips(path: Path, films: Sequence[CountedFilm]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(
-            ["clip_id", "movie_id", "start_frame", "end_frame", "framerate", "mood"]
-        )
-        for film in films:
-            for number, (first, last) in enumerate(CLIPS):
-                ids = f"{film.name}-{number}", film.name
-                mood = "calm" if number % 2 else "tense"
-                writer.writerow([*ids, first, last, film.rate, mood])
+    lines = ["clip_id,movie_id,start_frame,end_frame,framerate,mood"]
+    for film in films:
+        for number, (first, last) in enumerate(CLIPS):
+            cells = f"{film.name}-{number},{film.name},{first},{last},{film.rate}"
+            lines.append(f"{cells},{'calm' if number % 2 else 'tense'}")
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
