@@ -15,6 +15,7 @@ import pathlib
 
 from fusepy import FUSE, FuseOSError, Operations
 
+STATFS = ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree", "namemax")
 STAT = ("mode", "nlink", "size", "uid", "gid", "ino", "atime", "mtime", "ctime")
 
 
@@ -40,17 +41,7 @@ class Passthrough(Operations):
 
     def statfs(self, path: str) -> dict[str, int]:
         found = os.statvfs(self._at(path))
-        names = (
-            "bsize",
-            "frsize",
-            "blocks",
-            "bfree",
-            "bavail",
-            "files",
-            "ffree",
-            "namemax",
-        )
-        return {f"f_{name}": getattr(found, f"f_{name}") for name in names}
+        return {f"f_{name}": getattr(found, f"f_{name}") for name in STATFS}
 
     def mkdir(self, path: str, mode: int) -> None:
         os.mkdir(self._at(path), mode)

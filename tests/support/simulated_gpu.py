@@ -18,16 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 # Functions of a tensor that wait for the device.
-_READS = {
-    "cpu",
-    "item",
-    "tolist",
-    "numpy",
-    "__bool__",
-    "__int__",
-    "__float__",
-    "nonzero",
-}
+_READS = {"cpu", "item", "tolist", "numpy", "nonzero"}
+_READS |= {"__bool__", "__int__", "__float__"}
 
 
 class _Event:
