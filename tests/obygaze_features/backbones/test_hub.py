@@ -68,9 +68,7 @@ def test_one_revision_is_carried(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["descriptors", "frames:clip-b16", "mine.py:net"])
-def test_weights_for_what_takes_none_are_refused_and_not_passed_over(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_for_what_takes_none_are_refused(name, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN, "utf-8")
     (tmp_path / "weights.pt").write_bytes(b"")

@@ -59,9 +59,7 @@ def test_what_the_hubs_cache_holds_is_the_checkpoint(tmp_path: Path, hub: Path) 
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_cache_that_was_copied_without_its_links_is_not_verified(
-    tmp_path: Path, hub: Path, name: str
-) -> None:
+def test_a_cache_that_was_copied_without_its_links_is_not_verified(tmp_path, hub, name):
     card = tiny_card("clip", NAME)
     snapshot = hub_cache(card, hub, save_tiny("clip", tmp_path / "copy"))
     content = (snapshot / name).read_bytes()

@@ -267,9 +267,7 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
-def test_a_kill_at_any_instant_leaves_the_old_folder_or_the_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
-) -> None:
+def test_a_kill_leaves_the_old_folder_or_the_new_one(tmp_path, monkeypatch, exchanges):
     if not exchanges:  # as on network file systems
         monkeypatch.setattr(system, "exchange_names", lambda first, second: False)
     folder = tmp_path / "x"

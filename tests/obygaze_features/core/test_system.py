@@ -120,9 +120,7 @@ def test_windows_is_known_and_does_these_in_its_own_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOTSUP, errno.EINVAL, errno.EIO])
-def test_a_disk_that_cannot_sync_as_macos_does_is_synced_as_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_a_disk_that_cannot_sync_as_macos_is_synced_so(tmp_path, monkeypatch, code):
     plain: list[int] = []
 
     def refuse(descriptor: int, command: int) -> None:

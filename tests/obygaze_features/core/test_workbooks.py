@@ -246,9 +246,7 @@ def test_a_cell_far_away_is_found_in_files_of_each_program(tmp_path, changes) ->
         ("MAX_CELLS", "<row><c><v>1</v></c></row>"),
     ],
 )
-def test_a_sheet_that_is_too_long_is_refused_before_its_end(
-    limit: str, row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_sheet_is_refused_before_its_end(limit, row, tmp_path, monkeypatch):
     path = write_workbook(tmp_path / "long.xlsx", {"A": [["clip_id"], ["a"]]})
     # Rows without numbers, and behind them what is no XML: nobody reads so far.
     changed_sheet(path, ("</sheetData>", row * 100_000 + "</wrong>"))

@@ -36,9 +36,7 @@ def test_the_folder_of_a_store_is_one_also_for_who_stands_in_it():
         Workspace(Path("W")).manifest(".")
 
 
-def test_a_store_here_hides_none_of_the_workspace_and_takes_no_new_name(
-    workspace, monkeypatch
-):
+def test_a_store_here_hides_none_of_the_workspace_nor_its_name(workspace, monkeypatch):
     monkeypatch.chdir(workspace.parent)
     (workspace.parent / "mine").mkdir()
     (workspace.parent / "mine" / "store.json").touch()

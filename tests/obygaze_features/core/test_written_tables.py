@@ -98,9 +98,7 @@ def test_text_of_a_spreadsheet_comes_back_as_it_was(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_the_same_table_has_the_same_bytes_and_another_replaces_nothing(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_one_table_has_the_same_bytes_and_another_replaces_nothing(tmp_path, suffix):
     path = write_table(tmp_path / f"t{suffix}", COLUMNS)
     before = path.read_bytes()
     write_table(path, COLUMNS)

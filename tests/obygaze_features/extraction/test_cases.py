@@ -22,7 +22,6 @@ from obygaze_features.manifest.spans import FrameSpan
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import ComputeSetup
 from obygaze_features.store.rows import (
-    FAILED,
     NO_VIDEO,
     NOT_EXTRACTED,
     OK,
@@ -37,7 +36,6 @@ ROW_A = Row("a", "film", 0.0, 1.0, video_bytes=10, video_hash="a" * 16, pictures
 CLIP_A = PlannedClip("a", "film", "a.mp4", 0.0, 1.0)
 CLIP_B = PlannedClip("b", "film", "b.mp4", 1.0, 2.0)
 NOT_THERE = Row("b", "film", 1.0, 2.0, NOT_EXTRACTED)
-BROKEN = Row("b", "film", 1.0, 2.0, FAILED, "damaged")
 
 
 def work(
@@ -93,18 +91,6 @@ def test_another_recipe_is_refused() -> None:
     with pytest.raises(Mismatch, match=r"being filled .* different recipe") as error:
         being_filled.refuse("films.clip")
     assert error.value.hint.endswith("discard it: rm -r films.clip.next")
-
-
-def test_another_array_is_another_store() -> None:
-    arrays = ("clip", "tokens")
-    done = work([CLIP_A, CLIP_B], [ROW_A, BROKEN], arrays=arrays)
-    line = "it has no array tokens"
-    assert done.found[cases.ANOTHER_STORE] == [line]
-    with pytest.raises(Mismatch, match=line) as error:
-        done.refuse("films.clip", "clip-b16")
-    assert error.value.hint == "choose another store name: --store clip-b16=NAME"
-    being_filled = work([CLIP_A], [ROW_A], arrays=("tokens",), filling=True)
-    assert being_filled.found[cases.ANOTHER_PLAN] == [line]
 
 
 ON_THE_CPU = "on the CPU, but this command would use a GPU"

@@ -63,9 +63,7 @@ def four_threads_of_torch() -> Iterator[None]:
 
 @pytest.mark.usefixtures("four_threads_of_torch")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
-    family: str, tmp_path: Path
-) -> None:
+def test_features_on_a_cpu_do_not_depend_on_threads_or_batches(family, tmp_path):
     backbone = tiny(family, tmp_path)
     clips, specs = some_clips(backbone, 7), arrays_of_features(backbone)
     found = []
@@ -106,9 +104,7 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(family, tmp_path) -> Non
 
 
 @pytest.mark.parametrize("family", ["clap", "wavlm"])
-def test_sound_on_a_gpu_has_the_same_features_and_the_host_waits_for_events_only(
-    family: str, tmp_path: Path
-) -> None:
+def test_sound_on_a_gpu_has_its_features_and_waits_for_events(family, tmp_path) -> None:
     folder = tmp_path / "weights"
     save_tiny_sound(family, folder)
     backbone = load_backbone(tiny_sound_card(family, tmp_path, 1.0), folder)

@@ -1,5 +1,4 @@
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,9 +41,7 @@ def test_no_more_is_decoded_ahead_than_may_wait(most_clips, most_bytes) -> None:
 
 
 @pytest.mark.parametrize("window", [None, 0])
-def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
-    tmp_path: Path, window: int | None
-) -> None:
+def test_a_video_that_is_replaced_once_decoded_is_recorded_as_it_was(tmp_path, window):
     film = tmp_path / "film.mp4"
     new_film = tmp_path / "new.mp4"
     write_video(film, numbers=range(18), size=(64, 48))

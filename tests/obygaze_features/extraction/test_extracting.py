@@ -76,9 +76,7 @@ def some_clips(manifest: Manifest, numbers: Sequence[int]) -> Manifest:
     return manifest.with_clips([clips[number] for number in numbers])
 
 
-def test_a_store_that_is_sealed_while_it_is_looked_at(
-    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_sealed_while_looked_at(films, world, undisturbed, monkeypatch):
     """Another process finishes and removes the blocks that are about to be read."""
     run(films, world, watch=stopped())
     store = world / "stores" / STORE
@@ -94,9 +92,7 @@ def test_a_store_that_is_sealed_while_it_is_looked_at(
     assert lasting_bytes(store) == lasting_bytes(undisturbed)
 
 
-def test_a_broken_device_ends_the_run_after_a_few_clips(
-    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_device_ends_the_run_early_on(films, world, undisturbed, monkeypatch):
     forward = ThreadComputer.forward
 
     def broken(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
@@ -118,9 +114,7 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     assert lasting_bytes(store) == lasting_bytes(undisturbed)
 
 
-def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
-    films: Manifest, world: Path
-) -> None:
+def test_a_run_whose_store_is_changed_meanwhile_says_it_added_nothing(films, world):
     run(some_clips(films, [0, 1, 10, 11]), world)
     store = world / "stores" / STORE
 
@@ -241,9 +235,7 @@ def test_invalid_clips_do_not_change_the_others(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, np.repeat(values[:1], len(bad), axis=0))
 
 
-def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_film_of_which_workers_read_two_files_is_not_sealed(tmp_path, monkeypatch):
     """The second worker compared its manifest before the first one had finished a block."""
     film = tmp_path / "videos" / "a.mkv"
     film.parent.mkdir()

@@ -105,9 +105,7 @@ def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path) -> Non
     assert world.filling.list_blocks() == (set(), {})
 
 
-def test_the_memory_of_what_did_not_fit_is_free_before_the_next_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_of_what_did_not_fit_is_free_before_the_next_try(tmp_path, monkeypatch):
     """While a traceback held the tensors, giving back the memory of the GPU gave back nothing."""
     world = World(tmp_path, BLOCK)
     forward = world.backbone.forward

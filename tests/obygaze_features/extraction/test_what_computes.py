@@ -124,9 +124,7 @@ def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatc
     assert lasting_bytes(tmp_path / STORE) == lasting_bytes(undisturbed)
 
 
-def test_what_is_there_is_sealed_wherever_the_command_runs(
-    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_there_is_sealed_wherever_a_command_runs(films, tmp_path, monkeypatch):
     options = {"weights": {CARD: str(tmp_path / "weights")}}
     notes: list[str] = []
     with SimulatedGpu():

@@ -292,9 +292,7 @@ def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
     assert sum(asked) == 24
 
 
-def test_windows_of_an_unknown_folder_are_not_read_from_the_current_one(
-    films: Path, tmp_path: Path
-) -> None:
+def test_windows_of_an_unknown_folder_are_not_read_from_this_one(films, tmp_path):
     manifest = make_windows(films, APART, workspace=Workspace(tmp_path), name="w")
     header = structs.replace(manifest.header, video_root="")
     without_folder = replace(manifest, header=header)

@@ -101,9 +101,7 @@ def test_no_word_of_the_input_is_in_any_file_of_the_store(workspace, encoder, ki
     assert len(paths) > 8
 
 
-def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
-    workspace: Path, encoder: Path
-) -> None:
+def test_subtitles_that_were_read_are_named_but_not_in_the_recipe(workspace, encoder):
     """Other words of a clip are other numbers; which of them count, nobody knows."""
     stores = []
     given = {"weights": encoder, "workspace": workspace}
@@ -260,9 +258,7 @@ def test_bad_input_is_one_error_and_nothing_is_made(workspace, encoder) -> None:
         extract_words("films", "dinov2-b", said, workspace=workspace)
 
 
-def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
-    workspace: Path, encoder: Path
-) -> None:
+def test_released_texts_of_mobygaze_are_read_and_not_kept(workspace, encoder) -> None:
     table = workspace / "mobygaze.csv"
     table.write_text(
         ";clip_index;movie_id;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;"
@@ -284,9 +280,7 @@ def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
     assert "tt01-annotator1-0000 has several rows" in caught.value.details[0]
 
 
-def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
-    workspace: Path,
-) -> None:
+def test_the_text_model_of_clip_makes_a_store_of_words_of_its_own(workspace) -> None:
     weights = save_text_model("clip", workspace / "weights")
     write_tiny_card("clip", workspace / "backbones")
     subtitles = say(workspace, lake="a happy man", pier="the sad dog riding on a bed")

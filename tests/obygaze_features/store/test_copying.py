@@ -185,9 +185,7 @@ def test_a_pull_while_the_source_is_replaced_says_so(store, home, monkeypatch) -
     assert not list(home.glob(".copy*"))
 
 
-def test_a_copy_that_another_process_finishes_meanwhile_is_the_copy(
-    store: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_another_process_finishes_is_the_copy(store, home, monkeypatch):
     """Path.mkdir looks twice, and the other process renames the folder in between."""
     real = Path.mkdir
 

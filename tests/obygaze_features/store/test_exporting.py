@@ -157,9 +157,7 @@ ODBL = "features: CC-BY-4.0, labels: ODbL-1.0"
     ("labels", "licence", "name"),
     [("CC-BY-4.0", "cc-by-4.0", None), ("ODbL-1.0", "other", ODBL)],
 )
-def test_no_licence_holds_for_features_and_labels_of_two(
-    tmp_path: Path, store: Store, labels: str, licence: str, name: str | None
-) -> None:
+def test_no_licence_is_of_features_and_labels(tmp_path, store, labels, licence, name):
     yaml = pytest.importorskip("yaml")
     target = exported(store, tmp_path, "parquet", labels=a_manifest(labels))
     card = (target / "README.md").read_text("utf-8")
@@ -175,9 +173,7 @@ def test_no_licence_holds_for_features_and_labels_of_two(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_nothing_is_replaced_and_nothing_half_is_left(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, format: Any
-) -> None:
+def test_nothing_is_replaced_and_no_half_is_left(tmp_path, store, monkeypatch, format):
     out = tmp_path / "made" / "too"
     target = exported(store, out, format, arrays=["clip"])
     second = out / f"second-{target.name}"

@@ -83,9 +83,7 @@ def test_a_hostile_store_is_refused(name: str, whole: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "the table" in name])
-def test_a_store_whose_table_is_refused_is_not_whole(
-    name: str, whole: Path, tmp_path: Path
-) -> None:
+def test_a_store_whose_table_is_refused_is_not_whole(name, whole, tmp_path) -> None:
     spoil, words = CASES[name]
     shutil.copytree(whole, tmp_path / "s")
     spoil(tmp_path / "s")

@@ -126,9 +126,7 @@ def test_many_kills(rounds: Rounds, zygote: Zygote, tmp_path: Path) -> None:
 @pytest.mark.check("kills many workers, half of them on network disks")
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("life", LIVES)
-def test_kills_on_disks_that_remember_names_and_repeat_requests(
-    rounds, zygote, tmp_path
-):
+def test_kills_on_disks_that_remember_names_or_repeat_calls(rounds, zygote, tmp_path):
     backing = rounds.folder
     with (
         mounted(backing, tmp_path / "m0", "1") as no_first,

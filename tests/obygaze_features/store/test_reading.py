@@ -218,9 +218,7 @@ def test_the_manifest_is_found_by_its_name_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ids", "is_of_store"), [(["a", "x"], True), (["x"], False)])
-def test_the_manifest_of_another_laboratory_has_no_clip_of_the_store(
-    tmp_path: Path, ids: list[str], is_of_store: bool
-) -> None:
+def test_a_manifest_of_another_lab_has_no_clip_of_a_store(tmp_path, ids, is_of_store):
     values = {"clip": some(2, 4)}
     rows = rows_of(["a", "b"], ["f", "f"])
     write_plain_store(tmp_path / "s", values, rows, manifest_name="films")

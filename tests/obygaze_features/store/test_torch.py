@@ -23,9 +23,7 @@ def store(tmp_path: Path, values: np.ndarray) -> Store:
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
-def test_a_loader_gives_each_clip_with_features_once_with_its_vector(
-    store: Store, values: np.ndarray, n_workers: int
-) -> None:
+def test_a_loader_gives_each_clip_once_with_its_vector(store, values, n_workers):
     dataset = store.torch()
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=16, shuffle=True, num_workers=n_workers

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.plain_store import array_of, reseal, rows_of, write_plain_store
 
-from obygaze_features.core.errors import Corrupt, Mismatch, Stopped
+from obygaze_features.core.errors import Corrupt, Stopped
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 
@@ -25,27 +25,6 @@ def write(path: Path, **more) -> str:
     ]
     rows = rows_of(CLIPS, FILMS, {5: ("no-video", "no, none")})
     return write_plain_store(path, values, rows, arrays=arrays, **more)
-
-
-def test_a_whole_store_says_what_was_compared(tmp_path: Path) -> None:
-    seal = write(tmp_path / "s")
-    report = verify(tmp_path / "s")
-    files = [file for file in (tmp_path / "s").rglob("*") if file.is_file()]
-    n_bytes = sum(file.stat().st_size for file in files if file.name != "store.json")
-    assert report.n_bytes == n_bytes
-    assert report.counts == {"ok": 8, "no-video": 1}
-    assert "pass --hash to compare the bytes too" in str(report)
-    report = verify(tmp_path / "s", hashes=True, expect=seal)
-    assert not report.problems and not report.warnings
-    report.require_ok()
-    text = str(report)
-    assert text.startswith("whole: ")
-    assert "8 ok, 1 no-video" in text
-    assert text.endswith(f"\nthe expected seal: {seal}")
-    assert report.to_json()["whole"] is True
-    assert verify(f"{tmp_path}/s#sha256={seal}").is_expected
-    with pytest.raises(Mismatch):
-        verify(tmp_path / "s", expect="0" * 64)
 
 
 def problems_of(path: Path) -> list[str]:

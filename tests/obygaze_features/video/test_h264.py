@@ -363,9 +363,7 @@ def test_what_is_written_by_the_standard_of_hevc_is_read(
     ),
     has_sizes=st.booleans(),
 )
-def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
-    pictures: list[tuple[list[int], int, int, int | None]], has_sizes: bool
-) -> None:
+def test_unused_pictures_of_hevc_are_those_of_the_highest_layer(pictures, has_sizes):
     plain = dict.fromkeys(PLAIN, 0)
     stream = HevcStream(layers_above=(), chroma_format=1, log2_max_order=8, **plain)
     parameters = stream.parameters()

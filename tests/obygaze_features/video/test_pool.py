@@ -98,9 +98,7 @@ def facts_of(result: DecodeResult) -> Any:
     return result.job, result.file_facts, reason, clips
 
 
-def test_threads_decode_the_same_where_there_are_no_worker_processes(
-    films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_decode_the_same_where_no_worker_is(films, tmp_path, monkeypatch):
     """Four at once: what FFmpeg reports of a damaged film is about that film alone."""
     paths = [tmp_path / "none.mp4", *films]
     for number, film in enumerate(films):

@@ -64,9 +64,7 @@ def test_a_click_is_at_its_flash(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", amount(range(1), range(40)))
 @pytest.mark.parametrize("suffix", [".avi", ".mkv"])
-def test_the_sound_of_an_incomplete_film_is_not_that_of_a_shorter_one(
-    suffix: str, seed: int, tmp_path: Path
-) -> None:
+def test_sound_of_an_incomplete_film_is_not_that_of_a_shorter(suffix, seed, tmp_path):
     """The rest is missing: a remark says how much, or the clip fails, as its pictures do."""
     codec = "mpeg4" if suffix == ".avi" else "libx264"
     path = tmp_path / f"film{suffix}"
@@ -386,9 +384,7 @@ def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
     )
 
 
-def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_of_sound_is_kept_and_trusted_as_of_pictures(tmp_path, monkeypatch):
     path = write_film("mkv-ac3", tmp_path)
     other = write_film("mkv-eac3", tmp_path)
     indexes = tmp_path / "indexes"

@@ -291,9 +291,7 @@ def test_ids_that_a_person_may_confuse_are_refused(tmp_path, rows, problem) -> N
         ("level", {"columns": {"coder:ada": "Ada", "coder:ben": "Ben"}}),
     ],
 )
-def test_a_column_whose_name_the_mapping_takes_is_said_to_be_left_out(
-    tmp_path: Path, column: str, options: dict[str, Any]
-) -> None:
+def test_a_column_whose_name_is_taken_is_said_to_be_left_out(tmp_path, column, options):
     table = tmp_path / "t.csv"
     table.write_text("clip_id,movie_id,level,Ada,Ben\na,lake,EN,S,S\n", "utf-8")
     (warning,) = read(table, **options).warnings
