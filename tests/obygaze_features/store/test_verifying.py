@@ -27,6 +27,15 @@ def write(path: Path, **more) -> str:
     return write_plain_store(path, values, rows, arrays=arrays, **more)
 
 
+def test_a_report_says_whether_bytes_and_publisher_were_checked(tmp_path: Path) -> None:
+    seal = write(tmp_path / "s")
+    report = verify(tmp_path / "s")
+    assert report.counts == {"ok": 8, "no-video": 1} and not report.is_expected
+    assert "pass --hash to compare the bytes too" in str(report)
+    report = verify(f"{tmp_path}/s#sha256={seal}", hashes=True)
+    assert report.is_expected and str(report).endswith(f"\nthe expected seal: {seal}")
+
+
 def problems_of(path: Path) -> list[str]:
     reseal(path)
     report = verify(path, hashes=True)
