@@ -95,4 +95,7 @@ def _text(value: Any) -> str:
         # Some programs write texts without marking them as texts.
         value = value.decode("utf-8")
     # pandas writes missing numbers as NaN.
-    return "" if value is None or value != value else cell_text(value)
+    if value is None or value != value:
+        return ""
+    # The file states how long a duration is, so it is not shown as h:mm, which may be m:ss.
+    return cell_text(value, has_seconds=True)

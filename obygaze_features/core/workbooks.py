@@ -1,9 +1,11 @@
 """Read the sheets of .xlsx and .xlsm files: each cell with the text that a CSV file would have.
 
+A cell that is merged over several rows has its value in each of them.
+
 calamine reads the cells. It allocates a sheet as one rectangle, so that a single cell far away
 would need all memory. Therefore the XML of the file is read first. The XML states the last cell,
-the errors of formulas such as #N/A, which calamine reads as empty cells, and the formulas without a
-value, which some programs write.
+merged cells, the errors of formulas such as #N/A, which calamine reads as empty cells, and the
+formulas without a value, which some programs write.
 """
 
 import datetime
@@ -55,7 +57,7 @@ _KNOWN_FORMATS = {
 _NO_CODE = re.compile(r'"[^"]*"|\\.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
 # A format of times has hours or seconds, and no day or year.
 _OF_TIMES = re.compile(r"[^dy]*[hs][^dy]*")
-# Cells of data, which a header does not contain.
+# Cells of data; at most half of the names in a header are such numbers.
 _NUMBER = re.compile(r"[0-9][0-9.,:]*")
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
@@ -87,12 +89,14 @@ class _Outline:
         without_value: Cells with a formula whose value is not in the file.
         last_text: Last row with a cell formatted as text, for each column with such cells.
         time_formats: Format of each cell that shows a time.
+        merged: First cell and last row of each group of merged cells.
     """
 
     errors: dict[Position, str] = field(default_factory=dict)
     without_value: list[Position] = field(default_factory=list)
     last_text: dict[int, int] = field(default_factory=dict)
     time_formats: dict[Position, str] = field(default_factory=dict)
+    merged: list[tuple[Position, int]] = field(default_factory=list)
 
 
 def read_sheet(
@@ -187,7 +191,9 @@ def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) 
         names = [name for name in map(single_line, cells) if name]
         has_required = bool(required) and {*names}.issuperset(required)
         is_wide = len(names) > 1 and 3 * len(names) >= 2 * usual
-        is_header = is_wide and not any(map(_NUMBER.fullmatch, names))
+        n_numbers = sum(_NUMBER.fullmatch(name) is not None for name in names)
+        # A column may be called 1990.
+        is_header = is_wide and 2 * n_numbers <= len(names)
         has_names = (is_header, len(names) > 1, len(names) > 0)
         places.append((has_required, *has_names, -place))
     return -max(places, default=(False, False, False, False, 0))[-1]
@@ -233,11 +239,17 @@ def _sheet(worksheet: Any, outline: _Outline, path: Path) -> Sheet:
     for place, error in outline.errors.items():
         if is_inside(place):
             texts[place[0]][place[1]] = error
+    for (first, column), last in outline.merged:
+        for row in range(first + 1, min(last + 1, len(values))):
+            if column < n_columns:
+                texts[row][column] = texts[first][column]
     return Sheet(worksheet.name, texts, outline.last_text)
 
 
-def cell_text(value: Any) -> str:
+def cell_text(value: Any, *, has_seconds: bool = False) -> str:
     """Return the value of a cell as text, as in a CSV file.
+
+    With `has_seconds`, a time of whole minutes is `h:mm:ss`, as all other times.
 
     >>> cell_text(12.0), cell_text(0.5), cell_text(True), cell_text(datetime.time(0, 1, 10))
     ('12', '0.5', 'TRUE', '0:01:10')
@@ -247,7 +259,9 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
     length = _length(value)
-    return str(value) if length is None else _duration(length)
+    if length is None:
+        return str(value)
+    return _duration(length, has_seconds=has_seconds)
 
 
 def _length(value: Any, *, is_time: bool = False) -> datetime.timedelta | None:
@@ -381,6 +395,9 @@ def _outline_of_xlsx(
                 element.clear()
                 # The parent keeps rows in memory after they were read.
                 parent.clear()
+            elif event == "end" and tag == "mergeCell":
+                first, _, last = element.get("ref", "").partition(":")
+                outline.merged.append((_position(first), _position(last or first)[0]))
             elif event == "start" and tag == "sheetData":
                 parent = element
     return outline

@@ -1,6 +1,7 @@
 import csv
 import io
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,24 @@ def test_bytes_of_a_parquet_file_are_texts(tmp_path: Path) -> None:
     parquet.write_table(arrow.table({"a": [b"caf\xe9"], "b": [b"2"]}), path)
     with pytest.raises(Corrupt, match="'utf-8' codec can't decode"):
         read_table(path, required=("a", "b"))
+
+
+def test_a_duration_of_whole_minutes_in_parquet_is_no_short_time(tmp_path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    lengths = [timedelta(0), timedelta(seconds=60), timedelta(hours=1, seconds=1.5)]
+    parquet.write_table(arrow.table({"a": lengths}), tmp_path / "t.parquet")
+    rows = read_table(tmp_path / "t.parquet", required=("a",)).rows
+    assert [row["a"] for row in rows] == ["0:00:00", "0:01:00", "1:00:01.500"]
+
+
+def test_a_column_may_be_called_by_a_number(tmp_path: Path) -> None:
+    """As a decade, or a coder: the row below is not the header."""
+    path = tmp_path / "t.csv"
+    path.write_text("clip_id,movie_id,1,2\nx,lake,yes,no\ny,lake,no,no\n", "utf-8")
+    table = read_table(path, required=())
+    assert table.columns == ("clip_id", "movie_id", "1", "2")
+    assert [row["clip_id"] for row in table.rows] == ["x", "y"]
 
 
 IDS = ["-a-1", "b-2"]

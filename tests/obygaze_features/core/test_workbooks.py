@@ -151,11 +151,14 @@ def test_a_time_of_two_numbers_is_what_its_sheet_shows(tmp_path, cells, texts) -
     assert times_of(tmp_path, cells) == texts
 
 
-def test_merged_cells_have_one_value(tmp_path: Path) -> None:
-    rows = [["film", "n"], ["Amélie", 1], [None, 2], ["Juno", 1]]
-    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows}, merged=["A2:A3"])
+def test_a_cell_that_is_merged_over_rows_has_its_value_in_each(tmp_path) -> None:
+    """A label that is merged over three clips is not the label of the first one alone."""
+    rows = [["Coding of 2026"], ["film", "n"], ["Amélie", 1], [None, 2], ["Juno", 1]]
+    merged = ["A1:B1", "A3:A4", "B5:B9"]
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows}, merged=merged)
     table = read_table(path, required=("film", "n"))
-    assert [row["film"] for row in table.rows] == ["Amélie", "", "Juno"]
+    assert [row["film"] for row in table.rows] == ["Amélie", "Amélie", "Juno"]
+    assert [row["n"] for row in table.rows] == ["1", "2", "1"]
 
 
 def test_of_several_sheets_with_data_one_is_asked_for(tmp_path: Path) -> None:
