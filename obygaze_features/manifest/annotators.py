@@ -35,6 +35,7 @@ from obygaze_features.manifest.model import (
     own_columns,
 )
 from obygaze_features.manifest.own_labels import MOST_WORDS
+from obygaze_features.manifest.spelling import UNKNOWN as UNKNOWN
 
 AGREED = "agreed"
 MAJORITY = "majority"
@@ -47,8 +48,6 @@ WAYS_OF_RULES = (
     f" {', '.join(rule for rule in RULES if rule != AGREED)}"
 )
 COMMENT = "comment"
-# The word of an annotator who could not tell.
-UNKNOWN = "?"
 # The beginning of the note of a manifest about its rule.
 NOTE = "labels made by the rule "
 

@@ -4,7 +4,7 @@ Code that compares words after that needs no other normalisation.
 
 Words and names of annotators are normalised: accents are composed, blanks are single, and 4.0 and
 04 become 4. If words differ only in capitals, the first spelling is used. Ids, names of files,
-comments and times are not changed.
+comments and times are not changed. The word `?` is no word: the annotator could not tell.
 
 >>> spelling = Spelling()
 >>> spelling.cell("Calm|sad", "mood"), spelling.cell("calm ", "mood"), spelling.cell("04", "mood")
@@ -13,6 +13,8 @@ comments and times are not changed.
 
 from obygaze_features.manifest.expression import OF_NAMES, plain_value
 
+# The word of an annotator who could not tell.
+UNKNOWN = "?"
 # The columns that are not changed: names, sentences, and numbers that the program reads.
 _AS_WRITTEN = (
     *OF_NAMES,
@@ -33,8 +35,11 @@ class Spelling:
         return self._first.setdefault((column, plain.lower()), plain)
 
     def cell(self, cell: str, column: str) -> str:
-        """Return a cell with the spelling of each of its words, which are joined with '|'."""
+        """Return a cell with the spelling of each of its words, which are joined with '|'.
+
+        `?` is left out.
+        """
         if not cell or column in _AS_WRITTEN:
             return cell
         words = dict.fromkeys(self.word(word, column) for word in cell.split("|"))
-        return "|".join(filter(None, words))
+        return "|".join(word for word in words if word not in ("", UNKNOWN))

@@ -16,6 +16,7 @@ from obygaze_features.manifest.annotators import parse_orders
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import annotators_path, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.spelling import Spelling
 
 # Each cell as somebody types it, and as a manifest has it.
 MOODS = {
@@ -166,3 +167,16 @@ def test_marks_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) 
     assert {mark.annotator for mark in marks} == {"Ada"}
     said = {mark.value for mark in marks if mark.column == "concepts"}
     assert said == {"Gun", "Look"}
+
+
+def test_what_an_annotator_could_not_tell_is_no_word(tmp_path: Path) -> None:
+    """A run would count such a clip as negative; with a second annotator it never did."""
+    assert Spelling().cell("?|low", "mood") == "low"
+    assert Spelling().cell("?", "comment") == "?"
+    table = tmp_path / "t.csv"
+    rows = "clip_id,movie_id,annotator,mood\na-1,a,ada,low\na-2,a,ada,?\n"
+    table.write_text(rows, encoding="utf-8")
+    clips = csv_table.read(table).manifest
+    assert [clip.values("mood") for clip in clips] == [("low",), ()]
+    made = clips.with_column("tone", {"a-1": "?", "a-2": "high"})
+    assert [clip.values("tone") for clip in made] == [(), ("high",)]
