@@ -7,6 +7,7 @@ one is listed with what FFmpeg and the container say of its file: nobody can fin
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -56,21 +57,16 @@ class Counts(Tally):
 def draw_films(n_films: int, seed: int) -> Iterator[tuple[Case, str]]:
     draw = random.Random(seed)
     films = [
-        Case(codec, group, container, rate, "whole", "none")
+        Case(codec, *facts, "whole", "none")
         for codec in CODECS
-        for group, container, rate in product(
-            CODECS[codec][1], CONTAINERS[codec], RATES
-        )
-        if container not in _LEFT_OUT
+        for facts in product(CODECS[codec][1], CONTAINERS[codec], RATES)
+        if facts[1] not in _LEFT_OUT
     ]
+    every = (*DAMAGES, *INTACT_KINDS)
+    of_others = [how for how in every if how != "ts-packet"]
     for _ in range(n_films):
         case = draw.choice(films)
-        changes = [
-            how
-            for how in (*DAMAGES, *INTACT_KINDS)
-            if how != "ts-packet" or case.container == "ts"
-        ]
-        yield case, draw.choice(changes)
+        yield case, draw.choice(every if case.container == "ts" else of_others)
 
 
 def change(whole: Path, target: Path, how: str, seed: int) -> Path:
@@ -94,12 +90,8 @@ def change(whole: Path, target: Path, how: str, seed: int) -> Path:
         return target
     if how == "ts-packet":
         return without_ts_packet(whole, target, seed)
-    of_file = {
-        "file-zero": zero_bytes,
-        "file-remove": remove_bytes,
-        "file-flip": flip_near,
-    }
-    return change_file(whole, target, of_file[how], seed=seed)
+    of_file = {"file-zero": zero_bytes, "file-remove": remove_bytes}
+    return change_file(whole, target, of_file.get(how, flip_near), seed=seed)
 
 
 def flip_near(data: bytearray, draw: random.Random) -> None:
@@ -149,47 +141,46 @@ def what_is_said(path: Path) -> str:
     """
     import av
 
-    logging = av.logging
-    level = logging.get_level()
-    logging.set_level(logging.ERROR)
-    logging.set_skip_repeated(False)
+    level = av.logging.get_level()
+    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_skip_repeated(False)
     try:
-        with logging.Capture() as lines:
+        with av.logging.Capture() as lines:
             return _said_by_ffmpeg(path, lines)
+    except EOFError:
+        return ""
+    except av.FFmpegError as error:
+        return f"FFmpeg: {error}"
     finally:
-        logging.set_level(level)
+        av.logging.set_level(level)
 
 
 def _said_by_ffmpeg(path: Path, lines: list[Any]) -> str:
     import av
 
-    try:
-        with av.open(str(path)) as container:
-            reader = container.format.name
-            stream = container.streams.video[0]
-            codec = stream.codec_context
-            codec.thread_count = 1
-            codec.options = {"err_detect": "crccheck+bitstream+buffer"}
-            found = 0
-            for packet in container.demux(stream):
-                # Before pictures are decoded, only what the reader says is about the file.
-                if any(line[1] == reader for line in lines):
-                    return f"FFmpeg: {lines[0][2].strip()}"
-                lines.clear()
-                if packet.is_corrupt:
-                    return "a corrupt packet"
-                if packet.size and packet.dts is not None:
-                    found = packet.dts + packet.duration
-                for frame in codec.decode(packet if packet.size else None):
-                    if frame.is_corrupt:
-                        return "a corrupt picture"
-                if lines:
-                    return f"FFmpeg: {lines[0][2].strip()}"
-            if container.format.name == "avi" and stream.frames > found:
-                return f"{stream.frames} pictures declared, {found} found"
-    except (av.FFmpegError, EOFError) as error:
-        if not isinstance(error, EOFError):
-            return f"FFmpeg: {error}"
+    with av.open(str(path)) as container:
+        reader = container.format.name
+        stream = container.streams.video[0]
+        codec = stream.codec_context
+        codec.thread_count = 1
+        codec.options = {"err_detect": "crccheck+bitstream+buffer"}
+        found = 0
+        for packet in container.demux(stream):
+            # Before pictures are decoded, only what the reader says is about the file.
+            if any(line[1] == reader for line in lines):
+                return f"FFmpeg: {lines[0][2].strip()}"
+            lines.clear()
+            if packet.is_corrupt:
+                return "a corrupt packet"
+            if packet.size and packet.dts is not None:
+                found = packet.dts + packet.duration
+            for frame in codec.decode(packet if packet.size else None):
+                if frame.is_corrupt:
+                    return "a corrupt picture"
+            if lines:
+                return f"FFmpeg: {lines[0][2].strip()}"
+        if reader == "avi" and stream.frames > found:
+            return f"{stream.frames} pictures declared, {found} found"
     return ""
 
 
@@ -282,13 +273,10 @@ def judge(whole: Whole, path: Path, how: str, counts: Counts, at_a_time: int) ->
 def count_pictures(n_films: int, seed: int, folder: Path) -> tuple[Counts, Counts]:
     import av
 
-    intact = Counts()
-    damaged = Counts()
-    wholes: dict[Case, Whole | None] = {}
+    intact, damaged = Counts(), Counts()
+    whole_of = cache(partial(whole_film, folder=folder))
     for number, (case, how) in enumerate(draw_films(n_films, seed)):
-        if case not in wholes:
-            wholes[case] = whole_film(case, folder)
-        whole = wholes[case]
+        whole = whole_of(case)
         if whole is None:
             continue
         name = f"{number}-{case}-{how}"

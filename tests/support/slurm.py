@@ -87,11 +87,9 @@ class Slurm:
         """The same, with `obygaze` in a new folder on the PATH, as an installed program is."""
         folder.mkdir()
         program = folder / "obygaze"
-        paths = os.environ.get("PYTHONPATH", "")
-        text = f"""#!/bin/sh
-export PYTHONPATH='{ROOT}{os.pathsep}{paths}'
-exec '{sys.executable}' -m obygaze "$@"
-"""
+        paths = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        command = f"exec '{sys.executable}' -m obygaze \"$@\""
+        text = f"#!/bin/sh\nexport PYTHONPATH='{paths}'\n{command}\n"
         program.write_text(text, encoding="utf-8")
         program.chmod(0o755)
         path = os.pathsep.join([str(folder), os.environ["PATH"]])
@@ -155,14 +153,11 @@ def _configure(slurm: Slurm) -> None:
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     ports = {"controller_port": free_port(), "node_port": free_port()}
-    values = {"host": _host(), "folder": folder, **ports}
-    texts = {
-        "slurm.conf": CONFIGURATION.format(**values),
-        # Without a word slurmd looks for control groups, and ends where there are none.
-        "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    text = CONFIGURATION.format(host=_host(), folder=folder, **ports)
+    (folder / "slurm.conf").write_text(text, encoding="utf-8")
+    # Without a word slurmd looks for control groups, and ends where there are none.
+    text = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
+    (folder / "cgroup.conf").write_text(text, encoding="utf-8")
 
 
 def _start(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
@@ -178,17 +173,10 @@ def _start(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _daemon(slurm, daemons: list[subprocess.Popen[bytes]], name, *words: str) -> None:
-    dies_with_us = ["setpriv", "--pdeathsig", "KILL"]
+    command = ["setpriv", "--pdeathsig", "KILL", need_program(name), *words]
     with (slurm.folder / f"{name}.out").open("ab") as out:
-        daemons.append(
-            subprocess.Popen(
-                [*dies_with_us, need_program(name), *words],
-                env=slurm.environment,
-                stdout=out,
-                stderr=out,
-                stdin=subprocess.DEVNULL,
-            )
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+        daemons.append(subprocess.Popen(command, env=slurm.environment, **streams))
 
 
 def _is_idle(slurm: Slurm) -> bool:

@@ -152,27 +152,15 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
         absent("moto's server is not installed (pip install 'moto[server]')")
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
+    program = Path(sys.executable).parent / "moto_server"
     with (folder / "moto.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                str(Path(sys.executable).parent / "moto_server"),
-                "-H",
-                "127.0.0.1",
-                "-p",
-                str(port),
-            ],
-            stdout=log,
-            stderr=log,
-        )
+        words = [program, "-H", "127.0.0.1", "-p", str(port)]
+        process = subprocess.Popen(words, stdout=log, stderr=log)
     try:
         wait_for_port(port)
-        yield {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
+        keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
+        keys |= dict.fromkeys(("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1")
+        yield {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", **keys}
     finally:
         process.terminate()
         process.wait(timeout=20)

@@ -43,15 +43,7 @@ def h264(**more: str) -> dict[str, str]:
     return X264 | more
 
 
-def simple(
-    name: str,
-    options: dict[str, str] | None = None,
-    *,
-    codec: str = "libx264",
-    timed: bool = True,
-    count: int = 100,
-    **more: Any,
-) -> None:
+def simple(name: str, options=None, *, codec="libx264", timed=True, count=100, **more):
     """Register a kind that is nothing but a codec in a container, which its name begins with."""
     file = f"{name}.{name.partition('_')[0]}"
 
@@ -119,14 +111,12 @@ def mp4_edit_list(folder: Path) -> Made:
 @kind
 def mkv_mpeg4_without_times(folder: Path) -> Made:
     # Copied from AVI the old way: the times in the file are those of decoding.
-    plain = write_video(
-        folder / "plain_vfw.avi", "mpeg4", options={"bf": "2", "g": "30", "b": "500k"}
-    )
-    ticks = [40 * i for i in range(100)]
+    plain = folder / "plain_vfw.avi"
+    write_video(plain, "mpeg4", options=MPEG4 | {"bf": "2"})
 
     def of_decoding(number: int, packet: Any) -> Any:
         packet.time_base = FINE
-        packet.pts = packet.dts = ticks[number]
+        packet.pts = packet.dts = 40 * number
         return packet
 
     path = remux(plain, folder / "mkv_mpeg4_without_times.mkv", of_decoding)
@@ -137,9 +127,7 @@ def mkv_mpeg4_without_times(folder: Path) -> Made:
 def avi_packed_b(folder: Path) -> Made:
     """DivX's trick: a B picture rides in the packet of the picture before it."""
     plain = folder / "plain_packed.avi"
-    write_video(
-        plain, "mpeg4", options={"bf": "1", "b_strategy": "0", "g": "30", "b": "500k"}
-    )
+    write_video(plain, "mpeg4", options=MPEG4 | {"bf": "1", "b_strategy": "0"})
     path = folder / "avi_packed_b.avi"
     with av.open(str(plain)) as old, av.open(str(path), "w") as new:
         stream = old.streams.video[0]
@@ -154,10 +142,8 @@ def avi_packed_b(folder: Path) -> Made:
             else:
                 packed.append(data)
         if b"DivX" not in packed[0]:
-            at = packed[0].index(b"\x00\x00\x01\xb6")
-            packed[0] = (
-                packed[0][:at] + b"\x00\x00\x01\xb2DivX503b1393p" + packed[0][at:]
-            )
+            head, start, rest = packed[0].partition(b"\x00\x00\x01\xb6")
+            packed[0] = head + b"\x00\x00\x01\xb2DivX503b1393p" + start + rest
         for number, data in enumerate(packed):
             packet = av.Packet(data)
             packet.pts = packet.dts = number
@@ -175,12 +161,8 @@ def _is_b(data: bytes) -> bool:
 
 # Pictures that lie turned, with the note that turns them back, and pixels that are not square.
 for angle in (90, 180):
-    simple(
-        f"mp4_turned_{angle}",
-        h264(g="30"),
-        turn=angle,
-        setup=lambda stream, angle=angle: stream.set_display_rotation(-angle),
-    )
+    setup = partial(av.VideoStream.set_display_rotation, degrees=-angle)
+    simple(f"mp4_turned_{angle}", h264(g="30"), turn=angle, setup=setup)
 
 
 def set_shape(stream: Any, shape: Fraction) -> None:
@@ -195,11 +177,8 @@ for shape_name, ratio in (("wide", Fraction(16, 11)), ("narrow", Fraction(8, 9))
 @kind
 def webm_vp8_hidden(folder: Path) -> Made:
     # Pictures that only later ones are built on: one bit says not to show them.
-    plain = write_video(
-        folder / "plain_hidden.webm",
-        "libvpx",
-        options={"deadline": "realtime", "b": "400k"},
-    )
+    plain = folder / "plain_hidden.webm"
+    write_video(plain, "libvpx", options={"deadline": "realtime", "b": "400k"})
 
     def hide(number: int, packet: Any) -> Any:
         if number not in (10, 11, 57):
