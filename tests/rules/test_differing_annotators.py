@@ -91,13 +91,11 @@ def test_a_disputed_clip_is_neither_positive_nor_negative(drawn) -> None:
     undisputed = clip_table(manifest_of(agreed), Data(view="raw"))
     for name, (task, asked) in TASKS.items():
         of_agreed = task_labels(name, task, undisputed).tolist()
-        expected = []
-        for (*_, left_open), label in zip(drawn, of_agreed, strict=True):
-            expected.append(label if asked.isdisjoint(left_open) else -1)
+        is_open = [not asked.isdisjoint(left_open) for *_, left_open in drawn]
         found = task_labels(name, task, disputed)
-        assert found.tolist() == expected
+        assert found.tolist() == np.where(is_open, -1, of_agreed).tolist()
         said = differing_annotators({name: task}, [name], disputed)
-        n_disputed = sum(not asked.isdisjoint(left_open) for *_, left_open in drawn)
+        n_disputed = sum(is_open)
         counted = f"{n_disputed} of {len(drawn)} clips have no class in {name}, because"
         assert said.startswith(counted if n_disputed else "")
         assert bool(said) == bool(n_disputed)
@@ -222,9 +220,9 @@ def test_shares_of_groups_are_of_undisputed_clips() -> None:
 def test_a_table_chooses_no_other_clip_of_its_ids(tmp_path, cells, problem) -> None:
     clips = []
     for number, level in enumerate(("S", "EN", "S", "EN")):
+        times = 2.0 * number, 2.0 * number + 2
         extra = {"mood": level}
-        times = {"start_s": 2.0 * number, "end_s": 2.0 * number + 2}
-        clips.append(Clip(f"{number}", "alba", level=level, **times, extra=extra))
+        clips.append(Clip(str(number), "alba", None, "", *times, level, (), extra))
     manifest = Manifest("films", Header("made up"), tuple(clips), ("mood",))
     table = tmp_path / "x.csv"
     table.write_text(f"clip_id,movie_id,start_s,end_s\n0,{cells}\n", encoding="utf-8")

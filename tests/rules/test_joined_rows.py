@@ -90,18 +90,13 @@ def some_parts(draw: st.DrawFn) -> list[Part]:
     cut = draw(st.sampled_from(CUTS))
     for title in draw(st.permutations("abc"))[: draw(st.integers(2, 3))]:
         clips = draw(st.permutations(CLIPS))[: draw(st.integers(1, len(CLIPS)))]
+        dtype = draw(st.sampled_from(["float16", "float32"]))
+        width = draw(st.integers(1, 3))
         # Most clips have features.
-        status = st.sampled_from([OK, OK, OK, *REASONS])
-        part = Part(
-            title,
-            draw(st.sampled_from(["float16", "float32"])),
-            draw(st.integers(1, 3)),
-            {clip: draw(status) for clip in clips},
-            {clip: file_of(clip, draw(st.sampled_from(VIDEOS))) for clip in clips},
-            not cut and draw(st.booleans()),
-            cut,
-        )
-        parts.append(part)
+        statuses = {one: draw(st.sampled_from([OK, OK, OK, *REASONS])) for one in clips}
+        videos = {one: file_of(one, draw(st.sampled_from(VIDEOS))) for one in clips}
+        has_times = not cut and draw(st.booleans())
+        parts.append(Part(title, dtype, width, statuses, videos, has_times, cut))
     return parts
 
 
@@ -143,9 +138,8 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
         assert matrix.clip_ids.tolist() == [*values]
         assert {clip: str(one) for clip, one in matrix.reasons.items()} == reasons
         assert matrix.values.dtype == np.float32
-        assert matrix.values.tobytes() == b"".join(
-            map(np.ndarray.tobytes, values.values())
-        )
+        expected = b"".join(map(np.ndarray.tobytes, values.values()))
+        assert matrix.values.tobytes() == expected
         whole = both.matrix(missing="drop")
         assert whole.values.tobytes() == matrix.values.tobytes()
         # A model of clips takes windows: but for the cut, both have one recipe.

@@ -96,16 +96,11 @@ def test_stats_count_every_clip_once_in_the_view_that_they_name(
     assert stats.without_level == n_of[""]
     assert f"{view} view" in str(stats)
     pairs = Counter((row.level, name) for row in seen for name in row.concepts)
-    counted = Counter(
-        {
-            (level, name): n
-            for level, of in stats.concepts.items()
-            for name, n in of.items()
-        }
-    )
-    for name, n in stats.concepts_without_level.items():
-        counted["", name] = n
-    assert counted == pairs
+    of_levels = {**stats.concepts, "": stats.concepts_without_level}
+    counted = {
+        (one, name): n for one in of_levels for name, n in of_levels[one].items()
+    }
+    assert Counter(counted) == pairs
     if n_of[""]:
         assert NO_LEVEL in str(stats)
 

@@ -208,18 +208,10 @@ def test_a_row_of_no_film_or_clip_is_not_left_out(head, rows, column, tmp_path) 
     )
 
 
-WORD = st.sampled_from(
-    ["tea", "où", "No,", "it’s", "42", "-", "日本", "♪", "<i>so</i>"]
-)
-SAID = st.lists(
-    st.tuples(
-        st.integers(0, 149),
-        st.integers(0, 60),
-        st.lists(WORD, max_size=4).map(" ".join),
-    ),
-    min_size=1,
-    max_size=6,
-)
+WORDS = ["tea", "où", "No,", "it’s", "42", "-", "日本", "♪", "<i>so</i>"]
+LINES = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
+CUE = st.tuples(st.integers(0, 149), st.integers(0, 60), LINES)
+SAID = st.lists(CUE, min_size=1, max_size=6)
 
 
 @settings(max_examples=40, deadline=None)
@@ -229,19 +221,19 @@ def test_drawn_cues_say_the_same_in_every_format(tmp_path_factory, said, ending)
     where = str(folder)
     if ending == ".csv":
         where = str(folder / "cues.csv")
+    forms = {
+        ".srt": "1\n0:00:{} --> 0:00:{}\n{}\n\n",
+        ".vtt": "00:{} --> 00:{}\n{}\n\n",
+        ".ass": "Dialogue: 0,0:00:{},0:00:{},,,0,0,0,,{}\n",
+        ".csv": 'm,{},{},"{}"\n',
+    }
     lines = []
     for start, length, text in said:
-        first, last = (f"{tenths / 10:06.3f}" for tenths in (start, start + length))
-        lines.append(
-            {
-                ".srt": f"1\n0:00:{first} --> 0:00:{last}\n{text}\n\n".replace(
-                    ".", ","
-                ),
-                ".vtt": f"00:{first} --> 00:{last}\n{text}\n\n",
-                ".ass": f"Dialogue: 0,0:00:{first[:-1]},0:00:{last[:-1]},,,0,0,0,,{text}\n",
-                ".csv": f'm,{first},{last},"{text}"\n',
-            }[ending]
-        )
+        times = [f"{tenths / 10:06.3f}" for tenths in (start, start + length)]
+        if ending == ".ass":
+            times = [time[:-1] for time in times]
+        line = forms[ending].format(*times, text)
+        lines.append(line.replace(".", ",") if ending == ".srt" else line)
     heads = {".vtt": VTT, ".ass": ASS, ".csv": "movie_id,start_s,end_s,text\n"}
     name = "cues.csv" if ending == ".csv" else f"m{ending}"
     text = heads.get(ending, "") + "".join(lines)
@@ -249,9 +241,7 @@ def test_drawn_cues_say_the_same_in_every_format(tmp_path_factory, said, ending)
     expected = []
     for clip in range(3):
         parts = []
-        for start, length, words in sorted(
-            said, key=lambda cue: (cue[0], cue[0] + cue[1])
-        ):
+        for start, length, words in said:
             begins, ends, first, last = start, start + length, 50 * clip, 50 * clip + 50
             words = words.replace("<i>so</i>", "so").replace("♪", " ")
             has_words = any(map(str.isalnum, words))

@@ -72,16 +72,10 @@ class Drawn(NamedTuple):
     makers: tuple[Maker, ...] = ()
 
     def write(self, folder: Path) -> Store:
-        """Write the store."""
-        write_store(
-            folder,
-            ArraySource(self.rows, self.values),
-            arrays=self.arrays,
-            recipe=a_recipe(),
-            manifest=ManifestMark("films", "0" * 64),
-            makers=self.makers,
-            terms=self.terms,
-        )
+        facts: Any = {"arrays": self.arrays, "makers": self.makers, "terms": self.terms}
+        facts["manifest"] = ManifestMark("films", "0" * 64)
+        source = ArraySource(self.rows, self.values)
+        write_store(folder, source, recipe=a_recipe(), **facts)
         return open_store(folder)
 
 
@@ -132,20 +126,15 @@ def stores(draw: st.DrawFn) -> Drawn:
 
 def of_frames(arrays: Sequence[Array], name: str) -> set[str]:
     """Which arrays docs/store.md, section 4, says belong to one, worked out by hand."""
-    here = {array.name for array in arrays}
     names = {name}
-    if name in ("frames", "tokens"):
+    if name in ("frames", "tokens", "time_s", "asked_s"):
         names |= {"mask", "time_s", "asked_s"}
-    if name in ("time_s", "asked_s"):
-        names |= {"mask", "time_s", "asked_s"}
-    if name == "counts":
-        names |= {"time_s", "asked_s"}
-    if name == "mask":
+    if name in ("counts", "mask"):
         names |= {"time_s", "asked_s"}
     if name in FEATURES and FEATURES[name][0].startswith("float"):
         # Of words: without them nobody knows which vectors are those of no words.
         names.add("n_words")
-    return names & here
+    return names & {array.name for array in arrays}
 
 
 @pytest.fixture(params=list(OUTPUTS))
@@ -365,19 +354,14 @@ def test_padding_is_never_in_what_is_pooled(
     path, options = write_frames(folder, layout, ids, arrays_of_file)
     options["keep_frames"] = keep_frames
     done = import_features(path, folder / "s", pool=pool, **options)
-    assert set(done.failed) == {
-        clip for clip, ok in zip(ids, has_frames, strict=True) if not ok
-    }
+    assert set(done.failed) == set(np.array(ids)[~has_frames].tolist())
     store = open_store(folder / "s")
+    of_column = {"mean": statistics.fmean, "last": lambda column: column[-1]}
     expected = []
-    for clip, real, is_ok in zip(frames, is_real, has_frames, strict=True):
-        if is_ok:
-            vectors = clip[real].reshape(-1, clip.shape[-1])
-            of_column = {
-                "mean": statistics.fmean,
-                "last": lambda column: column[-1],
-            }.get(pool, max)
-            expected.append([of_column(column) for column in vectors.T.tolist()])
+    for clip, real in zip(frames[has_frames], is_real[has_frames], strict=True):
+        vectors = clip[real].reshape(-1, clip.shape[-1])
+        pooled = map(of_column.get(pool, max), vectors.T.tolist())
+        expected.append([*pooled])
     arrays = [array.name for array in store.record.arrays]
     of_all = ["frames", "mask", "time_s"] if has_all else []
     # A name that was given stays.
