@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.checkpoints import TINY, lsmdc_card, save_lsmdc, save_tiny, tiny_card
-from support.gpu_runs import a_clip, arrays_of_features
-from support.simulated_gpu import SimulatedGpu
+from support.simulated_gpu import SimulatedGpu, a_clip, arrays_of_features
 from support.sound_checkpoints import save_tiny_sound, tiny_sound_card
 
 from obygaze_features.backbones.actions import load_backbone

@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 import torch
 from support.extraction import CountingBackbone
-from support.gpu_runs import a_clip, fill_stores, new_filler, new_filling
-from support.simulated_gpu import SimulatedGpu
+from support.simulated_gpu import (
+    SimulatedGpu,
+    a_clip,
+    fill_stores,
+    new_filler,
+    new_filling,
+)
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import ObygazeError

@@ -8,7 +8,7 @@ from support.stores import a_recipe, made_store, some_rows, some_values
 from support.written_stores import files_of
 
 import obygaze as og
-from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Array, Store
 from obygaze_features.store import open_store as open_one
@@ -19,7 +19,6 @@ from obygaze_features.store.rows import FAILED
 N_ROWS = 10
 SEEN = a_recipe(backbone={"name": "xclip-b16"})
 HEARD = a_recipe(backbone={"name": "wav2vec2"}, sampling={"medium": "sound"})
-NO_CLIP = "the store has no clip of this id"
 
 
 @pytest.fixture
@@ -69,26 +68,6 @@ def test_a_row_that_a_part_lacks_has_no_features_anywhere(here: Workspace) -> No
     film = both.movie_ids[0]
     of_film = both.select(films=film).clip_ids.tolist()
     assert of_film == both.select(films=[film]).clip_ids.tolist()
-
-
-def test_a_clip_that_is_lacking_names_the_store_that_lacks_it(here: Workspace) -> None:
-    both = opened(here, "seen+heard")
-    ids = opened(here, "seen").clip_ids.tolist()
-    matrix = both.matrix(clips=[ids[4], ids[2], ids[0], "nobody"], missing="drop")
-    assert matrix.clip_ids.tolist() == [ids[0]]
-    assert {clip: str(reason) for clip, reason in matrix.reasons.items()} == {
-        ids[4]: f"missing: heard: {NO_CLIP}",
-        ids[2]: "missing: heard: no-sound: no sound",
-        "nobody": f"missing: heard: {NO_CLIP}; seen: {NO_CLIP}",
-    }
-    with pytest.raises(NotFound, match=r"heard: no-sound"):
-        both.matrix(clips=[ids[2]])
-    values = both.matrix(clips=ids, missing="nan").values
-    assert np.isnan(values).all(axis=1).nonzero()[0].tolist() == [2, 4]
-    assert sorted(both.matrix(missing="nan").reasons) == [ids[2], ids[4]]
-    # Its rows are those of the first part, in the order of the recipes: heard.
-    assert both.status().counts == {"ok": N_ROWS - 2, "missing": 1}
-    assert [row.status for row in both.rows].count("failed") == 1
 
 
 def test_all_ways_of_reading_agree(here: Workspace) -> None:
