@@ -211,16 +211,22 @@ def group_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     )
     made = replace(manifest, header=header, annotations=tuple(annotations))
     rule = Rule(header.rule, tuple(header.concepts))
+    rule_before = Rule(header.rule, tuple(known))
     clips = []
     for clip in manifest:
         concepts = grouped(clip.concepts)
         open_names = [*filter(None, clip.extra.get(DIFFERS, "").split("|"))]
         # A group is open if one of its concepts is open, unless the clip already has the group.
         open_groups = [one for one in grouped(open_names) if one not in concepts]
-        said = made.annotations_by_clip.get(clip.clip_id)
+        open_concepts = [name for name in open_names if name in known]
+        said = manifest.annotations_by_clip.get(clip.clip_id)
         if said and header.rule:
-            concepts, open_groups = rule.concepts(said, clip.level)
-        left_open = [name for name in open_names if name not in known] + open_groups
+            by_rule = rule_before.concepts(said, clip.level)
+            # Concepts that somebody has changed by hand are not made again.
+            if [*map(set, by_rule)] == [{*clip.concepts}, {*open_concepts}]:
+                said = made.annotations_by_clip[clip.clip_id]
+                concepts, open_groups = rule.concepts(said, clip.level)
+        left_open = [n for n in open_names if n not in open_concepts] + open_groups
         extra = {**clip.extra, DIFFERS: "|".join(left_open)}
         clips.append(replace(clip, concepts=concepts, extra=extra))
     columns = dict.fromkeys(manifest.columns)

@@ -44,7 +44,6 @@ from obygaze_features.manifest.spans import (
     NAME_COLUMN,
     named_file,
     span_in_film,
-    stated_frames,
 )
 
 # The number of clips and files that a note lists; -v lists all.
@@ -325,16 +324,11 @@ def remove_link(clip: Clip) -> Clip:
     """Return a clip as it was before it was linked.
 
     If the table names no file, `start_s` and `end_s` are times in the film again, and FILM_TIMES
-    are empty. If the row states frames, times that `link` changed to the times of the frames in the
-    file are computed from the frame rate again.
+    are empty. The times of frames stay those of the file, because the film may begin late.
     """
     name = named_file(clip)
     extra = {**clip.extra, NAME_COLUMN: name}
     span = span_in_film(clip)
-    frames = stated_frames(clip.extra)
-    is_part = is_linked(clip) and clip.start_s is not None
-    if is_part and frames is not None:
-        span = frames.times_s or span
     if span and not name:
         extra |= {column: "" for column in FILM_TIMES if column in extra}
         return replace(clip, video="", start_s=span[0], end_s=span[1], extra=extra)

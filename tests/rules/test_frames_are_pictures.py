@@ -124,6 +124,12 @@ def test_a_late_film_may_have_both_its_frames_and_their_times(tmp_path: Path) ->
     call_obygaze("manifest", "link", "t", "films", cwd=folder).ok()
     (clip,) = read_manifest(folder / "manifests" / "t.toml")
     assert (clip.start_s, clip.end_s) == (2.52, 3.52)
+    # Without its link, the clip is still at these times of the film.
+    (folder / "more.csv").write_text("clip_id,movie_id\nb-1,b\n", encoding="utf-8")
+    call_obygaze("manifest", "import", "more.csv", cwd=folder).ok()
+    call_obygaze("manifest", "merge", "t", "more", "-o", "both", cwd=folder).ok()
+    merged = read_manifest(folder / "manifests" / "both.toml")["a-1"]
+    assert (merged.video, merged.start_s, merged.end_s) == ("", 2.52, 3.52)
 
 
 def test_a_film_of_which_a_table_states_two_rates_is_refused(tmp_path: Path) -> None:

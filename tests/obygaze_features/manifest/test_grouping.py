@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -91,3 +92,19 @@ def test_groups_are_made_of_what_each_person_said_by_the_same_rule(tmp_path, per
         assert later["lake-1"] == at_once["lake-1"], rule
     at_once = group_concepts(apply_rule(manifest, "majority"), groups)
     assert at_once["lake-1"].concepts == ("seen",)
+
+
+def test_what_was_decided_by_hand_is_not_made_again(tmp_path) -> None:
+    """The annotators differ on lake-1, and somebody has written what is right."""
+    said = []
+    for clip_id in ("lake-1", "lake-2"):
+        for name, concept in (("ada", "Look"), ("ben", "Body")):
+            said.append(Annotation(clip_id, name, "S", (concept,), {}))
+    clips = (Clip("lake-1", "lake", scene=1), Clip("lake-2", "lake", scene=2))
+    manifest = Manifest("films", toy().header, clips, (), tuple(said))
+    made = apply_rule(manifest, "agreed")
+    decided = replace(made["lake-1"], concepts=("Activities",), extra={"differs": ""})
+    edited = made.with_clips([decided, made["lake-2"]])
+    grouped = group_concepts(edited, {"seen": ["Look", "Body"], "done": ["Activities"]})
+    assert [clip.concepts for clip in grouped] == [("done",), ("seen",)]
+    assert [clip.extra["differs"] for clip in grouped] == ["", ""]
