@@ -8,11 +8,12 @@ not depend on other clips. Several clips are computed at the same time, each in 
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -44,6 +45,8 @@ SIGNALS_S = 1.0
 _SHARE_OF_MEMORY = 8
 # Larger batches are not faster.
 MAX_BATCH = 16
+# Code of the user may not work in several threads, and several backbones may share its state.
+_USER_CODE = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,6 @@ class ThreadComputer(Computer):
 
         That number is `at_once`, or 1 if the backbone is code of the user.
         """
-        # Code of the user may not work in several threads.
         return 1, 1 if self.backbone.card.code else at_once
 
     def pictures(self, clips: Sequence[ViewedClip]) -> Any:
@@ -141,7 +143,8 @@ class ThreadComputer(Computer):
         return pictures_of_view(clip.pictures, clip.rows, clip.mask)
 
     def _compute(self, clip: DecodedView) -> Computed:
-        exact = as_arrays(self.forward([clip]))
+        with _USER_CODE if self.backbone.card.code else nullcontext():
+            exact = as_arrays(self.forward([clip]))
         arrays = {}
         finite = {}
         for spec in self.specs:

@@ -72,21 +72,21 @@ class StoreCost:
     """The clips to compute for one store, their bytes, and the seconds to compute one clip.
 
     For a GPU of a different machine, the seconds are estimated from the operations that the card of
-    the backbone states.
+    the backbone states. They are None if no clip was computed.
     """
 
     store: str
     clips: int
     to_extract: int
     n_bytes: int
-    forward_s: float
+    forward_s: float | None
     is_on_gpu: bool
     sentences: Sequence[str]
 
     @property
     def seconds(self) -> float:
         """The seconds to compute the missing clips."""
-        return self.to_extract * self.forward_s
+        return self.to_extract * (self.forward_s or 0.0)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,8 @@ class Cost:
         rows = []
         for store in self.stores:
             counts = (store.store, store.clips, store.to_extract)
-            rows.append((*counts, human(store.n_bytes), f"{store.forward_s:.3f}"))
+            per_clip = "-" if store.forward_s is None else f"{store.forward_s:.3f}"
+            rows.append((*counts, human(store.n_bytes), per_clip))
         headers = ("store", "clips", "to extract", "size", "s per clip")
         lines.append(table(headers, rows))
         for store in self.stores:
@@ -243,9 +244,12 @@ def plan_extraction(
     costs = []
     for store in plan.stores:
         is_on_gpu = device != "cpu" and store.backbone.card.family.needs_torch
-        clip = decoded.views[store.view] if decoded else None
-        forward_s = 0.0
-        if clip is not None and not isinstance(clip, Failure):
+        clip = decoded.views.get(store.view) if decoded else None
+        sentences = list(store.work.sentences)
+        forward_s = None
+        if isinstance(clip, Failure):
+            sentences.append(f"its time is not counted: {clip}")
+        elif clip is not None:
             if known is not None and is_on_gpu:
                 speed = known.float32 if dtype == "float32" else known.half
                 forward_s = gflop_of_clip(store.backbone, clip) / speed
@@ -258,7 +262,7 @@ def plan_extraction(
             n_bytes=store.n_computed * store.row_bytes,
             forward_s=forward_s,
             is_on_gpu=is_on_gpu,
-            sentences=store.work.sentences,
+            sentences=sentences,
         )
         costs.append(cost)
     return Cost(
@@ -277,13 +281,15 @@ def plan_extraction(
 def _time_clip(
     plan: ExtractionPlan, files: Collection[str], workspace: Workspace
 ) -> tuple[Decoded | None, float | None, str]:
-    """Decode one clip for all backbones, in the same way as a run.
+    """Decode one clip for all backbones with missing clips, in the same way as a run.
 
     Return the clip, the seconds to decode it, and "". The clip is from the middle of its film,
-    since films begin with black pictures. If no clip can be decoded, return None, None, and the
-    reason of the first clip.
+    since films begin with black pictures. Of the clips that are tried, it is the one that fails for
+    the fewest backbones: a film may be silent. If no clip can be decoded, return None, None, and
+    the reason of the first clip.
     """
-    views = tuple(dict.fromkeys(store.view for store in plan.stores))
+    needed = [store.view for store in plan.stores if store.n_computed]
+    views = tuple(dict.fromkeys(needed or [store.view for store in plan.stores]))
     rows_of_video: dict[str, list[int]] = {}
     for row, clip in enumerate(plan.clips):
         is_read = all(is_kept(clip, view, plan.kept) for view in views)
@@ -291,6 +297,7 @@ def _time_clip(
             rows_of_video.setdefault(clip.video, []).append(row)
     jobs = [RowJob(rows[len(rows) // 2], views) for rows in rows_of_video.values()]
     failure = ""
+    best: Decoded | None = None
     with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
         indexes = str(workspace.folder("indexes"))
         decoder = RowDecoder(
@@ -299,12 +306,16 @@ def _time_clip(
         for job in jobs[:_MOST_TRIED]:
             # The first decoding is not timed: it also starts the worker, and makes the index.
             (decoded,) = decoder.rows([job])
-            if len(decoded.reasons) < len(views):
-                started = time.monotonic()
-                (decoded,) = decoder.rows([job])
-                return decoded, time.monotonic() - started, ""
+            if best is None or len(decoded.reasons) < len(best.reasons):
+                best = decoded
+            if not best.reasons:
+                break
             failure = failure or decoded.reasons[0]
-    return None, None, failure
+        if best is None or len(best.reasons) == len(views):
+            return None, None, failure
+        started = time.monotonic()
+        (best,) = decoder.rows([RowJob(best.row, views)])
+        return best, time.monotonic() - started, ""
 
 
 def gflop_of_clip(backbone: Backbone, clip: DecodedView) -> float:

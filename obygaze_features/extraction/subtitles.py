@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -288,9 +289,9 @@ def _check_within(cues: Iterable[Cue], film: str, length_s: float) -> None:
 
 
 def _utterances(cues: Iterable[Cue]) -> list[Utterance]:
-    """Return the cues with words, in the order in which they begin."""
+    """Return the cues with words, in the order in which they begin, then in that of the file."""
     utterances = []
-    for cue in sorted(cues):
+    for cue in sorted(cues, key=attrgetter("start_s")):
         text = spoken(cue.text)
         if text:
             utterances.append(Utterance(float(cue.start_s), float(cue.end_s), text))

@@ -142,6 +142,13 @@ CASES = {
         "00:06.000 --> 00:07.000\nso today\n \n".encode(),
         ("so today", "so today", ""),
     ),
+    "cues of the same time stay in the order of the file": Case(
+        "m.ass",
+        ASS.encode()
+        + b"Dialogue: 0,0:00:01.00,0:00:02.00,D,,0,0,0,,Will you?\n"
+        + b"Dialogue: 0,0:00:01.00,0:00:01.50,D,,0,0,0,,No, never.\n",
+        ("Will you? No, never.", "", ""),
+    ),
 }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -202,3 +204,27 @@ def test_code_of_the_user_computes_one_clip_at_a_time(code, most) -> None:
     specs = [Array.of("frames", "float32", (1, 1))]
     with ThreadPoolExecutor(3) as pool:
         assert ThreadComputer(backbone, specs, pool).split(3) == (1, most)
+
+
+def test_code_of_the_user_never_computes_for_two_stores_at_once() -> None:
+    """Two backbones of one file may share a tensor, or the list of a hook."""
+    together = threading.Barrier(2)
+    met = []
+
+    class Shared(Values):
+        def forward(self, pixels: Any, mask: Any, only: Any) -> Any:
+            with suppress(threading.BrokenBarrierError):
+                together.wait(0.2)
+                met.append(self)
+            return {"frames": pixels}
+
+    specs = [Array.of("frames", "float32", (1, 1))]
+    with ThreadPoolExecutor(2) as pool:
+        results = []
+        for _ in range(2):
+            backbone: Any = Shared(np.zeros((1, 1), np.float32), "cpu")
+            backbone.card.code = {"files": {}}
+            results.append(ThreadComputer(backbone, specs, pool).start([a_clip(0, 1)]))
+        for result in results:
+            result()
+    assert not met

@@ -155,3 +155,16 @@ def test_a_clip_of_less_than_a_sample_is_too_short(world: Path) -> None:
     with pytest.raises(BadVideo) as error:
         result.sound(view).check()
     assert error.value.reason == "too-short"
+
+
+def test_a_plan_times_sound_by_a_film_that_has_sound(tmp_path: Path) -> None:
+    both = ("descriptors", "sound-descriptors")
+    make_films(tmp_path, ("mute", "soft"))
+    seen, heard = og.extraction.plan("films", both, workspace=tmp_path).stores
+    assert seen.forward_s and heard.forward_s
+    make_films(tmp_path, ("mute",))
+    seen, heard = og.extraction.plan("films", both, workspace=tmp_path).stores
+    assert seen.forward_s and heard.forward_s is None
+    assert (
+        heard.sentences[-1] == "its time is not counted: silent: no sound in the file"
+    )
