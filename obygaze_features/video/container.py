@@ -54,6 +54,9 @@ REASONS = {
     "error": "run the same command again",
 }
 
+SETTINGS_CHANGE = (
+    "the settings of its codec change in the file, as in joined recordings"
+)
 PICTURES_CUT_OFF = "the file is incomplete: pictures of this part are missing"
 
 # Titles of commentaries.
@@ -277,28 +280,45 @@ def streams_of_film(container: Any) -> list[Any]:
 
 
 def _programs(container: Any) -> list[set[int]]:
-    """Return a set of stream numbers for each program of a transport stream.
-
-    PyAV does not return programs. They are read from FFmpeg's description of the file.
-    """
+    """Return a set of stream numbers for each program of a transport stream."""
     if container.format.name != "mpegts":
         return []
-    logging = av().logging
-    with _LOG_LOCK:
-        level = logging.get_level()
-        logging.set_level(logging.INFO)
-        try:
-            description = container.dumps_format()
-        finally:
-            logging.set_level(level)
     programs = []
-    for line in description.partition("\n  No Program\n")[0].splitlines():
+    for line in _description(container).partition("\n  No Program\n")[0].splitlines():
         if line.startswith("  Program "):
             programs.append(set[int]())
         stream = re.match(r"  Stream #0:(\d+)", line)
         if stream and programs:
             programs[-1].add(int(stream[1]))
     return programs
+
+
+def _description(container: Any) -> str:
+    """Return FFmpeg's description of a file, with the facts that PyAV does not return."""
+    logging = av().logging
+    with _LOG_LOCK:
+        level = logging.get_level()
+        logging.set_level(logging.INFO)
+        try:
+            return str(container.dumps_format())
+        finally:
+            logging.set_level(level)
+
+
+def crop_of(container: Any, stream: Any, path: Path) -> tuple[int, ...]:
+    """Return the pixels that players cut off at the left, right, top and bottom of pictures.
+
+    Raise BadVideo if the colours are those of Dolby Vision only.
+    """
+    facts = ""
+    for text in _description(container).split("\n  Stream #0:"):
+        if re.match(rf"{stream.index}\b", text):
+            facts = text
+    if "DOVI configuration record" in facts and "compatibility id: 0," in facts:
+        message = "its colours are those of Dolby Vision only, which cannot be converted to RGB"
+        raise BadVideo(message, path=path, reason="colours")
+    crop = re.search(r"Frame Cropping: (\d+)/(\d+)/(\d+)/(\d+)", facts)
+    return tuple(map(int, crop.groups())) if crop else (0, 0, 0, 0)
 
 
 def clock_zero(container: Any) -> float:
@@ -378,6 +398,9 @@ def _title(stream: Any) -> str:
 def demux(container: Any, stream: Any) -> Iterator[Any]:
     """Yield the packets of a stream in the order of the file.
 
+    Raise BadVideo at a packet with other settings than those in the header of the file: a decoder
+    that begins at a later packet would not know them.
+
     Of a still picture, only the first packet is yielded: a photograph may contain further pictures,
     such as a map of its brightness.
     """
@@ -386,6 +409,8 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
         try:
             for packet in container.demux(stream):
                 if packet.size:
+                    if packet.has_sidedata("new_extradata"):
+                        _refuse_other_settings(packet, stream, container)
                     yield packet
                     if is_picture:
                         return
@@ -394,6 +419,13 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
             # packets after it can be read.
             continue
         return
+
+
+def _refuse_other_settings(packet: Any, stream: Any, container: Any) -> None:
+    header = stream.codec_context.extradata
+    if bytes(packet.get_sidedata("new_extradata")) != header:
+        path = container.name.removeprefix("file:")
+        raise BadVideo(SETTINGS_CHANGE, path=path, reason="order")
 
 
 @contextmanager

@@ -47,7 +47,7 @@ from obygaze_features.video.source import (
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films whose indexes a process keeps in memory.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/17"
+SCHEMA = "obygaze-film-index/18"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of an index file, by name.

@@ -111,6 +111,22 @@ class _Bits:
         return n_bits
 
 
+class _ParameterSets:
+    """The parameter sets that a stream stated last, and whether one was replaced by another."""
+
+    def __init__(self) -> None:
+        self._units: dict[tuple[int, int], bytes] = {}
+        self.n_stated = 0
+        self.is_changed = False
+
+    def state(self, kind: int, name: int, unit: bytes) -> None:
+        """Remember a parameter set; its last byte is not 0."""
+        unit = unit.rstrip(b"\0")
+        self.is_changed |= self._units.get((kind, name), unit) != unit
+        self._units[kind, name] = unit
+        self.n_stated += 1
+
+
 class H264Reader:
     """Reads the packets of a stream in their order, and remembers the parameter sets in them.
 
@@ -121,6 +137,7 @@ class H264Reader:
     def __init__(self, extradata: bytes | None) -> None:
         # The number of bytes that state the size of a NAL unit; 0 if units begin with a start code.
         self._size_bytes = 0
+        self.sets = _ParameterSets()
         self._sequences: dict[int, _Parameters] = {}
         self._sequence_of: dict[int, int] = {}
         if not extradata:
@@ -161,9 +178,11 @@ class H264Reader:
         if unit[0] & 31 == _SPS:
             name, parameters = _sequence_parameters(bits)
             self._sequences[name] = parameters
+            self.sets.state(_SPS, name, unit)
         elif unit[0] & 31 == _PPS:
             name = bits.golomb()
             self._sequence_of[name] = bits.golomb()
+            self.sets.state(_PPS, name, unit)
 
     def _read_slice(self, head: bytes) -> CodedPicture:
         bits = _Bits(head[1:])
@@ -200,6 +219,7 @@ class HevcReader:
     """
 
     def __init__(self, extradata: bytes | None) -> None:
+        self.sets = _ParameterSets()
         # For each sequence: whether colours are separate, and the bits of an order.
         self._sequences: dict[int, tuple[bool, int]] = {}
         # For each picture parameter set: the sequence, whether slices have a flag for showing, and
@@ -243,8 +263,10 @@ class HevcReader:
         if kind == _HEVC_SPS:
             name, parameters = _hevc_sequence_parameters(bits)
             self._sequences[name] = parameters
+            self.sets.state(kind, name, unit)
         elif kind == _HEVC_PPS:
             name = bits.golomb()
+            self.sets.state(kind, name, unit)
             sequence = bits.golomb()
             _has_dependent_slices = bits.flag()
             says_if_shown = bits.flag()
@@ -326,10 +348,18 @@ class CodedPictures:
         self._order_of_reference = 0
         self._highest = 0
         self._has_read_all = True
+        # Whether each packet states parameter sets, and whether they change after the first packet.
+        self.states_sets: list[bool] = []
+        self.sets_change = False
 
     def is_after_gap(self, packet: memoryview | bytes) -> bool:
         """Read the next packet; return whether a reference picture is missing before it."""
+        sets = self._reader.sets
+        n_stated = sets.n_stated
+        sets.is_changed = False
         picture = self._reader.read(packet)
+        self.sets_change |= sets.is_changed and len(self.states_sets) > 0
+        self.states_sets.append(sets.n_stated > n_stated)
         self._orders.append(self._order_of(picture))
         self._layers.append(picture.layer if picture and picture.unused else -1)
         if picture is None:

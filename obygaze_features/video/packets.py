@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.video.container import (
+    SETTINGS_CHANGE,
     TIMED_CONTAINERS,
     BadVideo,
     OnProgress,
@@ -229,6 +230,12 @@ def read_packets(
     table = seen.table
     if not len(table):
         raise BadVideo("no picture in the file", path=path, reason="no-frames")
+    pictures = seen.pictures
+    if pictures is not None and pictures.sets_change:
+        # A decoder keeps the parameter sets that it got last, so it begins where they are stated.
+        table["key"] &= pictures.states_sets
+        if not pictures.states_sets[0]:
+            raise BadVideo(SETTINGS_CHANGE, path=path, reason="order")
     if container.format.name == "avi":
         # AVI has no times, it counts pictures: a missing picture would shift all pictures behind
         # it. FFmpeg only guesses the duration of the last picture.

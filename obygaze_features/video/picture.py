@@ -2,7 +2,7 @@
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,8 @@ class PictureGeometry:
     """The stored size of a stream's pictures, the shape of their pixels, and their rotation.
 
     `sar` is the width of a pixel divided by its height. `rotation` is clockwise, in degrees. If
-    `flip` is true, left and right are exchanged before the rotation.
+    `flip` is true, left and right are exchanged before the rotation. `crop` is the number of stored
+    pixels that are not shown at the left, right, top and bottom.
     """
 
     width: int
@@ -31,16 +32,30 @@ class PictureGeometry:
     sar: Fraction
     rotation: int
     flip: bool
+    crop: tuple[int, ...] = (0, 0, 0, 0)
+
+    @property
+    def shown(self) -> tuple[slice, slice]:
+        """Return the rows and columns that are shown, in square pixels, before rotation."""
+        left, right, top, bottom = self.crop
+        first = round(left * self.sar)
+        after = max(first + 1, round((self.width - right) * self.sar))
+        return slice(top, self.height - bottom), slice(first, after)
 
     @property
     def upright(self) -> tuple[int, int]:
         """Return (height, width) as displayed: with square pixels, after rotation."""
-        wide = max(1, round(self.width * self.sar))
-        return (wide, self.height) if self.rotation % 180 else (self.height, wide)
+        high, wide = (part.stop - part.start for part in self.shown)
+        return (wide, high) if self.rotation % 180 else (high, wide)
 
 
-def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
+def geometry_of(
+    frame: Any, stream: Any, crop: tuple[int, ...] = (0, 0, 0, 0)
+) -> PictureGeometry:
     """Return the geometry of a stream, read from its first picture."""
+    left, right, top, bottom = crop
+    if left + right >= frame.width or top + bottom >= frame.height:
+        crop = (0, 0, 0, 0)
     sar = stream.sample_aspect_ratio
     # An implausible value in the header must not stretch a picture to a line.
     plausible = sar is not None and Fraction(1, 8) <= sar <= 8
@@ -68,6 +83,7 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
         Fraction(sar) if plausible else Fraction(1),
         rotation,
         flip,
+        crop,
     )
 
 
@@ -80,7 +96,7 @@ class PictureConverter:
     def __init__(self, geometry: PictureGeometry, path: Path = Path()) -> None:
         self.geometry = geometry
         self.path = path
-        self.upright = geometry.upright
+        self.whole = replace(geometry, crop=(0, 0, 0, 0), rotation=0)
         self.scaler = av().video.reformatter.VideoReformatter()
         kind = av().video.reformatter.Interpolation
         # Without scaling, the conversion takes a quarter of the time and gives the same pixels as
@@ -95,10 +111,7 @@ class PictureConverter:
         if frame.interlaced_frame:
             # Otherwise the scaler would separate the fields.
             frame = _apply_filter(frame, "setfield", "prog")
-        size = self.upright
-        if self.geometry.rotation % 180:
-            size = size[::-1]
-        height, width = size
+        height, width = self.whole.upright
         is_plain = (frame.width, frame.height) == (width, height)
         flags = self.plain_flags if is_plain else self.scaling_flags
         try:
@@ -113,7 +126,7 @@ class PictureConverter:
             raise BadVideo(message, path=self.path, reason="colours") from error
         plane = rgb.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
-        pixels = rows[:, : width * 3].reshape(height, width, 3)
+        pixels = rows[:, : width * 3].reshape(height, width, 3)[self.geometry.shown]
         if self.geometry.flip:
             pixels = pixels[:, ::-1]
         return np.rot90(pixels, k=-(self.geometry.rotation // 90))

@@ -47,7 +47,7 @@ from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import Samples, mix_to_mono, resampler
 from obygaze_features.video.source import ERR_DETECT, PacketReader
 
-SCHEMA = "obygaze-sound-index/7"
+SCHEMA = "obygaze-sound-index/8"
 SECTION_S = 10
 # A decoder begins this many seconds before the first sample that is used. A section has this margin
 # on both sides for a resampler.

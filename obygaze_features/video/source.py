@@ -14,6 +14,7 @@ from obygaze_features.video.container import (
     OpenVideo,
     av,
     count_logged_errors,
+    crop_of,
     demux,
     open_video,
 )
@@ -304,7 +305,8 @@ class VideoSource(PacketReader):
                 self.first, frame = pictures[0]
                 is_whole = int(frame.pict_type) in _WHOLE
                 self.begins_on_grey = self.first == start and not is_whole
-                self.geometry = geometry_of(frame, self.stream)
+                crop = crop_of(self.container, self.stream, self.path)
+                self.geometry = geometry_of(frame, self.stream, crop)
                 self._shape = self._shape_of(frame)
                 return
         raise self.no_picture_error()

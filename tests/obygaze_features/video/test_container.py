@@ -10,6 +10,9 @@ def test_a_stream_that_appears_on_the_way_is_passed_over() -> None:
     class Packet:
         size = 7
 
+        def has_sidedata(self, _: str) -> bool:
+            return False
+
     class Container:
         """PyAV raises at a packet of a stream it did not know when it began to read."""
 

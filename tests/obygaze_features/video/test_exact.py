@@ -1,3 +1,4 @@
+import struct
 from pathlib import Path
 
 import av
@@ -114,5 +115,66 @@ def test_colours_without_a_formula_are_a_reason(tmp_path: Path) -> None:
     options = {"preset": "veryfast", "x264-params": "colormatrix=YCgCo"}
     film = write_video(tmp_path / "film.mp4", numbers=range(5), options=options)
     with pytest.raises(BadVideo, match="colours of its pictures") as caught:
+        decode_clip(film, PictureView(2))
+    assert caught.value.reason == "colours"
+
+
+def add_to_entry(film: Path, box: bytes) -> Path:
+    """Add a box to the description of the pictures of an MP4 that ends with its table."""
+    data = bytearray(film.read_bytes())
+    end = data.find(b"stsd") + 12
+    size = int.from_bytes(data[end : end + 4])
+    data[end + size : end + size] = box
+    paths = (
+        b"moov",
+        b"trak",
+        b"mdia",
+        b"minf",
+        b"stbl",
+        b"stsd",
+        data[end + 4 : end + 8],
+    )
+    at = 0
+    for name in paths:
+        at = data.find(name, at + 4) - 4
+        data[at : at + 4] = (int.from_bytes(data[at : at + 4]) + len(box)).to_bytes(4)
+    film.write_bytes(data)
+    return film
+
+
+@pytest.mark.parametrize("turn", [0, 90])
+def test_what_players_cut_off_is_not_shown(tmp_path: Path, turn: int) -> None:
+    """A clean aperture in MP4, PixelCrop in Matroska: here of 32 x 24 pixels, not in the middle."""
+    picture = np.zeros((48, 64, 3), np.uint8)
+    picture[4:28, 20:52] = 200
+    film = tmp_path / "film.mp4"
+    write_video(film, pictures=[picture] * 5, size=(64, 48), options={"qp": "0"})
+    numbers = (32, 1, 24, 1, 4, 1, -8, 1)
+    add_to_entry(film, struct.pack(">I4s8i", 40, b"clap", *numbers))
+    copy = tmp_path / "film.mkv"
+    with av.open(str(film)) as source, av.open(str(copy), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0], opaque=True)
+        for packet in source.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                target.mux(packet)
+    if turn:
+        data = film.read_bytes()
+        at = data.find(b"tkhd") + 44
+        matrix = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)
+        film.write_bytes(data[:at] + matrix + data[at + 36 :])
+    for path, shape in ((film, (32, 24) if turn else (24, 32)), (copy, (24, 32))):
+        (shown,) = decode_clip(path, PictureView(1)).pictures
+        assert shown.shape == (*shape, 3)
+        assert shown.min() > 190
+        assert probe(path).geometry.upright == shape
+
+
+def test_colours_of_dolby_vision_alone_are_refused(tmp_path: Path) -> None:
+    """Profile 5: they are stated as of no matrix, and BT.601 would show other ones."""
+    film = write_video(tmp_path / "film.mp4", numbers=range(5))
+    record = bytes([1, 0]) + (5 << 9 | 6 << 3 | 0b101).to_bytes(2) + bytes(20)
+    add_to_entry(film, struct.pack(">I4s", 32, b"dvcC") + record)
+    with pytest.raises(BadVideo, match="Dolby Vision") as caught:
         decode_clip(film, PictureView(2))
     assert caught.value.reason == "colours"
