@@ -313,7 +313,8 @@ def name_in_errors(path: Path) -> Iterator[None]:
 
 def refuse_url(path: Path) -> None:
     """Raise an error for a URL, which would become a folder of this machine such as `s3:`."""
-    if re.match("(s3|hf|https?):/", str(path)):
+    # One letter would be a Windows drive.
+    if re.match("[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):
         raise FixUsage(
             "expected a file or folder of this machine, got a URL",
             where=str(path),

@@ -19,9 +19,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixUsage, Mismatch, ObygazeWarning
+from obygaze_features.core.errors import (
+    FixUsage,
+    Mismatch,
+    ObygazeWarning,
+    remove_secrets,
+)
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.manifest.clip_facts import require_same
@@ -54,7 +58,7 @@ class JoinedPart:
     Args:
         name: The name of the store in results and errors.
         store: The store.
-        typed: The part as it was typed, with `:ARRAY` if an array is named.
+        typed: The part as it was typed, without secrets, with `:ARRAY` if an array is named.
         named_array: The array in `typed`; "" for the default array.
     """
 
@@ -110,8 +114,9 @@ def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
 class JoinedStore(Store):
     """Several stores that are read as one, with the vectors of each clip side by side.
 
-    Parts are sorted by their recipes. The rows and their numbers come from the first part. A row
-    has features if all parts have features of its clip.
+    Parts are sorted by their recipes. The rows and their numbers come from the first part that
+    states films, or else from the first part. A row has features if all parts have features of its
+    clip.
 
     Args:
         parts: The stores, in any order.
@@ -120,7 +125,7 @@ class JoinedStore(Store):
     def __init__(self, parts: Sequence[JoinedPart]) -> None:
         self.parts = tuple(sorted(parts, key=lambda part: part.order))
         _check_parts(self.parts)
-        first = self.parts[0].store
+        first = max(self.stores, key=lambda store: bool(store.table.films))
         self.width = sum(part.width for part in self.parts)
         recipe = joined_recipe(self.parts)
         seals = [(part.store.seal, part.array.name) for part in self.parts]
@@ -158,7 +163,7 @@ class JoinedStore(Store):
 
     @property
     def location(self) -> str:
-        """The parts as they were typed."""
+        """The parts as they were typed, without secrets."""
         return PLUS.join(part.typed for part in self.parts)
 
     @property
@@ -179,7 +184,7 @@ class JoinedStore(Store):
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """The rows of the first part.
+        """The rows of the part from which the rows come.
 
         If a part has no features of the clip of a row, the status of the row is failed.
         """
@@ -205,11 +210,12 @@ class JoinedStore(Store):
     ) -> Selection:
         """Return the rows of clips, or of films; by default, of all clips that any part has."""
         if clips is None:
-            named = None if films is None else each_name(films)
+            named = None if films is None else self._check_films(films)
             ids: dict[str, None] = {}
             for store in self.stores:
-                of_store = store.select(films=named)
-                ids |= dict.fromkeys(of_store.clip_ids.tolist())
+                table = store.table
+                rows = table.all_rows() if named is None else table.rows_of(named)
+                ids |= dict.fromkeys(table.clip_ids_of(rows).tolist())
             clips, films = [*ids], None
         return super().select(clips, films)
 
@@ -408,11 +414,13 @@ def open_store(
         place, array = split_array(typed)
         opened = known.get(place) or open_one(place, workspace=workspace)
         name = place
+        # Results and models record these words.
+        shown = remove_secrets(typed)
         if place not in known:
             name = name_of_seal.get(opened.seal, last_part(opened.location))
             if name in known and known[name].seal != opened.seal:
-                name = typed
-        parts.append(JoinedPart(name, opened, typed, array))
+                name = shown
+        parts.append(JoinedPart(name, opened, shown, array))
     if len({part.name for part in parts}) < len(parts):
         parts = [replace(part, name=part.typed) for part in parts]
     return JoinedStore(parts)

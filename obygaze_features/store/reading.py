@@ -28,6 +28,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
     ObygazeWarning,
     near_id,
+    remove_secrets,
 )
 from obygaze_features.core.lazy import import_optional
 from obygaze_features.core.notebook import (
@@ -212,8 +213,9 @@ class Matrix:
 
 
 def name_of(store: StoreName) -> str:
-    """Return the name, folder or URL by which a store was given."""
-    return store.location if isinstance(store, Store) else os.fspath(store)
+    """Return the name, folder or URL by which a store was given, without secrets."""
+    given = store.location if isinstance(store, Store) else os.fspath(store)
+    return remove_secrets(given)
 
 
 def open_store(
@@ -675,7 +677,7 @@ class Store:
     def _check_films(self, films: Iterable[str]) -> list[str]:
         """Return the ids of films; raise an error for an unknown film."""
         names = list(map(str, each_name(films)))
-        known = self.table.films
+        known = dict.fromkeys(film for one in self.stores for film in one.table.films)
         for name in names:
             if name not in known:
                 raise unknown_name("film", name, list(known), where=self.location)

@@ -87,7 +87,10 @@ def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(workspace) 
         assert new("films").stem == "films"
 
 
-@pytest.mark.parametrize("address", ["s3://films/new.csv", "https://host/new.csv"])
+@pytest.mark.parametrize(
+    "address",
+    ["s3://films/new.csv", "https://host/new.csv", "gs:///new.csv", "S3://b/x"],
+)
 def test_a_url_does_not_become_a_folder_of_this_machine(workspace, address) -> None:
     for make in (
         *makers_of(Workspace(workspace))[1:],

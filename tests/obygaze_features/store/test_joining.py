@@ -14,6 +14,7 @@ from obygaze_features.store import Array, Store
 from obygaze_features.store import open_store as open_one
 from obygaze_features.store.card import Terms
 from obygaze_features.store.joining import open_store, split_array
+from obygaze_features.store.reading import name_of
 from obygaze_features.store.rows import FAILED
 
 N_ROWS = 10
@@ -68,6 +69,39 @@ def test_a_row_that_a_part_lacks_has_no_features_anywhere(here: Workspace) -> No
     film = both.movie_ids[0]
     of_film = both.select(films=film).clip_ids.tolist()
     assert of_film == both.select(films=[film]).clip_ids.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.* matched by id only")
+def test_a_film_that_one_part_states_is_the_film_of_the_join(here: Workspace) -> None:
+    """The first part, heard, states no films, and the part seen lacks one of the two."""
+    rows = [row._replace(movie_id="") for row in some_rows(N_ROWS)]
+    arrays = (Array.of("clip", "float32", (2,)),)
+    values = some_values(N_ROWS, arrays, seed=2)
+    made_store(here.root / "stores" / "nameless", rows, values, recipe=HEARD)
+    both = opened(here, "seen+nameless")
+    assert both.movie_ids.tolist() == [row.movie_id for row in some_rows(N_ROWS)]
+    film = some_rows(N_ROWS)[0].movie_id
+    assert both.matrix(films=film).clip_ids.tolist() == both.clip_ids[:5].tolist()
+    og.store.subset("seen", "part", films=[film], workspace=here.root)
+    other = some_rows(N_ROWS)[-1].movie_id
+    lacking = opened(here, "part+heard").matrix(films=[other], missing="drop")
+    assert {str(why) for why in lacking.reasons.values()} == {
+        "missing: part: the store has no clip of this id"
+    }
+    with pytest.raises(NotFound, match="no film 'tt9'"):
+        both.matrix(films=["tt9"])
+
+
+def test_a_join_tells_no_password(here: Workspace) -> None:
+    url = "https://ann:secret@example.org/heard?token=secret"
+    both = open_store(
+        f"seen:pooled+{url}",
+        workspace=here.root,
+        named={url: opened(here, "heard")},
+    )
+    assert "secret" not in f"{both!r} {both.location} {both._repr_html_()}"
+    assert both.location == "https://***@example.org/heard?***+seen:pooled"
+    assert name_of(url) == "https://***@example.org/heard?***"
 
 
 def test_all_ways_of_reading_agree(here: Workspace) -> None:
