@@ -27,8 +27,10 @@ OLD_FILE = "before-"
 # The word for a copy of a store that is not finished, which any process may continue.
 PULL = "pull-"
 
-# File systems allow 255 bytes for a name, and a character may have four bytes.
+# File systems allow 255 bytes for a name, and a character may have four bytes. The end of a longer
+# name is replaced by a part of its hash.
 _NAME_CHARACTERS = 50
+_HASH_CHARACTERS = 8
 _HIDDEN = re.compile(
     r"\.(?P<name>.+)\.(?P<word>(before-|[0-9a-f]{8}-)?)"
     r"(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-(?P<start>[0-9]+)-[0-9a-f]{8}\.tmp(\.html)?",
@@ -42,7 +44,7 @@ class Leftover(NamedTuple):
 
     Args:
         path: The file or folder.
-        name: The final name, or the start of a long final name.
+        name: The final name, or the start of a long final name with a part of its hash.
         word: The word after the name, such as `pull-`; empty: no word.
         state: The state of the process that writes it: running, ended or unknown.
     """
@@ -97,12 +99,20 @@ def hidden_name(path: Path, word: str = "") -> Path:
     """Return a new temporary name next to a path, owned by this process."""
     process = os.getpid()
     owner = f"{_machine()}-{process}-{_process_start(process)}-{os.urandom(4).hex()}"
-    return path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{word}{owner}.tmp")
+    return path.with_name(f".{_short_name(path)}.{word}{owner}.tmp")
 
 
 def pulled_name(path: Path, seal: str) -> Path:
     """Return the temporary name of a copy of a store, which any process may continue."""
-    return path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{PULL}{seal[:16]}")
+    return path.with_name(f".{_short_name(path)}.{PULL}{seal[:16]}")
+
+
+def _short_name(path: Path) -> str:
+    """Return the name of a path; if it is long, its start and a part of its hash."""
+    if len(path.name) <= _NAME_CHARACTERS:
+        return path.name
+    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:_HASH_CHARACTERS]
+    return f"{path.name[: _NAME_CHARACTERS - _HASH_CHARACTERS - 1]}-{digest}"
 
 
 @lru_cache(maxsize=1)
@@ -139,7 +149,7 @@ def final_path(path: Path) -> Path:
 
 def find_hidden(target: Path) -> list[Leftover]:
     """Return the files and folders whose temporary names stand for the name of `target`."""
-    name = target.name[:_NAME_CHARACTERS]
+    name = _short_name(target)
     start = f".{name}."
     try:
         with os.scandir(target.parent) as entries:

@@ -26,6 +26,7 @@ from obygaze_features.core.files import write_atomic, write_then_rename
 from obygaze_features.core.temporary_names import (
     find_leftovers,
     hidden_name,
+    pulled_name,
     read_hidden,
     remove_leftovers,
 )
@@ -219,7 +220,7 @@ def test_other_names_are_no_leftovers(tmp_path: Path, name: str) -> None:
 
 
 def test_a_name_of_which_another_begins_keeps_its_own(tmp_path: Path) -> None:
-    """`films` and `films.xclip`; long names, of which the hidden one has the beginning."""
+    """`films` and `films.xclip`; two long names with one beginning, in copies too."""
     other = name_of_ended(tmp_path / "films.xclip")
     other.write_text("half")
     own = name_of_ended(tmp_path / "films")
@@ -228,10 +229,14 @@ def test_a_name_of_which_another_begins_keeps_its_own(tmp_path: Path) -> None:
     assert (own.exists(), other.exists()) == (False, True)
     long = tmp_path / ("é" * 127)
     name_of_ended(long).write_text("half")
+    twin = long.with_name(f"{long.name[:-1]}x")
+    of_twin = name_of_ended(twin)
+    of_twin.write_text("half")
     with write_then_rename(long) as new:
         new.write_text("whole")
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"films", other.name, long.name}
+    assert names == {"films", other.name, long.name, of_twin.name}
+    assert pulled_name(long, "1" * 64) != pulled_name(twin, "1" * 64)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from support.stores import a_recipe, made_store, some_rows, some_values
 from support.written_stores import files_of
 
 import obygaze as og
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Array, Store
 from obygaze_features.store import open_store as open_one
