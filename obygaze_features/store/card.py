@@ -4,6 +4,7 @@ The licence and the citation are in the YAML header at the top of the card. The 
 the card, so they can be added or corrected later.
 """
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -11,7 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 from obygaze_features.core.console import human, join_names
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.untrusted_text import safe_text, visible
 from obygaze_features.store.layout import Array, default_array
@@ -43,8 +44,12 @@ _HEAD = re.compile(
 )
 # A key of the head with the lines of its text; lines may be empty or indented.
 _TERM = re.compile(
-    r"^(license|license_name|citation):(.*\n(?:(?:[ \t-].*)?\n)*)", re.MULTILINE
+    r"^(license|license_name|citation):(.*\n(?:(?:[ \t-].*)?\r?\n)*)", re.MULTILINE
 )
+# The first line of a text of several lines, such as `|` or `>-`, or the sign of a list.
+_BLOCK = re.compile(r"[|>][-+0-9]*(?:[ \t]+#.*)?\r?\n|-[ \t]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SINGLE_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _JSON = json.JSONDecoder()
 _SECTION = re.compile(r"^Licence: .*\n\r?\n.*\n", re.MULTILINE)
 
@@ -101,12 +106,27 @@ def _spdx_or_same(licence: str) -> str:
 
 def has_head(card: bytes) -> bool:
     """Return whether a card begins with a YAML header, as all cards of this program do."""
-    return _HEAD.match(card.decode("utf-8", "replace")) is not None
+    return _HEAD.match(_text_of(card)) is not None
+
+
+def _text_of(card: bytes) -> str:
+    """Return the text of a card, which an editor may have saved in another encoding than UTF-8.
+
+    Bytes that are not UTF-8 are kept: they become surrogates.
+    """
+    if card.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return card.decode("utf-16", "replace")
+    return card.decode("utf-8", "surrogateescape")
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether no byte of a text was kept as a surrogate."""
+    return not _SURROGATE.search(text)
 
 
 def read_terms(card: bytes) -> Terms:
     """Return the terms in the YAML header of a card, which users may have edited."""
-    head = _HEAD.match(card.decode("utf-8", "replace"))
+    head = _HEAD.match(_text_of(card))
     values = dict.fromkeys(("license", "license_name", "citation"), "")
     for key, value in _TERM.findall(head[1]) if head else ():
         values[key] = _parse_text(value)
@@ -118,22 +138,24 @@ def read_terms(card: bytes) -> Terms:
 def _parse_text(value: str) -> str:
     """Return the text of a YAML value, in the notations that this program writes or users type."""
     text = value.strip()
+    if not _is_utf8(text):
+        text = text.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
     if text.startswith('"'):
         with suppress(ValueError):
             return str(_JSON.raw_decode(text)[0])
-    if text.startswith("'"):
-        return text.rpartition("'")[0][1:].replace("''", "'")
-    # A text of several lines begins with | or >.
-    words = " ".join(text.split()).lstrip("|>- ")
-    # In such a text, # begins no comment.
+    quoted = _SINGLE_QUOTED.match(text)
+    if quoted:
+        return quoted[1].replace("''", "'")
+    block = _BLOCK.match(text)
+    words = " ".join(text[block.end() if block else 0 :].split())
+    # In a text of several lines, # begins no comment.
     text = words if text[:1] in "|>" else words.partition(" #")[0].strip('"')
     return "" if text in ("~", "null") else text
 
 
 def with_terms(card: bytes, terms: Terms) -> bytes:
     """Return a card with these terms in its YAML header and in its section on terms."""
-    # An editor may have written bytes that are not UTF-8.
-    text = card.decode("utf-8", "surrogateescape")
+    text = _text_of(card)
     head = _HEAD.match(text)
     kept = _TERM.sub("", head[1]) if head else ""
     body = text[head.end() :] if head else text
@@ -168,7 +190,12 @@ def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
 
 
 def _yaml_text(text: str) -> str:
-    """Return a text as JSON, which is also YAML."""
+    """Return a text as JSON, which is also YAML; raise an error for bytes that are not UTF-8."""
+    if not _is_utf8(text):
+        raise FixUsage(
+            f"expected UTF-8 as licence and citation, got {text!r}",
+            hint="type the text in UTF-8",
+        )
     return json.dumps(visible(_one_line(text)), ensure_ascii=False)
 
 

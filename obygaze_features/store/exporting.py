@@ -33,6 +33,7 @@ from obygaze_features.core.temporary_names import (
     remove_hidden,
     remove_leftovers,
 )
+from obygaze_features.core.untrusted_text import visible
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import is_labelled
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
@@ -478,7 +479,8 @@ def write_parquet(export: Export, path: Path) -> None:
         terms=store.terms,
         terms_lines=map(SafeText, lines),
         citation=SafeText(citation_text(store.terms)),
-        origin_json=SafeText(json.dumps(export.origin)),
+        # YAML does not join the two halves that JSON writes of some signs.
+        origin_json=SafeText(visible(json.dumps(export.origin, ensure_ascii=False))),
         table=EXPORTED_TABLE,
         columns=columns,
         labels=export.labels,

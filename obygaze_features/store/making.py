@@ -274,13 +274,13 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
 
 
 def _check_texts(contents: Contents, where: str) -> None:
-    """Raise an error for a text of the makers or origins that UTF-8 cannot encode.
+    """Raise an error for a text of the makers, origins or terms that UTF-8 cannot encode.
 
     Names of files and words of the command line may have bytes of a different encoding. This check
     comes before the features are read, so the user does not wait for the error.
     """
     try:
-        msgspec.json.encode((contents.makers, contents.origins))
+        msgspec.json.encode((contents.makers, contents.origins, contents.terms))
     except UnicodeEncodeError as error:
         raise FixUsage(
             f"expected UTF-8 in the texts of a store, got {error.object!r}",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.stores import made_store
 from support.written_stores import MANIFEST, a_recipe, some_values
 
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import Terms, card_of_store, read_terms, with_terms
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import Counts, Maker, StoreRecord
@@ -73,11 +74,14 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         ("license: ~\ncitation: null", Terms()),
         ("tags:\n  - license: mit\nlicense: odbl", Terms("ODbL-1.0")),
         ("citation: |\n  Doe.\n  #3.\nlicense: mit", Terms("MIT", "Doe. #3.")),
+        ("citation: >- # two\n  Doe.\n\n  Roe.", Terms("", "Doe. Roe.")),
+        ("citation: |2+\n  Doe.\nlicense: 'mit' # it's", Terms("MIT", "Doe.")),
     ],
 )
 def test_a_head_that_a_person_edited_is_read(head: str, terms: Terms) -> None:
     card = f"---\n{head}\n---\n# Features\n\nlicense: mit\n"
     assert read_terms(card.encode()) == terms
+    assert read_terms(card.replace("\n", "\r\n").encode()) == terms
     yaml = pytest.importorskip("yaml")
     facts = yaml.safe_load(head) or {}
     assert (facts.get("citation") or "").split() == terms.citation.split()
@@ -152,3 +156,10 @@ def test_a_mark_before_the_head_and_another_encoding_hide_nothing() -> None:
     assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
     new = with_terms(a_card(Terms()).encode() + b"caf\xe9\n", TERMS)
     assert new.endswith(b"caf\xe9\n") and read_terms(new) == TERMS
+    doe = Terms("MIT", "Müller, 2026")
+    for encoding in ("cp1252", "utf-16"):
+        saved = a_card(doe).encode(encoding)
+        assert read_terms(saved) == doe
+        assert read_terms(with_terms(saved, TERMS)) == TERMS
+    with pytest.raises(FixUsage, match="expected UTF-8"):
+        with_terms(card, Terms("MIT", "\udcc9ric"))

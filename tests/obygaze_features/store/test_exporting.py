@@ -32,7 +32,7 @@ ARRAYS = (
     Array.of("tokens", "float16", (3, 2)),
     Array.of("grid", "float32", (2, 2, 2)),
 )
-TERMS = Terms("CC-BY-4.0", "Doe, J. (2026). Gazes.")
+TERMS = Terms("CC-BY-4.0", "Doe, J. (2026). Gazes 🎬.")
 
 
 def stored(folder: Path, rows: list[Row], arrays: tuple[Array, ...] = ARRAYS) -> Store:
@@ -164,6 +164,7 @@ def test_no_licence_is_of_features_and_labels(tmp_path, store, labels, licence, 
     head = yaml.safe_load(card.split("---\n")[1])
     assert (head["license"], head.get("license_name")) == (licence, name)
     assert head["obygaze_origin"]["seal"] == store.seal
+    assert head["obygaze_origin"]["citation"] == TERMS.citation
     # Without this, the hub would look for splits in the names.
     files = [{"split": "train", "path": "data/features.parquet"}]
     assert head["configs"] == [{"config_name": "default", "data_files": files}]

@@ -135,6 +135,7 @@ def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_read(tmp_path) -
     texts = {
         "origins": [Origin("films/caf\udce9", "0" * 64)],
         "makers": [Maker("p 1", "cpu", "caf\udce9")],
+        "terms": Terms("MIT", "caf\udce9"),
     }
     for key, text in texts.items():
         with pytest.raises(FixUsage, match=r"expected UTF-8 .* got '.*caf\\udce9'"):
