@@ -18,7 +18,6 @@ def backbone() -> Any:
 
 
 def plain(*rgb: float, n: int = T) -> Any:
-    """Frames of one colour."""
     colour = np.array(rgb)[None, :, None, None]
     return np.broadcast_to(colour, (n, 3, S, S)).astype(np.float64)
 

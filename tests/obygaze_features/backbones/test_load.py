@@ -29,7 +29,6 @@ torch.set_num_threads(1)
 
 
 def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> None:
-    """Edit the tensors of a checkpoint on disk."""
     if form == "bin":
         tensors = torch.load(folder / "pytorch_model.bin", weights_only=True)
         edit(tensors)

@@ -166,8 +166,6 @@ def test_an_object_without_arrays_of_its_own_is_not_refused(held, tmp_path):
 
 
 class Filter(logging.Filter):
-    """A filter that holds an array."""
-
     def __init__(self, held: Any) -> None:
         super().__init__()
         self.held = held

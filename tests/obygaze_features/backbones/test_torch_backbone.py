@@ -16,7 +16,6 @@ NAME = "example/tiny-clip"
 
 @pytest.fixture(autouse=True)
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty hub cache."""
     pytest.importorskip("torch", reason="backbones need the extract extra")
     pytest.importorskip("transformers", reason="backbones need the extract extra")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))

@@ -17,8 +17,6 @@ from obygaze_features.core.workspace import Workspace
 
 @dataclass(frozen=True)
 class Called:
-    """What the function was called with."""
-
     values: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:

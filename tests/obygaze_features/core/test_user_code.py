@@ -88,7 +88,8 @@ def test_two_folders_may_have_files_of_the_same_names(here: Path) -> None:
 
 def test_a_file_with_the_name_of_an_imported_module_is_refused(here: Path) -> None:
     write(here / "json.py", "VALUE = 1\n")
-    with pytest.raises(FixInput, match=r"the module name .json. is already") as refused:
+    told = r"the module name .json. is already used"
+    with pytest.raises(FixInput, match=told) as refused:
         load("json.py:VALUE")
     assert refused.value.hint == "rename json.py"
 

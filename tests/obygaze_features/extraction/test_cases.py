@@ -61,7 +61,6 @@ def work(
 
 
 def found(done: Work) -> dict[Case, int]:
-    """How many clips each case has."""
     return {case: len(lines) for case, lines in done.found.items()}
 
 

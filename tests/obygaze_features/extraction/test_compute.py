@@ -32,7 +32,6 @@ FAMILIES = (*TINY, "lsmdc")
 
 
 def tiny(family: str, folder: Path) -> Backbone:
-    """A tiny backbone of a family."""
     if family == "lsmdc":
         return load_backbone(lsmdc_card(), save_lsmdc(folder))
     return load_backbone(tiny_card(family), save_tiny(family, folder))

@@ -33,7 +33,6 @@ FULL_BATCHES = [3, 1, 3]
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedGpu]:
-    """Batches are those of a GPU, and blocks have four clips."""
     monkeypatch.setattr(layout, "CLIPS_OF_A_BLOCK", BLOCK)
     with SimulatedGpu() as simulated:
         yield simulated

@@ -22,7 +22,6 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 def example() -> str:
-    """The program of the guide."""
     text = PAGE.read_text("utf-8")
     (block,) = re.findall(r"```python\n(from pathlib.*?)```", text, re.DOTALL)
     return block

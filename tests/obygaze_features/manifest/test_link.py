@@ -41,7 +41,6 @@ def manifest_of(*clips: Clip, columns: tuple[str, ...] = ()) -> Manifest:
 
 
 def linked(folder: Path, files: tuple[str, ...], *clips: Clip) -> LinkReport:
-    """Link clips to a folder that gets these files."""
     return link(manifest_of(*clips), touch(folder, *files))
 
 

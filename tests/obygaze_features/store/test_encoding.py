@@ -24,7 +24,6 @@ from obygaze_features.store.table import check_rows, new_table
 def small(
     name: str, dtype: str, shape: tuple[int, ...], sizes: tuple[int, int]
 ) -> Array:
-    """An array with small chunks and files."""
     dims = tuple(f"{name}_{number}" for number in range(len(shape)))
     return Array(name, dtype, shape, dims, sizes[0], sizes[0] * sizes[1])
 

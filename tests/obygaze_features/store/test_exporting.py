@@ -56,7 +56,6 @@ def some_rows() -> list[Row]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store of `some_rows`."""
     return stored(tmp_path / "store", some_rows())
 
 

@@ -111,7 +111,7 @@ def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> 
         ({"clip_id": np.zeros(3), "X": X}, "not ids"),
         ({"clip_id": np.array(IDS, dtype=object), "X": X}, "unpickled"),
         ({"clip_id": ["a", "b", ""], "X": X}, "empty id"),
-        ({"clip_id": IDS, "X": np.zeros((3, 0))}, "no clip has usable values; .*0,"),
+        ({"clip_id": IDS, "X": np.zeros((3, 0))}, r"clip has usable values; .*\(0,\)"),
         ({"clip_id": np.array([], str), "X": X[:0]}, "clip: no clip has usable values"),
     ],
 )

@@ -33,7 +33,6 @@ def zygote() -> Iterator[Zygote]:
 
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A first store, undisturbed."""
     target = tmp_path_factory.mktemp("sealed") / "s"
     first_life(target)
     check_first(target)

@@ -116,7 +116,6 @@ each_race = pytest.mark.parametrize("number", range(N_RACES))
 
 
 def save_toy(folder: Path, seed: int) -> Path:
-    """A small model."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(20, 4)).astype(np.float32)
     info = ModelInfo(

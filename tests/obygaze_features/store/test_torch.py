@@ -1,29 +1,18 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 from support.stores import made_store
 
-from obygaze_features.store import Row, Store
+from obygaze_features.store import Row
 
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture
-def values() -> np.ndarray:
-    return np.random.default_rng(3).standard_normal((50, 8)).astype(np.float32)
-
-
-@pytest.fixture
-def store(tmp_path: Path, values: np.ndarray) -> Store:
-    """Fifty clips, of which one failed."""
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_loader_gives_each_clip_once_with_its_vector(tmp_path, n_workers) -> None:
+    values = np.random.default_rng(3).standard_normal((50, 8)).astype(np.float32)
     rows = [Row(f"film-{n:03d}", "film") for n in range(50)]
     rows[7] = Row("film-007", "film", status="failed", reason="a broken file")
-    return made_store(tmp_path / "s", rows, {"clip": values})
-
-
-@pytest.mark.parametrize("n_workers", [0, 2])
-def test_a_loader_gives_each_clip_once_with_its_vector(store, values, n_workers):
+    store = made_store(tmp_path / "s", rows, {"clip": values})
     dataset = store.torch()
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=16, shuffle=True, num_workers=n_workers

@@ -86,7 +86,6 @@ def test_noise_that_looks_like_parameters_harms_no_other_group(clean, tmp_path):
 
 
 def cut(source: Path, target: Path, share: float) -> Path:
-    """The beginning of a file."""
     data = source.read_bytes()
     target.write_bytes(data[: int(len(data) * share)])
     return target

@@ -33,7 +33,6 @@ __all__ = ["decode_workers_as_they_are"]
 
 
 def results_of(pool: DecodePool, jobs: Iterable[DecodeJob]) -> list[DecodeResult]:
-    """The results of jobs, in their order."""
     return [result for _, result in in_order(pool.submit, jobs, 8)]
 
 
@@ -118,7 +117,6 @@ def test_threads_decode_the_same_where_no_worker_is(films, tmp_path, monkeypatch
 
 
 def decode(pool: DecodePool, film: Path, views: Any = VIEWS) -> DecodeResult:
-    """The result of one job."""
     return pool.submit(DecodeJob(film, views)).result()
 
 

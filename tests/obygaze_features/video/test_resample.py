@@ -20,7 +20,6 @@ WEIGHTS = {
 
 
 def frame_of(values: np.ndarray, kind: str, layout: str) -> Any:
-    """A frame of whole numbers [channels, n], or of others."""
     import av
 
     stored = values if kind.endswith("p") else values.T.reshape(1, -1)

@@ -123,7 +123,6 @@ def test_clicks_are_at_their_flashes_in_any_span_of_any_film(name, tmp_path) -> 
 
 
 def part_of(path: Path, start_s: float, end_s: float, **more: Any) -> DecodedSound:
-    """The sound of a part of a film."""
     view = more.pop("view", VIEW)
     return decode_sound(path, view, start_s=start_s, end_s=end_s, **more)
 
