@@ -23,6 +23,7 @@ from obygaze_features.core.figures import (
     save,
 )
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.manifest.annotators import count_differences
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.listing import titles_in_manifest
 from obygaze_features.manifest.model import (
@@ -59,8 +60,9 @@ class Stats:
 
     `films` has title, year and genres of known films. `title` is the data set and the view.
     `concepts_without_level` counts the concepts of clips without a level. `own_columns` describes
-    the user's own columns. `clips` counts the clips that `where` selects, `clips_of_all` all clips
-    of the manifest.
+    the user's own columns. `left_open` counts the clips on which annotators differ, by column and
+    concept: `level 10, Look 3`. `clips` counts the clips that `where` selects, and `clips_of_all`
+    all clips of the manifest.
     """
 
     clips: int
@@ -82,6 +84,7 @@ class Stats:
     title: str = ""
     is_linked: bool = True
     clips_of_all: int = 0
+    left_open: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as one JSON document."""
@@ -130,8 +133,14 @@ class Stats:
 
     @property
     def notes(self) -> list[str]:
-        """A note with the names of the levels that clips have."""
-        return self.level_notes()
+        """The names of the levels that clips have, and how clips without a decision count."""
+        notes = self.level_notes()
+        if self.left_open:
+            notes.append(
+                "clips on which annotators differ count as clips without the label:"
+                f" {self.left_open}"
+            )
+        return notes
 
     def level_notes(
         self, words_of: Mapping[str, Sequence[str]] | None = None
@@ -260,6 +269,7 @@ def compute_stats(
         unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
+        left_open=count_differences(clips),
     )
 
 
@@ -382,6 +392,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: Sequence[str]) -> None:
     axes.set_xlim(left=0)
     draw_grid(axes)
     axes.set_xlabel(f"% of {stats.unit}s with the concept", color=COLORS["muted"])
-    axes.set_title("Concepts by level")
+    differing = f"; annotators differ: {stats.left_open}" if stats.left_open else ""
+    axes.set_title(f"Concepts by level{differing}")
     if names:
         axes.figure.legend(loc="outside lower left", fontsize=7.5)

@@ -64,3 +64,19 @@ def test_no_figure_is_drawn_of_clips_of_which_none_has_a_level(tmp_path: Path) -
     with pytest.raises(FixUsage, match="no clip has a level"):
         draw_stats(stats, figure=tmp_path / "f")
     assert not [*tmp_path.iterdir()]
+
+
+def test_clips_on_which_annotators_differ_are_counted_in_a_note() -> None:
+    concepts = {"Look": "visual", "Body": "visual"}
+    open_clips = [
+        Clip("a-1", "a", level="S", concepts=("Body",), extra={"differs": "Look"}),
+        Clip("a-2", "a", level="", extra={"differs": "level|Look"}),
+        Clip("a-3", "a", level="S", concepts=("Look",), extra={"differs": ""}),
+    ]
+    films = Manifest("m", Header("m", concepts), tuple(open_clips), ("differs",))
+    stats = compute_stats(films)
+    assert stats.concepts["S"] == {"Look": 1, "Body": 1}
+    assert stats.notes[1:] == [
+        "clips on which annotators differ count as clips without the label: Look 2, level 1"
+    ]
+    assert compute_stats(films.with_clips(open_clips[2:])).notes == ["levels: S sure"]
