@@ -127,9 +127,8 @@ def make_contradictions(place: Place, rows: Sequence[Row], X: Any) -> None:
     import_clips(place, [{**row, "level": "", "concepts": ""} for row in rows], "bare")
     people = worlds.coded_clips()
     import_clips(place, people, "coded", "majority")
-    first = [{**row, "annotator": ""} for row in people if row["annotator"] == "ada"]
-    other = [row for row in people if row["annotator"] == "ben"]
-    for name, table in {"coded-paris": first, "coded-nice": other}.items():
+    for name, person in {"coded-paris": "ada", "coded-nice": "ben"}.items():
+        table = [row for row in people if row["annotator"] == person]
         without = [{k: v for k, v in row.items() if k != "annotator"} for row in table]
         import_clips(place, without, name)
 

@@ -22,17 +22,9 @@ def make_store(ws: Workspace, options: str = "") -> tuple[list[str], Features]:
     rows = []
     for film in ("lake", "night"):
         for scene in range(1, 11):
-            level = "S" if scene % 3 == 0 else "EN"
-            concepts = "Look|Body" if level == "S" else ""
-            clip = f"{film}-{scene:03d}"
-            rows.append(
-                {
-                    "clip_id": clip,
-                    "movie_id": film,
-                    "level": level,
-                    "concepts": concepts,
-                }
-            )
+            level, concepts = ("S", "Look|Body") if scene % 3 == 0 else ("EN", "")
+            row = {"clip_id": f"{film}-{scene:03d}", "movie_id": film, "level": level}
+            rows.append({**row, "concepts": concepts})
     ws.import_table(rows, "films", "clips")
     ids = [row["clip_id"] for row in rows]
     X = np.random.default_rng(22).normal(size=(len(ids), 16)).astype(np.float32)

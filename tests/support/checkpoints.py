@@ -189,31 +189,26 @@ def lsmdc_tensors(seed: int = 0, **sizes: int) -> dict[str, Any]:
     patch = sizes["patch"]
     generator = torch.Generator().manual_seed(seed)
 
-    def draw(
-        *shape: int, half: bool = False, at: float = 0.0, spread: float = 0.15
-    ) -> Any:
-        drawn = torch.randn(shape, generator=generator) * spread + at
+    def draw(*shape: int, half: bool = False, at: float = 0.0) -> Any:
+        drawn = torch.randn(shape, generator=generator) * 0.15 + at
         return drawn.half() if half else drawn
 
     def blocks(prefix: str, width: int, n: int, half: bool) -> dict[str, Any]:
         made = {}
         for i in range(n):
             stem = f"{prefix}.resblocks.{i}"
-            made |= {
-                f"{stem}.attn.in_proj_weight": draw(3 * width, width, half=half),
-                f"{stem}.attn.in_proj_bias": draw(3 * width, half=half),
-                f"{stem}.attn.out_proj.weight": draw(width, width, half=half),
-                f"{stem}.attn.out_proj.bias": draw(width, half=half),
-                f"{stem}.ln_1.weight": draw(width, at=1.0),
-                f"{stem}.ln_1.bias": draw(width),
-                f"{stem}.mlp.c_fc.weight": draw(4 * width, width, half=half),
-                f"{stem}.mlp.c_fc.bias": draw(4 * width, half=half),
-                f"{stem}.mlp.c_proj.weight": draw(width, 4 * width, half=half),
-                f"{stem}.mlp.c_proj.bias": draw(width, half=half),
-                f"{stem}.ln_2.weight": draw(width, at=1.0),
-                f"{stem}.ln_2.bias": draw(width),
-            }
+            # Rows and columns of each weight, in widths.
+            linear = {"attn.in_proj_": (3, 1), "attn.out_proj.": (1, 1)}
+            linear |= {"mlp.c_fc.": (4, 1), "mlp.c_proj.": (1, 4)}
+            for name, (rows, columns) in linear.items():
+                weight = draw(rows * width, columns * width, half=half)
+                made[f"{stem}.{name}weight"] = weight
+                made[f"{stem}.{name}bias"] = draw(rows * width, half=half)
+            made |= norm(f"{stem}.ln_1", width) | norm(f"{stem}.ln_2", width)
         return made
+
+    def norm(stem: str, width: int) -> dict[str, Any]:
+        return {f"{stem}.weight": draw(width, at=1.0), f"{stem}.bias": draw(width)}
 
     visual = "clip.visual"
     tensors = {
@@ -221,10 +216,7 @@ def lsmdc_tensors(seed: int = 0, **sizes: int) -> dict[str, Any]:
         f"{visual}.positional_embedding": draw(grid * grid + 1, width),
         f"{visual}.proj": draw(width, out, half=True),
         f"{visual}.conv1.weight": draw(width, 3, patch, patch, half=True),
-        f"{visual}.ln_pre.weight": draw(width, at=1.0),
-        f"{visual}.ln_pre.bias": draw(width),
-        f"{visual}.ln_post.weight": draw(width, at=1.0),
-        f"{visual}.ln_post.bias": draw(width),
+        **(norm(f"{visual}.ln_pre", width) | norm(f"{visual}.ln_post", width)),
         "frame_logit_weight": draw(frames, frames),
         "frame_mat_weight": draw(frames, frames),
         "clip.logit_scale": draw(),

@@ -21,18 +21,9 @@ def manifest(root: Path, clips: Sequence[Clip], *columns: str) -> Manifest:
 
 def film_clips(film: str, video: str, n: int = 10) -> list[Clip]:
     """Clips of one second each in a video; every second one has the level S and a concept."""
-    levels = ("EN", "S")
+    labels = (("EN", ()), ("S", ("Look",)))
     return [
-        Clip(
-            f"{film}-{k:03d}",
-            film,
-            k,
-            video,
-            float(k),
-            float(k + 1),
-            levels[k % 2],
-            ("Look",) if k % 2 else (),
-        )
+        Clip(f"{film}-{k:03d}", film, k, video, float(k), k + 1.0, *labels[k % 2])
         for k in range(n)
     ]
 

@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,26 +10,10 @@ from numpy.typing import NDArray
 
 from support.data import real_data
 
-VISUAL = (
-    "Type of plan",
-    "Look",
-    "Body",
-    "Posture",
-    "Clothes",
-    "Appearance",
-    "Exp of  emotion",
-    "Activities",
-)
-CONCEPTS = (
-    "Type of shot",
-    "Look",
-    "Body",
-    "Posture",
-    "Clothing",
-    "Appearance",
-    "Expression of emotion",
-    "Activities",
-)
+VISUAL = ("Type of plan", "Look", "Body", "Posture", "Clothes", "Appearance")
+VISUAL += ("Exp of  emotion", "Activities")
+CONCEPTS = ("Type of shot", "Look", "Body", "Posture", "Clothing", "Appearance")
+CONCEPTS += ("Expression of emotion", "Activities")
 POSITIVE = {"Sure", "S", "1"}
 
 
@@ -43,11 +28,7 @@ class SplitFile:
     concepts: NDArray[np.float64]
 
     def in_folds(self, *folds: int) -> list[str]:
-        return [
-            clip
-            for clip, fold in zip(self.ids, self.folds, strict=True)
-            if fold in folds
-        ]
+        return [*itertools.compress(self.ids, np.isin(self.folds, folds))]
 
 
 def split_file(name: str) -> SplitFile:

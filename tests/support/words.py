@@ -53,13 +53,9 @@ def save_tokenizer(folder: Path) -> Any:
         special_tokens=[(begin, vocabulary[begin]), (end, vocabulary[end])],
     )
     folder.mkdir(parents=True, exist_ok=True)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=begin,
-        eos_token=end,
-        unk_token="<unk>",
-        pad_token="<pad>",
-    )
+    names = {"bos_token": begin, "eos_token": end}
+    names |= {"unk_token": "<unk>", "pad_token": "<pad>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
     fast.save_pretrained(folder)
     return fast
 
@@ -68,15 +64,9 @@ def save_language_model(folder: Path) -> Path:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     tokenizer = save_tokenizer(folder)
-    config = GPT2Config(
-        vocab_size=len(tokenizer),
-        n_positions=32,
-        n_embd=16,
-        n_layer=1,
-        n_head=2,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
+    ends = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id")}
+    sizes = {"n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    config = GPT2Config(vocab_size=len(tokenizer), **sizes, **ends)
     model = GPT2LMHeadModel(config)
     stir(model, 0)
     model.save_pretrained(folder)
