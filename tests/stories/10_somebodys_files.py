@@ -43,11 +43,8 @@ def vectors() -> Array:
 def frames_of_clips() -> list[Array]:
     """Return the vectors of the frames of each clip; clips have different numbers of frames."""
     draws = np.random.default_rng(4)
-    frames = []
-    for number in range(len(CLIPS)):
-        values = draws.normal(size=(2 + number, WIDTH))
-        frames.append(values.astype(np.float32))
-    return frames
+    shapes = [(2 + number, WIDTH) for number in range(len(CLIPS))]
+    return [draws.normal(size=shape).astype(np.float32) for shape in shapes]
 
 
 def stored(ws: Workspace, store: str, array: str) -> Array:

@@ -76,12 +76,12 @@ def labels_by_hand(coded: Coded, rule: str) -> dict[str, tuple[str, str]]:
         levels = [level for level, _ in said.values()]
         answers = [tense for _, tense in said.values()]
         tense = answers[0] if len(set(answers)) == 1 else ""
+        level = levels[0] if len(set(levels)) == 1 else ""
         if rule == "highest":
-            labels[clip] = max(levels, key=LEVELS.index), tense
-        elif rule == "by:Ben":
+            level = max(levels, key=LEVELS.index)
+        labels[clip] = level, tense
+        if rule == "by:Ben":
             labels[clip] = said.get("Ben", ("", ""))
-        else:
-            labels[clip] = (levels[0] if len(set(levels)) == 1 else "", tense)
     return labels
 
 

@@ -78,8 +78,7 @@ def test_one_refusal_asks_everything_and_one_command_answers(ws: Workspace) -> N
     found = []
     for row in ws.read_table("own.csv"):
         times = (float(row["start_s"]), float(row["end_s"]))
-        title = row["movie_title"]
-        found.append((row["clip_id"], title, *times, row["Urteil"]))
+        found.append((row["clip_id"], row["movie_title"], *times, row["Urteil"]))
     assert found == expected
     said = ws.read_table("own.annotators.csv")
     words = {(row["clip_id"], row["annotator"]): row["Urteil"] for row in said}

@@ -1,5 +1,6 @@
 """Fits with what is held out replaced: does anything learn from it?"""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,18 +80,16 @@ def some_clips() -> Manifest:
     """Films with folds of every kind; some clips have no level, and some are in no fold."""
     manifest = with_folds(films(5, 24, seed=4, runs_on=0.2), 6)
     names = sorted({clip.movie_id for clip in manifest})
-    whole: dict[str, str] = {}
-    scenes: dict[str, str] = {}
+    columns: dict[str, dict[str, str]] = defaultdict(dict)
     for clip in manifest:
         film = names.index(clip.movie_id)
-        whole[clip.clip_id] = "test" if film == 0 else "train"
-        scenes[clip.clip_id] = "train" if clip.scene % 4 else "test"
-    numbers = {clip.clip_id: str(names.index(clip.movie_id)) for clip in manifest}
-    pairs = {clip_id: str(int(number) // 2) for clip_id, number in numbers.items()}
-    manifest = manifest.with_column("whole", whole)
-    manifest = manifest.with_column("fold:grouped", numbers)
-    manifest = manifest.with_column("fold:pairs", pairs)
-    return manifest.with_column("scenes", scenes)
+        columns["whole"][clip.clip_id] = "train" if film else "test"
+        columns["fold:grouped"][clip.clip_id] = str(film)
+        columns["fold:pairs"][clip.clip_id] = str(film // 2)
+        columns["scenes"][clip.clip_id] = "train" if clip.scene % 4 else "test"
+    for name, cells in columns.items():
+        manifest = manifest.with_column(name, cells)
+    return manifest
 
 
 @dataclass(frozen=True)
@@ -141,18 +140,11 @@ def way_of_sentences(folder: Path, *changes: str) -> Way:
     rng = np.random.default_rng(5)
     vectors = {"sure": rng.normal(size=(3, 14)), "plain": rng.normal(size=(2, 14))}
     texts = write_sentences(folder / "texts.npz", vectors)
-    return way_of(
-        folder,
-        "models.said.kind=zero-shot",
-        f"models.said.texts={texts}",
-        "models.said.positive=sure",
-        "models.said.negative=plain",
-        f"models.pcbm-lr.texts={texts}",
-        "models.pcbm-lr.C.grid=[0.001, 1.0]",
-        'grid.models=["said", "pcbm-lr"]',
-        *changes,
-        recipe=recipe_of_words(),
-    )
+    models = ["models.said.kind=zero-shot", f"models.said.texts={texts}"]
+    models += ["models.said.positive=sure", "models.said.negative=plain"]
+    models += [f"models.pcbm-lr.texts={texts}", "models.pcbm-lr.C.grid=[0.001, 1.0]"]
+    models += ['grid.models=["said", "pcbm-lr"]']
+    return way_of(folder, *models, *changes, recipe=recipe_of_words())
 
 
 def replaced(way: Way, rows: NDArray[np.bool_], seed: int = 1) -> StoreRun:

@@ -154,12 +154,8 @@ def value_of(metric: str, rows: list[Row], is_averaged: bool, film: str = "") ->
 
 def on_shared_clips(cells: list[list[Row]]) -> list[list[Row]]:
     """The rows of each cell of the clips that all cells tested with one class."""
-    classes = [{row["clip_id"]: row["y"] for row in rows} for rows in cells]
-    first = classes[0]
-    shared = set()
-    for clip_id in first:
-        if all(other.get(clip_id) == first[clip_id] for other in classes):
-            shared.add(clip_id)
+    classes = [{(row["clip_id"], row["y"]) for row in rows} for rows in cells]
+    shared = {clip_id for clip_id, _ in set.intersection(*classes)}
     return [[row for row in rows if row["clip_id"] in shared] for rows in cells]
 
 
@@ -201,10 +197,11 @@ class Tests:
             name = tuple(row[column] for column in NAME)
             self.cells.setdefault(name, []).append(row)
         # The pairs of tasks of which some model tests a clip several times with one seed.
-        self.averaged = set()
-        for (train, test, *_), rows in self.cells.items():
-            if len({(row["seed"], row["clip_id"]) for row in rows}) < len(rows):
-                self.averaged.add((train, test))
+        self.averaged = {
+            name[:2]
+            for name, rows in self.cells.items()
+            if len({(row["seed"], row["clip_id"]) for row in rows}) < len(rows)
+        }
 
     def expected(self, result: Row) -> dict[str, float]:
         train, test, store, model = (result[column] for column in NAME)
