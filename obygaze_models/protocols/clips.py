@@ -70,6 +70,8 @@ class ClipTable:
     vocabulary: Collection[str] = ()
     # The column of the groups that are held out and resampled as a whole.
     group_column: str = FILM_COLUMN
+    # For groups that share a video file, the name of the group that they count as.
+    group_of_file: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -110,7 +112,8 @@ class ClipTable:
 
         "" if the manifest has no films, so that single clips are held out.
         """
-        return self.column(self.group_column)
+        names = self.column(self.group_column).tolist()
+        return np.array([self.group_of_file.get(name, name) for name in names], np.str_)
 
     @cached_property
     def levels(self) -> Words:

@@ -155,7 +155,9 @@ def _never_tested(clips: _Clips) -> BoolArray:
     table = clips.table
     column = table.group_column
     asked = [plain_value(name, column) for name in splits.never]
-    never = np.isin(table.groups, asked)
+    never = np.isin(
+        table.groups, [table.group_of_file.get(name, name) for name in asked]
+    )
     # Names are looked up in all clips of the manifest, because data.where may have removed a group.
     every_clip = table.of_manifest or table.clips
     known = dict.fromkeys("|".join(clip.values(column)) for clip in every_clip)

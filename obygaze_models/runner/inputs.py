@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,7 @@ def gather(
             _check_join(protocol, name, store, stores)
     protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
+    table = replace(table, group_of_file=_groups_of_one_file(table, stores))
     protocol, left_out = _without_models_of_concepts(protocol, table)
     # Features are read first, so that missing clips are reported before problems of labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
@@ -164,6 +165,7 @@ def gather(
     remarks = {
         "left out": _shares_left_out(features, labels),
         **table.remarks,
+        "one file": _held_out_together(protocol, table),
         "heard": _only_heard(table, manifest, stores),
         "annotators differ": differing_annotators(protocol.tasks, labels, table),
         "models of concepts": left_out,
@@ -405,6 +407,41 @@ def _without_validation(
                 " tested by fewer fits."
             )
     return " ".join(sentences)
+
+
+def _groups_of_one_file(
+    table: ClipTable, stores: Mapping[str, Store]
+) -> dict[str, str]:
+    """Return the groups of clips that share a video file, each with the first group that has it.
+
+    Two names of one film would otherwise be a training film and a film that counts as unseen.
+    """
+    groups_of_file: dict[str, set[str]] = {}
+    for store in chain.from_iterable(one.stores for one in stores.values()):
+        rows = store.table.find(table.ids)
+        known = np.flatnonzero(rows >= 0)
+        files = store.files_of(rows[known])
+        for group, file in zip(table.groups[known].tolist(), files, strict=True):
+            groups_of_file.setdefault(file, set()).add(group)
+    groups_of_file.pop("", None)
+    first_of: dict[str, str] = {}
+    for groups in groups_of_file.values():
+        if len(groups) > 1 and "" not in groups:
+            together = {first_of.get(group, group) for group in groups}
+            same = [group for group, first in first_of.items() if first in together]
+            first_of |= dict.fromkeys((*same, *groups), min(together))
+    return first_of
+
+
+def _held_out_together(protocol: Protocol, table: ClipTable) -> str:
+    """Return a remark on groups that share a video file, or "" if there are none."""
+    if not table.group_of_file:
+        return ""
+    noun = plural(unit_name(protocol.splits.kind, protocol.splits.column))
+    return (
+        f"These {noun} share a video file, and are held out together:"
+        f" {few(sorted(table.group_of_file), 6)}."
+    )
 
 
 def _only_heard(

@@ -14,9 +14,11 @@ import pandas as pd
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 from support.seeds import SEED, amount
+from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Row
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.runner.files import Run
 
@@ -69,6 +71,29 @@ def test_groups_have_the_numbers_of_films(tmp_path: Path, way: str) -> None:
         tests, theirs = (one.predictions.assign(movie_id="") for one in (run, expected))
         pd.testing.assert_frame_equal(tests, theirs)
         assert run.about["fits"] == expected.about["fits"]
+
+
+def test_two_names_of_one_film_are_held_out_together(tmp_path: Path) -> None:
+    """Otherwise a film is unseen under its second name, after its first one trained."""
+    manifest = grouped(SEED)
+    one, other, *others = manifest.films
+    names = {film: f"{number + 1:016x}" for number, film in enumerate(manifest.films)}
+    names[other] = names[one]
+    rows = []
+    for clip in manifest:
+        video = {"video_bytes": 9, "video_hash": names[clip.movie_id]}
+        rows.append(Row(clip.clip_id, clip.movie_id, **video))
+    X = planted(manifest, width=14, strength=0.7, seed=5)
+    store = made_store(tmp_path / "s", rows, {"clip": X}, recipe=a_recipe())
+    run = run_on(tmp_path, quick("honest", *CHANGES), manifest, {"x": store})
+    said = f"These films share a video file, and are held out together: {one}, {other}."
+    assert run.about["remarks"]["one file"] == said
+    assert {*run.predictions["group"]} == {one, *others}
+    same = {clip.clip_id: clip.movie_id.replace(other, one) for clip in manifest}
+    by_column = run_of(
+        tmp_path / "c", manifest.with_column("who", same), "splits.column=who"
+    )
+    pd.testing.assert_frame_equal(run.results, by_column.results)
 
 
 def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) -> None:
