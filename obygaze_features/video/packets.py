@@ -233,9 +233,9 @@ def read_packets(
     pictures = seen.pictures
     if pictures is not None and pictures.sets_change:
         # A decoder keeps the parameter sets that it got last, so it begins where they are stated.
-        table["key"] &= pictures.states_sets
-        if not pictures.states_sets[0]:
+        if not pictures.states_sets[np.argmax(table["key"])]:
             raise BadVideo(SETTINGS_CHANGE, path=path, reason="order")
+        table["key"] &= pictures.states_sets
     if container.format.name == "avi":
         # AVI has no times, it counts pictures: a missing picture would shift all pictures behind
         # it. FFmpeg only guesses the duration of the last picture.

@@ -32,7 +32,7 @@ def without_sets(packet: bytes) -> bytes:
     return b"".join(START + unit for unit in units)
 
 
-def joined_film(folder: Path, with_sets: Collection[int]) -> Path:
+def joined_film(folder: Path, with_sets: Collection[int], first: int = 0) -> Path:
     """Two recordings; only these packets, and the header, state parameter sets."""
     parts = [part(folder, number, ".ts") for number in (0, 1)]
     with av.open(str(parts[1])) as source:
@@ -45,6 +45,8 @@ def joined_film(folder: Path, with_sets: Collection[int]) -> Path:
             data = bytes(packet)
             if number not in with_sets:
                 data = without_sets(data)
+            if number < first:
+                continue
             copy = packet_of(packet, data)
             copy.pts = copy.dts = 3600 * number
             copy.stream = stream
@@ -65,6 +67,10 @@ def test_a_clip_has_the_parameter_sets_of_its_part(tmp_path: Path) -> None:
             clip = decode_clip(film, PictureView(5), **span)
             for picture, place in zip(clip.pictures, clip.index, strict=True):
                 assert np.array_equal(picture, expected[place]), (indexes, start_s)
+    # A recording that begins between key frames.
+    cut = joined_film(tmp_path, range(51), first=3)
+    clip = decode_clip(cut, PictureView(5), start_s=3.4, end_s=3.6)
+    assert np.array_equal(clip.pictures, expected[88:93])
 
 
 def test_a_part_that_states_no_parameter_sets_is_refused(tmp_path: Path) -> None:
