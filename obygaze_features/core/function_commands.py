@@ -46,9 +46,10 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -400,6 +401,8 @@ def call_function(
             else:
                 values["progress"] = partial(session.console.progress, unit="steps")
         listed = _take_listed(function, values)
+        # User code may print; stdout has only the result.
+        stack.enter_context(redirect_stdout(sys.stderr))
         return function(*args, *listed, **values)
 
 

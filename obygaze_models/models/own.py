@@ -54,6 +54,8 @@ class OwnClassifier(Classifier):
         return user_code
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        from sklearn import config_context
+
         user_code = self._user_code()
         settings = dict(self.settings or {})
         settings.pop(PACKAGE, None)
@@ -65,7 +67,9 @@ class OwnClassifier(Classifier):
                 settings[parameter.name] = type(default)(value)
         own_class = user_code.load()
         model = user_code.call(lambda: own_class(**settings), "failed")
-        fitted = user_code.call(lambda: model.fit(X, codes), "failed in fit()")
+        # A run skips scikit-learn's checks of settings, because it has checked its own settings.
+        with config_context(skip_parameter_validation=False):
+            fitted = user_code.call(lambda: model.fit(X, codes), "failed in fit()")
         if fitted is not model:
             raise user_code.refuse(
                 f"must return itself from fit(), got {short_value(fitted)}"

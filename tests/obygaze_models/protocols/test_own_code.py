@@ -157,6 +157,25 @@ def test_a_model_that_needs_many_rows_is_no_broken_one(here: Path) -> None:
     assert cell.value("ap") > 0.5
 
 
+@pytest.mark.parametrize("setting", ["weights=distanse", "leaf_size=-1"])
+def test_a_setting_that_scikit_learn_does_not_know_is_refused(here, setting) -> None:
+    kind = "models.mine.kind=sklearn.neighbors.KNeighborsClassifier"
+    changes = [*ONE_TASK, kind, f"models.mine.{setting}", 'grid.models=["mine"]']
+    with pytest.raises(FixInput, match=setting.partition("=")[0]):
+        og.run("honest", "sig", "films", changes=changes, output="k")
+
+
+def test_what_user_code_prints_is_no_part_of_the_result(here: Path) -> None:
+    loud = FILE.replace("self.means_ =", "print('fitting'); self.means_ =")
+    (here / "own.py").write_text(loud + "\nprint('imported')\n", encoding="utf-8")
+    changes = [*ONE_TASK, "models.mine.kind=own.py:NearestMean", 'grid.models=["mine"]']
+    sets = [word for change in changes for word in ("--set", change)]
+    words = ("run", "honest", "--manifest", "films", "--store", "sig", "--jobs", "1")
+    printed = call_obygaze("-C", here, *words, *sets, "--json").ok()
+    assert json.loads(printed.stdout)["json_version"] == 1
+    assert {"imported", "fitting"} <= {*printed.stderr.splitlines()}
+
+
 def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(here) -> None:
     Path("mine.toml").write_text(
         'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
