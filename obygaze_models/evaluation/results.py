@@ -287,8 +287,12 @@ def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]
     If the second cell gives all clips of a film one score, its scores are not used. The difference
     is then the metric of the first cell, minus the metric of its negated scores, divided by 2. If a
     ranking and its reverse are equally likely, the mean of this difference is 0. The mean of AP
-    minus the AP of equal scores can differ from 0, because AP is convex.
+    minus the AP of equal scores can differ from 0, because AP is convex. Exchanged cells have the
+    negative difference.
     """
+    if first.is_constant_in_films and not second.is_constant_in_films:
+        exchanged = film_differences(second, first, metric)
+        return {film: -difference for film, difference in exchanged.items()}
     ours, theirs = first.of_two_classes(metric)
     parts = 2
     if not second.is_constant_in_films:
@@ -351,7 +355,8 @@ def difference(
     if row["basis"] == UNSEEN:
         if factor is None:
             factor = film_factor(first, second, len(by_film))
-        most = 0.5 if second.is_constant_in_films else 1.0
+        is_half = first.is_constant_in_films or second.is_constant_in_films
+        most = 0.5 if is_half else 1.0
         row["over_films"], interval = mean_over_films(by_film, factor, most)
     else:
         if factor is None:
@@ -361,6 +366,9 @@ def difference(
         if p_alone(by_film[:, None], np.array([factor]))[0] > 1 - CONFIDENCE:
             # Bootstrap intervals of a dozen films are too narrow if films differ very much.
             interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
+        if by_film.sum() * row["value"] < 0:
+            # The films and all clips together show the opposite, so there is no p.
+            factor = math.inf
     row |= {"low": interval.low, "high": interval.high}
     return Difference(row, of_films, factor)
 

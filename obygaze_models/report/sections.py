@@ -482,8 +482,9 @@ def section_of_concepts(run: Run) -> Section:
     if run.has_groups:
         note += (
             " AP and AUC: of one ranking of all clips. p: the probability of a ranking at least as"
-            f" good if the labels of each {run.unit} are shifted in time. A dash instead of AP: if"
-            f" one {run.unit} is held out, too few clips with or without the concept remain."
+            f" good if the labels of each {run.unit} are shifted in time; a dash if the order of"
+            f" the clips is unknown. A dash instead of AP: if one {run.unit} is held out, too few"
+            " clips with or without the concept remain."
         )
     counted = concepts[["films_with_value", "films"]].dropna().astype(int)
     known = films_with_value([*counted.itertuples(index=False, name=None)], run.unit)

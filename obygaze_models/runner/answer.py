@@ -292,7 +292,8 @@ def _cells_on_clips(cell: Cell, run: Run) -> Iterator[Cell]:
 def difference_from_baseline(run: Run, model: Cell, baseline: Cell) -> RunRow | None:
     """Return the difference of a model and the best baseline, or None if the run does not have it.
 
-    Its p is the largest p of all differences between the model and a baseline without video.
+    Its p is the largest p of all differences between the model and a baseline without video. A
+    difference without a p keeps none.
     """
     found = None
     p_values = []
@@ -304,8 +305,9 @@ def difference_from_baseline(run: Run, model: Cell, baseline: Cell) -> RunRow | 
                 found = row
     if found is None:
         return None
-    known = [p for p in p_values if math.isfinite(p)]
-    return {**found, "p": max(known, default=math.nan)}
+    if math.isnan(found["p"]):
+        return found
+    return {**found, "p": max(p for p in p_values if math.isfinite(p))}
 
 
 def verdict(row: RunRow | None, n_films: int = 0) -> str:

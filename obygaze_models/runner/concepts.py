@@ -169,9 +169,11 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
             "low": ap.by_film.low,
             "high": ap.by_film.high,
             "auc": quality.metrics[AUC.name].value,
-            "p": quality.p,
-            "p_holm": quality.p_holm,
         }
+        # Labels are shifted in time, so the order of the clips must be known.
+        if run.table.scenes is not None:
+            p = {"p": quality.p, "p_holm": quality.p_holm}
+            qualities[quality.concept] |= p
     return qualities
 
 

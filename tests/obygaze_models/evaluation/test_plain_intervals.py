@@ -318,6 +318,40 @@ def test_beside_a_guess_films_have_half_of_the_order_minus_the_reversed_one(seed
         reversed_order = plain_value("ap", replace(drawn, folds=backwards), alone)
         expected[f"f{film:02d}"] = (order - reversed_order) / 2
     assert found == pytest.approx(expected)
+    # The order in which two models are typed does not matter.
+    exchanged = film_differences(*reversed(cells), "ap")
+    assert exchanged == pytest.approx({film: -value for film, value in found.items()})
+    ours, theirs = (
+        difference(*cells, RunSettings()),
+        difference(*reversed(cells), RunSettings()),
+    )
+    assert (ours.row["low"], ours.row["high"]) == pytest.approx(
+        (-theirs.row["high"], -theirs.row["low"]), nan_ok=True
+    )
+
+
+def test_films_that_say_the_opposite_of_all_clips_give_no_p() -> None:
+    """A model that orders clips within films only, and a baseline that knows the films."""
+    rows = []
+    for film in range(8):
+        share = 8 if film % 2 else 2
+        for clip in range(10):
+            is_positive = clip < share
+            name = {"clip_id": f"{film}-{clip}", "movie_id": f"f{film}"}
+            of_clip = {**name, "y": int(is_positive), "seen": "film", "n_seen": 80}
+            of_clip["is_probability"] = False
+            # One film has two clips in the wrong order.
+            score = 0.1 * is_positive - 0.1 * share - 0.1 * (film == clip == 1)
+            rows.append({**of_clip, "score": score})
+            guess = {"model": "film_prior", "is_model": False, "store": ""}
+            rows.append({**of_clip, **guess, "score": 0.1 * share})
+    tests = a_table(rows)
+    settings = RunSettings(primary="ap", replicates=40)
+    found = results(tests, settings)
+    (row,) = found[found["against_model"] == "film_prior"].to_dict("records")
+    assert row["value"] < 0
+    assert min(film_differences(*cells_from_tests(tests), "ap").values()) > 0
+    assert np.isnan(row["p"])
 
 
 def test_four_positive_clips_give_no_interval() -> None:

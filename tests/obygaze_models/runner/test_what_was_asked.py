@@ -53,6 +53,22 @@ def test_the_table_of_concepts_is_of_the_settings_that_folds_chose(tmp_path) -> 
     assert concepts_of(chosen) == pytest.approx(concepts_of(alone))
 
 
+def test_concepts_have_no_p_where_the_order_of_clips_is_unknown(tmp_path: Path) -> None:
+    """Their p shifts labels in time; the order of a table is no time."""
+    manifest = films(5, 30)
+    nowhere = {"scene": None, "start_s": None, "end_s": None}
+    unordered = manifest.with_clips(replace(clip, **nowhere) for clip in manifest)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    protocol = quick("honest", *BOTTLENECK)
+    known, unknown = (
+        run_on(tmp_path, protocol, clips, {"x": store}).table("concepts.csv")
+        for clips in (manifest, unordered)
+    )
+    assert known["p"].notna().any()
+    assert unknown["p"].isna().all() and unknown["p_holm"].isna().all()
+    assert unknown["ap"].tolist() == pytest.approx(known["ap"].tolist(), nan_ok=True)
+
+
 def test_a_clip_without_a_concept_is_not_one_of_another() -> None:
     manifest = films(2, 40)
     clips = [clip for clip in manifest if clip.concepts in ((), ("Look",), ("Body",))]
