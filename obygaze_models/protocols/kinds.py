@@ -63,6 +63,17 @@ def offered_values(value: Any) -> Sequence[Any] | None:
     return values if isinstance(values, list | tuple) else [values]
 
 
+def named_tasks(model: Model) -> set[str]:
+    """Return the tasks for which a setting of a model has a value of its own."""
+    named: set[str] = set()
+    for value in model.settings.values():
+        grid = offered_values(value)
+        for item in [value] if grid is None else grid:
+            if _is_by_task(item):
+                named.update(item[BY_TASK])
+    return named - {OTHER_TASKS}
+
+
 def candidates(model: Model) -> list[Settings]:
     """Return the combinations of settings to choose from; a single combination without a grid."""
     offered = []

@@ -28,9 +28,16 @@ from obygaze_models.models.registry import (
     TEXTS,
     default_settings,
     find_kind,
+    has_epochs,
     is_kind,
 )
-from obygaze_models.protocols.kinds import GRID, candidates, find_problem, for_task
+from obygaze_models.protocols.kinds import (
+    GRID,
+    candidates,
+    find_problem,
+    for_task,
+    named_tasks,
+)
 from obygaze_models.protocols.schedule import (
     KEYS_OF_ALL,
     LEAVES_OUT_GROUPS,
@@ -123,7 +130,8 @@ def parse_protocol(
         if not document.violations:
             _check_names(document, protocol)
             _check_bars(document, protocol)
-            _check_models(document, protocol)
+            _check_models(document, protocol, asked)
+            _check_questions(document, protocol, asked)
             run = {*asked} or protocol.used_tasks
             _check_splits(document, protocol, run)
             _check_every_task_is_run(document, protocol, in_file, asked)
@@ -363,9 +371,41 @@ def _check_every_task_is_run(
             )
 
 
-def _check_models(document: Document, protocol: Protocol) -> None:
-    """Check settings that depend on other settings or on the splits."""
+def _check_questions(
+    document: Document, protocol: Protocol, asked: Collection[str]
+) -> None:
+    """Check that the run answers the questions of --set, or of a file whose grid is unchanged.
+
+    Questions about models and tasks that --set or --task excludes are dropped.
+    """
+    sections = {key.partition(".")[0] for key in document.overrides}
+    is_typed = "report.questions" in document.overrides
+    is_reduced = bool(asked) or "grid" in sections
+    if document.violations or (is_reduced and not is_typed):
+        return
+    known = {"", *protocol.model_names, *protocol.grid.baselines}
+    for question in protocol.report.questions:
+        missing = sorted({question.first, question.second} - known)
+        is_run = asked or any(
+            question.train in ("", train) and question.test in ("", test)
+            for train, test in protocol.pairs
+        )
+        if missing or not is_run:
+            named = " or ".join(missing) or "this training task and test task"
+            document.add("report.questions", f"the run does not have {named}")
+
+
+def _check_models(
+    document: Document, protocol: Protocol, asked: Collection[str]
+) -> None:
+    """Check settings that depend on other settings, on the tasks or on the splits."""
+    starts_at_random = False
     for name, model in protocol.models.items():
+        starts_at_random |= name in protocol.model_names and has_epochs(model.kind)
+        for task in sorted(named_tasks(model) - {*protocol.tasks}):
+            # A name of --task is a part of what is typed, or begins with it.
+            if not any(task in typed or typed in task for typed in asked):
+                document.unknown(f"models.{name}", task, protocol.tasks, "task")
         defaults = default_settings(model.kind)
         offered = []
         for settings in candidates(model):
@@ -389,6 +429,8 @@ def _check_models(document: Document, protocol: Protocol) -> None:
                 problems["cross_fit"] = "must be at least 2 with fit.choose_store"
         for key, problem in problems.items():
             document.add(f"models.{name}.{key}", problem)
+    if protocol.fit.seeds > 1 and not starts_at_random:
+        document.add("fit.seeds", "has no effect without a model of the kind mlp")
 
 
 def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) -> None:

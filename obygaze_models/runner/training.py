@@ -65,6 +65,7 @@ from obygaze_models.zoo.training_overlap import video_hashes
 
 # The fitted estimator, its fold data, the column of scores of each task, facts for the card.
 _Kept = tuple[Any, FoldData, dict[str, str], dict[str, Any]]
+OF_TRAIN = ("name", "report.title", "data.manifest")  # keys that cannot be changed
 CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
 
@@ -94,9 +95,17 @@ def training_protocol(
             f"expected no --task for {CAV}, got {task!r}: each concept vector has its own task",
         )
     asked = [] if name == CAV else [f"models.{name}.kind={name}"]
+    if asked and not any(one.startswith(("grid.models", "grid=")) for one in changes):
+        asked.append(f'grid.models=["{name}"]')
     for change in changes:
         section, _, rest = change.partition(".")
-        if name == CAV and section in ("model", "models"):
+        key = change.partition("=")[0].strip()
+        if key in OF_TRAIN:
+            raise FixUsage(
+                f"train has a {key} of its own, got --set {change}",
+                hint="use -o for the name of the run and the model, and --manifest",
+            )
+        if name == CAV and section in ("model", "models", "grid", "tasks"):
             raise FixUsage(
                 f"{CAV} has no settings, got --set {change}: each vector is from a linear support"
                 " vector machine with the published tolerance",

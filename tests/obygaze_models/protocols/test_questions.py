@@ -18,7 +18,7 @@ from obygaze_models.evaluation.results import (
     select_requested_cells,
 )
 from obygaze_models.evaluation.tables import RunRow
-from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.reading import load_protocol, protocol_names
 
 
 def question(**names: str) -> dict[str, str]:
@@ -109,6 +109,48 @@ def test_a_question_or_a_printed_value_of_what_is_not_there_is_an_error(change, 
         load_protocol("honest", [change])
     (violation,) = refused.value.details
     assert said in str(violation)
+
+
+RIDGE_AND_MLP = 'report.questions=[{first="ridge", second="mlp"}]'
+LOGISTIC = "models.log.kind=logistic"
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "said"),
+    [
+        (['grid.models=["ridge"]', RIDGE_AND_MLP], [], "the run does not have mlp"),
+        (['report.questions=[{test="HN_S"}]'], [], "this training task and test task"),
+        (
+            ['grid.models=["ridge"]', "fit.seeds=2"],
+            [],
+            "without a model of the kind mlp",
+        ),
+        (
+            [LOGISTIC, "models.log.C={by_task={EN_s=0.1, other=1.0}}"],
+            [],
+            "unknown task 'EN_s' (did you mean 'EN_S'?)",
+        ),
+        (
+            [LOGISTIC, "models.log.C={by_task={mod=0.1, other=1.0}}"],
+            ["mood"],
+            "unknown task 'mod'",
+        ),
+    ],
+)
+def test_what_is_typed_and_cannot_be_done_is_an_error(changes, asked, said) -> None:
+    with pytest.raises(FixInput) as refused:
+        load_protocol("honest", changes, asked)
+    (violation,) = refused.value.details
+    assert said in str(violation)
+
+
+def test_a_protocol_keeps_what_its_run_can_do() -> None:
+    for name in protocol_names():
+        load_protocol(name)
+    # Questions of the protocol about models that --set excludes are no error.
+    load_protocol("honest", ['grid.models=["mlp"]', "fit.seeds=2"])
+    by_task = 'models.log.C={by_task={"mood=sad"=0.1, EN_S=0.1, other=1.0}}'
+    load_protocol("honest", [LOGISTIC, by_task], ["mood"])
 
 
 @pytest.mark.parametrize(
