@@ -10,6 +10,8 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.fold_data import FoldData, InnerScores, check_classes
 
+NOT_CHOSEN = "too few training films, clips or concepts to choose a setting of a grid"
+
 
 def fit(estimator: Any, data: FoldData) -> Any:
     """Return a fitted copy of an estimator; raise `FixTraining` if it cannot be fitted.
@@ -56,7 +58,9 @@ def _best(options: Sequence[Any], data: FoldData) -> tuple[int, Any]:
         # Skip a split in which no option can be fitted, for example without examples of a concept.
         if max(of_options) >= 0:
             precisions.append(of_options)
-    best = int(np.argmax(np.mean(precisions, axis=0))) if precisions else 0
+    if not precisions:
+        raise FixTraining(NOT_CHOSEN)
+    best = int(np.argmax(np.mean(precisions, axis=0)))
     return best, fit(options[best], data)
 
 

@@ -156,6 +156,16 @@ def test_without_validation_rows_inner_folds_choose() -> None:
     assert number == 1
 
 
+def test_nothing_is_called_chosen_that_two_films_cannot_choose() -> None:
+    """The first value of a grid would depend on the order in which it was typed."""
+    data = ranked_data()
+    data = replace(data, train=np.arange(8))
+    with pytest.raises(FixTraining, match="too few training films"):
+        fit_best([Ranked(-1.0), Ranked(1.0)], [data])
+    ((number, _),) = fit_best([Ranked(-1.0)], [data])
+    assert number == 0
+
+
 def test_far_scenes_still_vote() -> None:
     """Their weights are smaller than any number."""
     X = film_and_scene(["a", "a", "a"], [1, 2, 100_000])
