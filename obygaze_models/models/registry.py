@@ -339,7 +339,7 @@ def class_parameters(user_code: UserCode) -> list[inspect.Parameter]:
     Raise an error if it is not the class of a classifier, or if a parameter has no default.
     """
     own_class: Any = user_code.load_function()
-    for method in ("fit", "predict", "get_params"):
+    for method in ("fit", "get_params"):
         is_class = isinstance(own_class, type)
         if is_class and not callable(getattr(own_class, method, None)):
             raise user_code.refuse(

@@ -164,9 +164,9 @@ def train(
 ) -> Trained:
     """Train one model, evaluate it on unseen films, and save it.
 
-    The metrics are from fits with the same settings, tested on unseen films. The saved model is
-    then trained on all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h or cav.
-    A class of your own can be tested with `run`, but not saved.
+    The metrics are from fits with the same settings or choices, tested on unseen films. The saved
+    model is then trained on all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h
+    or cav. A class of your own can be tested with `run`, but not saved.
 
     Args:
         model: The model type.
@@ -244,7 +244,7 @@ def train(
     # If the run is repeated, its own model may be replaced: licences on the card may have changed,
     # or the last bits of numbers on a different processor.
     is_own = is_made_by_obygaze(
-        model_folder / MODEL_FILE, protocol=evaluated_by(chosen, folder.name)
+        model_folder / MODEL_FILE, protocol=evaluated_by(inputs, folder.name)
     )
     replaces = force or (is_own and is_same_run(folder, inputs.identity))
     check_target(model_folder, model_folder.name, force=replaces)

@@ -50,7 +50,7 @@ from obygaze_models.runner.answer import describe_cell, intervals_hold_for
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.heldout import hold_out_nothing
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.limits import find_limits
+from obygaze_models.runner.limits import ON_BOTH_SIDES, find_limits
 from obygaze_models.runner.store_run import StoreRun, fit_model, fit_seed, store_runs
 from obygaze_models.zoo.info import (
     CardMetric,
@@ -322,21 +322,27 @@ def _model_info(
             median_s=round(median(lengths), 2) if lengths else 0.0,
         ),
         metrics=metrics,
-        protocol=evaluated_by(protocol, run.folder.name),
-        notes=tuple(_notes(inputs, run, facts["task"])),
+        protocol=evaluated_by(inputs, run.folder.name),
+        notes=tuple(_notes(inputs, run, facts["task"], facts.get("chosen"))),
     )
 
 
-def evaluated_by(protocol: Protocol, run: str) -> str:
-    """Return the protocol and the run of the metrics of a model, as text."""
-    return f"{protocol.name} (run {run})"
+def evaluated_by(inputs: Inputs, run: str) -> str:
+    """Return the protocol and the run of the metrics of a model, as text.
+
+    The start of the identity distinguishes runs of the same name in two workspaces.
+    """
+    return f"{inputs.protocol.name} (run {run}, {inputs.identity[:8]})"
 
 
-def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
+def _notes(
+    inputs: Inputs, run: Run, task: str, chosen: Mapping[str, Any] | None
+) -> Iterator[str]:
     """Yield the notes of a card on its metrics, because a card is sent without its run."""
     models = run.models
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
-    note = f"The metrics and out-of-fold scores are from fits with the same settings, on {held_out}"
+    settings = "settings of their own choice" if chosen else "the same settings"
+    note = f"The metrics and out-of-fold scores are from fits with {settings}, on {held_out}"
     of_intervals = intervals_hold_for(run, models)
     if of_intervals:
         note += f"; {100 * CONFIDENCE:g} % intervals over {run.units} hold for {of_intervals}"
@@ -347,7 +353,7 @@ def _notes(inputs: Inputs, run: Run, task: str) -> Iterator[str]:
     for cell in models:
         yield describe_cell(run, cell)
     for limit in find_limits(run):
-        if limit.name in ("no interval", "annotators differ"):
+        if limit.name in ("no interval", "annotators differ", *ON_BOTH_SIDES):
             yield limit.text
     if inputs.stores[0].parts:
         yield (

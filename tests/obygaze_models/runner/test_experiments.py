@@ -143,6 +143,29 @@ def test_a_repeated_training_replaces_no_model_of_others(here: Path) -> None:
     assert "a model with this name exists" in refused.stderr
     shown = call_obygaze("-C", here, "models", "show", "mine", "--json").ok()
     assert shown.json()["kind"] == "logistic"
+    # So does a model of the same kind, name and run that another laboratory trained.
+    other = here / "laboratory"
+    manifest = films(6, 8, seed=7)
+    write_workspace(other, manifest, planted(manifest))
+    call_obygaze("-C", other, *TRAIN_RIDGE, *FAST, "-o", "mine").ok()
+    pull = ("models", "pull", other / "models/mine", "-o", "mine", "--force")
+    call_obygaze("-C", here, *pull).ok()
+    refused = call_obygaze(*ridge, "-o", "mine")
+    assert "a model with this name exists" in refused.stderr
+
+
+def test_a_card_states_copies_and_choices(workspace: Path) -> None:
+    """A card is sent without its run."""
+    manifest = films(6, 8)
+    X = planted(manifest)
+    X[8:16] = X[:8]
+    write_workspace(workspace, manifest, X)
+    grid = ("--set", "model.C.grid=[0.01, 1.0]")
+    train = ("train", "logistic", "--store", "sig", "--manifest", "made-up")
+    call_obygaze("-C", workspace, *train, *FAST, *grid, "-o", "kept").ok()
+    card = (workspace / "models/kept/README.md").read_text("utf-8")
+    assert "test clips have exactly the features of a training clip" in card
+    assert "from fits with settings of their own choice, on unseen films" in card
 
 
 def test_another_model_is_refused_before_the_training(here: Path) -> None:
