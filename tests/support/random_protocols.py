@@ -149,7 +149,7 @@ def draw_protocol(random: Random, one: Experiment) -> None:
         "splits": draw_splits(random, one),
         "models": draw_models(random),
         "grid": grid,
-        "fit": {"seed": int(random.integers(5)), "seeds": int(pick(random, [1, 2]))},
+        "fit": {"seed": int(random.integers(5))},
         "report": report,
     }
 
