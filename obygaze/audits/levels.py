@@ -42,7 +42,14 @@ ALPHA = 0.05
 STEPS = (("HN", "NS"), ("NS", "S"))
 # With fewer films, a sign-flip test has little power; comparisons of models have the same limit.
 LEAST_FILMS = 6
-OF_STEP = ("rise in a film", "low", "high", "rising films", "films", "p of a rise")
+OF_STEP = (
+    "rise in a film",
+    "low rise",
+    "high rise",
+    "rising films",
+    "films",
+    "p of a rise",
+)
 # A level or a step, with the keys of the JSON document.
 Record = dict[str, Any]
 

@@ -20,7 +20,7 @@ from obygaze_features.core.figures import (
     label_rows,
     save,
 )
-from obygaze_features.core.files import csv_bytes, write_new
+from obygaze_features.core.files import csv_for_people, write_new
 
 IntervalEnds = list[float | None]
 MAX_ROWS = 40
@@ -174,8 +174,8 @@ class Audit:
                 )
         written = []
         if table is not None:
-            data = csv_bytes(self.headers, self.rows)
-            write_new(Path(table), data, force=force)
+            rows = [[getattr(cell, "value", cell) for cell in row] for row in self.rows]
+            write_new(Path(table), csv_for_people(self.headers, rows), force=force)
             written.append(Path(table))
         if figure is not None:
             with self.figure.drawn() as drawing:

@@ -294,18 +294,22 @@ def _shuffled(
     return sums if fewer == taken else float(values.sum()) - sums
 
 
-def p_text(p: float) -> str:
+class PText(str):
+    """A p-value as text. `value` is the number, which a file shows with all decimals."""
+
+    value: float
+
+
+def p_text(p: float) -> PText:
     """Return a p-value as text, such as "0.300" or "< .0001"; it is never shown as zero."""
-    if p < 1e-4:
-        return "< .0001"
-    if p < 0.001:
-        return f"{p:.4f}"
-    return f"{p:.3f}"
+    text = PText("< .0001" if p < 1e-4 else f"{p:.{3 + (p < 0.001)}f}")
+    text.value = p
+    return text
 
 
 def p_equals(p: float) -> str:
     """Return a p-value as a part of a sentence, such as "p = 0.300" or "p < .0001"."""
-    return f"p {p_text(p)}" if p < 1e-4 else f"p = {p_text(p)}"
+    return ("p " if p < 1e-4 else "p = ") + p_text(p)
 
 
 def holm(p_values: ArrayLike) -> Floats:

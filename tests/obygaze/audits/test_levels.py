@@ -62,6 +62,7 @@ def test_means_and_steps_by_hand_and_p_by_enumeration() -> None:
     audit = audit_levels(manifest({"ada": ADA, "ben": BEN}))
     names = [item["annotator"] for item in audit["annotators"]]
     assert names == ["all annotators", "ada", "ben"]
+    assert len({*audit.headers}) == len(audit.headers)
     ada = of(audit, "ada")
     counts = [(level["n_clips"], level["n_films"]) for level in ada["levels"]]
     assert counts == [(8, 6), (7, 6), (7, 6)]

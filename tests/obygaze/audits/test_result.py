@@ -73,7 +73,17 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
             audit.write(table=folder / "t.tex", report=folder / "other.html")
         assert not (folder / "other.html").exists()
         assert json.loads(json.dumps(audit.to_json()))
-        assert len(written[0].read_text("utf-8").splitlines()) == 1 + len(audit.rows)
+        with written[0].open(encoding="utf-8", newline="") as stream:
+            rows = [*csv.DictReader(stream)]
+        assert len(rows) == len(audit.rows)
+        if "p" in audit.headers:
+            assert {float(row["p"]) for row in rows} == {audit["p"]["two_sided"]}
+
+
+def test_a_group_is_no_formula_in_a_table(tmp_path: Path) -> None:
+    rows = [{**row, "group": "=1+1"} for row in ROWS]
+    audit_captions(rows).write(table=tmp_path / "t.csv")
+    assert ",'=1+1," in (tmp_path / "t.csv").read_text("utf-8")
 
 
 PRINTED = ROOT / "tests" / "data" / "papers" / "printed.csv"
