@@ -120,7 +120,8 @@ class Site:
                 )
             clips.append(entry)
         titles = {
-            name: film_title(self.films[name][0]) or name for name in page_of_film
+            name: film_title(self.films[name][0]) or name or self.manifest.name
+            for name in page_of_film
         }
         pages = [
             {"title": titles[one], "address": quote(name)}

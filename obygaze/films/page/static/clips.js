@@ -6,7 +6,7 @@ import { $, address, clock, el, options } from "./tools.js";
 const BATCH = 60; // clips that are added to the grid at once
 
 const ORDERS = {
-  film: ["as in the film", () => 0],
+  film: ["as in the film", (one, other) => startOf(one) - startOf(other)],
   errors: ["farthest from the annotation first", (one, other) => farFromAnnotation(other) - farFromAnnotation(one)],
   high: ["highest score first", (one, other) => (other.score ?? -1e9) - (one.score ?? -1e9)],
   low: ["lowest score first", (one, other) => (one.score ?? 1e9) - (other.score ?? 1e9)],
@@ -16,6 +16,8 @@ const filters = $("filters").elements;
 let found = []; // the clips of the grid
 let nShown = 0; // how many of them are there already
 
+// A clip without a time comes last.
+const startOf = (clip) => state.film.spans[clip.id]?.[0] ?? Infinity;
 const farFromAnnotation = (clip) => (clip.correct === false ? Math.abs(clip.score - cutOff(clip.of)) : -1);
 
 export function prepareFilters() {

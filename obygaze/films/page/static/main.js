@@ -50,7 +50,7 @@ function notes() {
   const { page, film, scores } = state;
   const ofScores = scores && [
     `These are ${sourceOfScores()}.`,
-    scores.leaked && `But ${scores.leaked} of these clips were used in training: these scores are too good.`,
+    scores.leaked && `But ${scores.leaked} of the clips with such scores, of all films, were used in training: their scores are too good.`,
     `A score is the ${scores.unit}; at ${((scores.scale[0] + scores.scale[1]) / 2).toFixed(1)}, the line in its row, the decision changes.`,
   ];
   return [`${page.dataset}. The time line counts ${film.counts}.`, ...(ofScores || [])].filter(Boolean);

@@ -20,9 +20,16 @@ let playsNext = false; // play as soon as the next video is loaded
 
 function pieceAt(time) {
   const { pieces } = state.film;
-  const piece = pieces[countUpTo(pieces, time + EPS, (one) => one.start_s) - 1];
-  const isInside = piece && (time < piece.end_s + EPS || pieces.length === 1);
-  return isInside ? piece : null;
+  // Files may overlap, and a short one may lie within a long one: the last one that has the time is taken.
+  const isIn = (one) => one.start_s <= time + EPS && (time < one.end_s + EPS || pieces.length === 1);
+  return pieces.findLast(isIn) ?? null;
+}
+
+// The piece that begins when another one has ended, or the one that has ended when it begins.
+function pieceBeside(piece, isNext) {
+  const { pieces } = state.film;
+  if (isNext) return pieces.find((one) => one.start_s >= piece?.end_s - EPS);
+  return pieces.findLast((one) => one.end_s <= piece.start_s + EPS);
 }
 
 const refusedOf = (piece) => state.film.videos[piece.video].refused;
@@ -113,13 +120,13 @@ function check(_, { mediaTime }) {
 
 // Go to the picture that is so many pictures further.
 export function step(pictures) {
-  const { piece, film } = state;
+  const { piece } = state;
   const times = piece && timesOf.get(piece.video);
   if (!times) return seek(state.at + pictures / 25);
   const number = numberAt(times, localTime(piece, state.at) + EPS) + pictures;
   const time = number in times ? filmTime(piece, inside(times, number)) : NaN;
   if (time > piece.start_s && time < piece.end_s) return seek(time);
-  const next = film.pieces[film.pieces.indexOf(piece) + pictures];
+  const next = pieceBeside(piece, pictures > 0);
   if (next) seek(pictures > 0 ? next.start_s + EPS : next.end_s - 2 * EPS);
 }
 
@@ -182,15 +189,18 @@ function show(piece) {
   video.hidden = !plays;
   $("refused").hidden = Boolean(plays);
   $("refused").textContent = !piece ? "There is no video for this part of the film."
-    : `Browsers do not play this video (${refused}). Make a copy that they play: ffmpeg -i OLD NEW.mp4, and link it.`;
+    : `This page cannot play the video (${refused}). Link a file that browsers play; ffmpeg -i OLD NEW.mp4 makes one.`;
   if ((video.getAttribute("src") ?? "") === source) return;
   if (!source) return video.removeAttribute("src");
   video.src = source;
 }
 
-// In place of a video that browsers do not play: a picture of the clip at this time.
+// In place of a video that browsers do not play: a picture of the clip at this time, of several the one
+// that begins last.
 function showStill() {
-  const clip = state.page.clips.find((one) => one.still && one.start <= state.at + EPS && state.at < one.end);
+  const { spans } = state.film;
+  const isHere = ({ id, still }) => still && spans[id]?.[0] <= state.at + EPS && state.at < spans[id][1];
+  const [clip] = state.page.clips.filter(isHere).sort((one, other) => spans[other.id][0] - spans[one.id][0]);
   $("still").hidden = !clip || !video.hidden;
   if (clip) $("still").src = clip.still;
 }
@@ -210,7 +220,7 @@ function follow() {
 
 // Play the next piece of the film; whether there is one.
 function playNext() {
-  const next = state.film.pieces[state.film.pieces.indexOf(state.piece) + 1];
+  const next = pieceBeside(state.piece, true);
   if (!next) return false;
   playsNext = true;
   seek(next.start_s + EPS);

@@ -112,6 +112,37 @@ def test_a_film_of_several_files_is_one_time_line(browser: Any, tmp_path: Path) 
     assert text(browser, "#picture") == ""
 
 
+def test_files_that_overlap_and_clips_in_a_row_are_looked_at(browser, tmp_path) -> None:
+    clips = []
+    for name, (start, end) in {"long": (0, 12), "short": (2, 4)}.items():
+        numbers = range(25 * (end - start))
+        write_video(tmp_path / f"{name}.mp4", numbers=numbers, options={"g": "10"})
+        span = {"film_start_s": str(start), "film_end_s": str(end)}
+        clips.append(Clip(name, "lake", None, f"{name}.mp4", extra=span))
+    for k in (2, 1):
+        path = tmp_path / f"{k}.avi"
+        write_video(path, codec="mpeg4", numbers=range(25 * k, 25 * k + 25))
+        clips.append(Clip(f"pond-{k}", "pond", k, path.name))
+    page = site(tmp_path, clips)
+    open_page(browser, page_file(page), "lake")
+    for time_s, picture in ((3, 25), (8, 200)):
+        in_page(browser, "player.seek(given[0] + 1e-6);", time_s)
+        wait_for_picture(browser, picture)
+    open_page(browser, page_file(page, "pond"), "pond")
+    given = "return state.page.clips.map((one) => [one.id, one.still]);"
+    still_of = dict(in_page(browser, given))
+    for k in (1, 2):
+        in_page(browser, "player.seek(given[0]);", k - 0.5)
+        shown = browser.find_element("id", "still")
+        assert shown.is_displayed()
+        assert shown.get_attribute("src") == still_of[f"pond-{k}"] != ""
+    go(browser, clips="")
+    wait(lambda: "pond-2" in text(browser, "#grid"))
+    assert text(browser, "#grid").index("pond-1") < text(browser, "#grid").index(
+        "pond-2"
+    )
+
+
 def test_pictures_are_counted_and_their_times_are_those_of_the_file(browser, tmp_path):
     """They begin later than the sound."""
     late = 75
