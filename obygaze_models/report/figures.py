@@ -429,7 +429,8 @@ def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | N
     caption = (
         "Right of the dashed line, the model is correct more often on clips with the concept than"
         " on clips without it, or on clips of the first of two levels than on clips of the second,"
-        " if all other properties are equal. Long lines end at the edge of the figure."
+        " if all other properties are equal. Long lines end at the edge of the figure, and"
+        " small dots beyond it are left out."
     )
     title = f"What makes a clip easy, {name}"
     return Figure(f"success-{slug(name)}", title, caption, drawing)

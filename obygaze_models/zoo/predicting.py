@@ -178,14 +178,12 @@ class Predicted:
         clips_of_reason: dict[str, list[str]] = {}
         for clip, reason in self.absent.items():
             clips_of_reason.setdefault(reason, []).append(clip)
-        notes = []
-        for reason, clips in clips_of_reason.items():
-            notes.append(f"{few(clips)}: {reason}")
+        notes = [f"{few(clips)}: {reason}" for reason, clips in clips_of_reason.items()]
         notes.append(f"rows by basis: {self._by_basis}")
         if OUT_OF_FOLD in self.basis:
             notes.append(
                 "out-of-fold scores are from several fits with different scales: compare them only"
-                " within a film"
+                " within a fold, which is a film if the folds were films"
             )
         if OUT_OF_FOLD in self.basis and self.is_elsewhere and not self.n_by_id:
             notes.append(
@@ -265,11 +263,8 @@ def predict(
     """
     saved = load_model(model, workspace=workspace)
     opened = _opened(saved, store, manifest, workspace)
-    listed: list[str | Clip] | None = None
-    if isinstance(clips, str | os.PathLike):
-        listed = [*clip_ids(clips)]
-    elif clips is not None:
-        listed = list(clips)
+    given: Any = clips
+    listed: list[Any] | None = None if clips is None else clip_ids(given)
     of_films: Iterable[Clip] = ()
     if manifest is None:
         table = opened.find_manifest(Workspace.of(workspace))
@@ -619,8 +614,8 @@ def _put_out_of_fold(
         column[out] = np.nan
     if hasattr(model.estimator, "predict_proba"):
         filled = scores[out]
-        of_other_class = filled[:, ::-1]
-        scores[out] = np.where(np.isnan(filled), 1.0 - of_other_class, filled)
+        # The probability of the other class is known.
+        scores[out] = np.where(np.isnan(filled), 1.0 - filled[:, ::-1], filled)
 
 
 def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
@@ -667,5 +662,4 @@ def _explain(
     if hasattr(model.estimator, "contributions"):
         _, parts = model.estimator.contributions(X)
     margins = dict(zip(names, project(X).T.copy(), strict=False))
-    of_parts = (*names, RESIDUAL)
-    return margins, dict(zip(of_parts, parts.T.copy(), strict=False))
+    return margins, dict(zip((*names, RESIDUAL), parts.T.copy(), strict=False))

@@ -81,7 +81,8 @@ def show_model(
         model = model.folder
     folder = Workspace.of(workspace).existing("models", model)
     document = read_document(folder)
-    read_checked(folder, ARRAYS_FILE, document)
+    for name in (ARRAYS_FILE, CARD_FILE):
+        read_checked(folder, name, document)
     return ModelCard(folder, document.info, training_clips_in(folder, document))
 
 
@@ -154,9 +155,9 @@ def pull_model(
     def check() -> None:
         check_folder(folder, MODEL, force=force)
 
-    files: Files = FolderFiles(Path(address))
-    if is_url(address):
-        files = open_remote(address)
+    files: Files = (
+        open_remote(address) if is_url(address) else FolderFiles(Path(address))
+    )
     with write_then_rename(folder, check) as draft:
         draft.mkdir()
         try:

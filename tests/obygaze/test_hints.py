@@ -31,3 +31,11 @@ def test_a_hint_names_commands_and_options_that_exist() -> None:
                 assert not unknown, f"{path}: {text}"
     assert n_commands > 25
     assert n_options > 60
+
+
+def test_the_next_command_names_a_manifest_and_no_file() -> None:
+    found = []
+    for path in sorted(ROOT.glob("obygaze*/**/*.py")):
+        found += re.findall(r"next: obygaze manifest .* -o (\S+)\"", path.read_text())
+    assert len(found) > 1
+    assert all(name.isupper() for name in found), found

@@ -36,7 +36,7 @@ def test_clips_that_trained_get_scores_of_models_that_did_not_see_them(ws) -> No
     X, y, films, clip_ids = planted_clips(ws)
     ws(f"{LOGISTIC} --store planted --manifest films -o kept")
     said = ws("models predict kept planted -o predicted.csv").err
-    assert "with different scales: compare them only within a film" in said
+    assert "with different scales: compare them only within a fold" in said
     found = probabilities(ws, "predicted.csv", "out-of-fold")
     assert sorted(found) == sorted(clip_ids)
     for film in np.unique(films):

@@ -345,6 +345,10 @@ def test_a_pulled_model_has_the_name_under_which_it_is_kept_here(saved, tmp_path
     card = str(show_model("theirs", workspace=tmp_path))
     assert card.startswith("# theirs\n")
     assert "obygaze models predict theirs STORE" in card
+    (theirs.folder / "README.md").chmod(0o644)
+    (theirs.folder / "README.md").write_text("another card")
+    with pytest.raises(Corrupt, match="bytes"):
+        show_model("theirs", workspace=tmp_path)
     with pytest.raises(
         NotFound, match=r"expected a saved model, but model\.json is missing"
     ):
