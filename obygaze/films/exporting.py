@@ -32,7 +32,7 @@ from obygaze.films.sampling import is_drawn
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
-from obygaze_features.core.files import write_all_new
+from obygaze_features.core.files import find_files, write_all_new
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
@@ -170,9 +170,12 @@ def _with_new_tiers(
     Films without a file, and files without marks of their film, are added to `left_out`.
     """
     is_file = output.suffix.lower() == ELAN
+    folder = into.parent
     paths = [into]
     if into.is_dir():
-        paths = sorted(path for path in into.glob("[!.]*") if path.suffix == ELAN)
+        folder = into
+        found = find_files(into, (ELAN,))
+        paths = [path for path in found if output not in path.parents]
         if is_file:
             raise FixUsage(
                 f"expected a folder as OUTPUT, because --into {into} is a folder, got the file"
@@ -185,11 +188,11 @@ def _with_new_tiers(
         file = ElanFile(path)
         film = find_elan_film(file, films) or as_id(elan_film_name(file))
         if film not in marks_of:
-            unmarked.append(f"{path.name} of the film {film}")
+            unmarked.append(f"{path.relative_to(folder)} of the film {film}")
             continue
         missing.pop(film, None)
         _refuse_scores(file, marks_of[film])
-        to = output if is_file else output / path.name
+        to = output if is_file else output / path.relative_to(folder)
         files[to] = file.with_tiers(marks_of[film])
     if not files:
         raise FixInput(

@@ -300,7 +300,7 @@ def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Man
 def _read_clips(clips: PathLike, workspace: PathLike | None) -> Manifest:
     """Return the clips of a table or of a manifest."""
     path = Path(clips)
-    if path.suffix in TABLE_ENDINGS:
+    if path.suffix.lower() in TABLE_ENDINGS:
         return csv_table.read(path, name=path.stem).manifest
     manifest = read_manifest(clips, workspace=workspace)
     if manifest.header.view != "raw":

@@ -382,7 +382,7 @@ def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
     A name is looked up among the tables of the workspace, then among its manifests.
     """
     path = Path(name)
-    if path.suffix in TABLE_ENDINGS or path.is_file():
+    if path.suffix.lower() in TABLE_ENDINGS or path.is_file():
         return path
     here = Workspace.of(workspace)
     own = here.folder(FOLDER) / f"{path.name}.csv"

@@ -295,15 +295,17 @@ def test_elan_files_of_folders_in_a_folder_are_read(tmp_path: Path) -> None:
 
 
 def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "elan").mkdir()
-    for film in ("lake", "pier", "rest"):
-        of_film = [Mark(film, 1.0, 2.0, "level", "S", "ada")]
+    """Those in folders of this folder, too, as for an import."""
+    (tmp_path / "elan/sub").mkdir(parents=True)
+    for film in ("lake", "sub/pier", "rest"):
+        of_film = [Mark(film.removeprefix("sub/"), 1.0, 2.0, "level", "S", "ada")]
         (tmp_path / f"elan/{film}.eaf").write_bytes(write_elan(of_film))
     (tmp_path / "marks.csv").write_bytes(marks_of("lake", "pier", "sea"))
     done = export_manifest(
         tmp_path / "marks.csv", tmp_path / "out", format="elan", into=tmp_path / "elan"
     )
-    assert [path.name for path in done.files] == ["lake.eaf", "pier.eaf"]
+    names = [path.relative_to(tmp_path / "out").as_posix() for path in done.files]
+    assert names == ["lake.eaf", "sub/pier.eaf"]
     assert done.left_out == (
         "marks of films without a file: sea",
         "files without marks of their film: rest.eaf of the film rest",
