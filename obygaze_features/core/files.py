@@ -200,14 +200,20 @@ def find_files(folder: Path, endings: Container[str]) -> list[Path]:
 
     Hidden files and folders are left out. On disks that are not formatted for macOS, macOS writes a
     hidden file `._M-1.npy` next to each `M-1.npy`. Jupyter keeps copies of edited tables in the
-    hidden folder `.ipynb_checkpoints`.
+    hidden folder `.ipynb_checkpoints`. A link to a folder is an error: it would not be followed.
     """
-    return [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix.lower() in endings
-        and "/." not in f"/{path.relative_to(folder).as_posix()}"
-    ]
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if "/." in f"/{path.relative_to(folder).as_posix()}":
+            continue
+        if path.is_symlink() and path.is_dir():
+            raise FixInput(
+                "expected a folder without links to folders: they are not followed",
+                where=str(path),
+            )
+        if path.suffix.lower() in endings:
+            files.append(path)
+    return files
 
 
 def require_file(path: Path) -> None:

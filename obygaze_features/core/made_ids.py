@@ -43,7 +43,8 @@ def ascii_id(text: str) -> str:
     >>> ascii_id("Зеркало 1975")
     '1975-e57df8'
     """
-    decomposed = unicodedata.normalize("NFKD", text.strip())
+    # Cells of tables have single blanks.
+    decomposed = unicodedata.normalize("NFKD", " ".join(text.split()))
     letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
     letters = letters.translate(_LETTERS)
     readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".")

@@ -6,6 +6,7 @@ function below.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -24,6 +25,7 @@ from obygaze_features.core.errors import (
     FixUsage,
     Mismatch,
     ObygazeError,
+    ObygazeWarning,
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.refusal import refuse_if
@@ -245,7 +247,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             download=True,
         )
         plan.refuse()
-        _refuse_other_licence(plan, run.licence)
+        _check_terms(plan, run)
         begun = []
         try:
             for store in plan.stores:
@@ -266,20 +268,32 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             return plan, begun
 
 
-def _refuse_other_licence(plan: ExtractionPlan, licence: str) -> None:
-    """Raise an error if a finished store would not get the licence of the option --licence."""
-    if not licence:
-        return
+def _check_terms(plan: ExtractionPlan, run: ExtractionRun) -> None:
+    """Raise an error if a finished store would not get the licence of the option --licence.
+
+    Warn if a store gets features of a manifest with another licence or citation.
+    """
+    header = run.manifest.header
     for store in plan.stores:
         if not store.seal:
             continue
         stated = open_store(store.path).terms
-        Terms(licence).require_same(stated, str(store.path))
-        if not (stated.licence or store.work.is_needed or store.filling):
+        Terms(run.licence).require_same(stated, str(store.path))
+        is_changed = store.work.is_needed or store.filling is not None
+        if run.licence and not (stated.licence or is_changed):
             raise FixUsage(
                 "this store is complete, and states no licence",
                 where=str(store.path),
                 hint="add `license: ...` to the YAML header of the README.md of the store",
+            )
+        if is_changed and not Terms(header.licence, header.citation).are_part_of(
+            stated
+        ):
+            warnings.warn(
+                f"README.md of {store.path.name} keeps its licence and citation, which are not"
+                f" those of the manifest {run.manifest.name}; edit them if the new clips need it",
+                ObygazeWarning,
+                stacklevel=2,
             )
 
 

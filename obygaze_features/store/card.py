@@ -70,13 +70,25 @@ class Terms(NamedTuple):
             citation=self.citation or others.citation,
         )
 
+    @property
+    def spelled(self) -> Self:
+        """These terms as they are compared: the licence in one spelling, the citation in a line."""
+        return self._replace(
+            licence=_spdx_or_same(self.licence), citation=_one_line(self.citation)
+        )
+
+    def are_part_of(self, stated: Self) -> bool:
+        """Return whether `stated` has each of these terms that is stated."""
+        theirs = stated.spelled
+        return self.spelled.or_else(theirs) == theirs
+
     def require_same(self, stated: Self, where: str) -> None:
         """Raise an error if `stated` has a different licence or citation.
 
         Spellings of one licence are equal. A term that only one of both states is no difference.
         """
-        ours = Terms(_spdx_or_same(self.licence), _one_line(self.citation))
-        theirs = Terms(_spdx_or_same(stated.licence), _one_line(stated.citation))
+        ours = self.spelled
+        theirs = stated.spelled
         # A term that only one of both states is not a difference.
         if ours.or_else(theirs) != theirs.or_else(ours):
             raise AlreadyThere(

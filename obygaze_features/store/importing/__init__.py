@@ -251,7 +251,8 @@ def feature_paths(source: Path) -> tuple[str, list[Path]]:
     files = [source]
     if source.is_dir():
         formats = FORMATS_OF_FOLDERS
-        files = find_files(source, formats)
+        # A file of another format must not be left out without a word.
+        files = find_files(source, FORMATS_OF_FEATURES | FORMATS_OF_FOLDERS)
     else:
         require_file(source)
     links = [path for path in files if path.is_symlink() and path != source]

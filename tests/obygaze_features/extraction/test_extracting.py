@@ -12,7 +12,13 @@ from support.extraction import films_with_failures, keep_manifest, run
 from support.videos import write_video
 from support.written_stores import lasting_bytes
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage, Mismatch, ObygazeError
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixUsage,
+    Mismatch,
+    ObygazeError,
+    ObygazeWarning,
+)
 from obygaze_features.extraction import cases, extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.stored import store_status
@@ -180,7 +186,10 @@ def test_the_status_counts_blocks_while_a_store_is_filled(world, films) -> None:
 
 
 def test_a_licence_that_was_corrected_stays(films: Manifest, world: Path) -> None:
-    """A licence that a finished store does not get is refused before anything is computed."""
+    """A licence that a finished store does not get is refused before anything is computed.
+
+    Clips that are added under another licence or citation of their manifest are a warning.
+    """
     few = films.with_clips(films.clips[:8])
     run(few, world)
     card = world / "stores" / STORE / "README.md"
@@ -191,7 +200,8 @@ def test_a_licence_that_was_corrected_stays(films: Manifest, world: Path) -> Non
     card.write_text(text.replace("cc0-1.0", "cc-by-nc-4.0", 1), "utf-8")
     with pytest.raises(AlreadyThere, match="different terms are stated already"):
         run(films, world, licence="CC-BY-4.0")
-    run(films, world, licence="cc-by-nc-4.0")
+    with pytest.warns(ObygazeWarning, match="not those of the manifest films"):
+        run(films, world, licence="cc-by-nc-4.0")
     store = open_store(world / "stores" / STORE)
     assert (len(store), store.terms.licence) == (N_CLIPS, "CC-BY-NC-4.0")
 

@@ -379,9 +379,11 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
     assert len(open_features(tmp_path / "f").names) == 3
     npy(tmp_path / "f/.trash/x-9.npy", A)
     assert len(open_features(tmp_path / "f").names) == 3
-    (tmp_path / "f/x.parquet").write_bytes(b"PAR1")
-    with pytest.raises(FixUsage, match="expected files with one of the endings"):
-        open_features(tmp_path / "f")
+    for name in ("x.parquet", "x.npz"):
+        (tmp_path / "f" / name).write_bytes(b"PAR1")
+        with pytest.raises(FixUsage, match="expected files with one of the endings"):
+            open_features(tmp_path / "f")
+        (tmp_path / "f" / name).unlink()
 
 
 def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
@@ -409,6 +411,11 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "secret.npy", V)
     (tmp_path / "f/m-2.npy").symlink_to(tmp_path / "secret.npy")
     with pytest.raises(Corrupt, match="expected a folder without symbolic links"):
+        open_features(tmp_path / "f")
+    (tmp_path / "f/m-2.npy").unlink()
+    npy(tmp_path / "lake/m-3.npy", V)
+    (tmp_path / "f/lake").symlink_to(tmp_path / "lake")
+    with pytest.raises(FixInput, match="without links to folders"):
         open_features(tmp_path / "f")
 
 
