@@ -468,9 +468,11 @@ def describe_cell(run: Run, cell: Cell) -> str:
     if not cell.is_ranked(metric):
         return f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
     where = f"On {tested_on(cell.basis, run.units)}"
-    if cell.basis == FILM_SEEN and not cell.leaked and cell.same_film < cell.n_clips:
+    if cell.basis == FILM_SEEN and cell.same_film < cell.n_clips:
         clips = count(cell.n_clips, "clip")
         where = f"On {clips}, {cell.same_film} of them from training {run.units}"
+        if cell.leaked:
+            where += f" and {cell.leaked} of them copies of training clips"
     value = f"{metric_name(metric)} {value_text(cell, metric)}"
     baseline = best_baseline(run, cell, metric)
     if baseline is None:

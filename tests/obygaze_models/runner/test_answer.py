@@ -372,6 +372,18 @@ def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
     assert "3 of the 48 test clips of EN_S (s)" in found["copies"]
 
 
+def test_clips_of_training_films_and_copies_are_counted_in_the_sentence(tmp_path):
+    tests = cell("ridge", GOOD)
+    for number, row in enumerate(tests):
+        row["seen"] = "film" if number < 9 else "unseen"
+    told = "On 48 clips, 9 of them from training films"
+    assert answer(run_of(tmp_path / "a", tests)).startswith(f"{told}, ridge")
+    for row in tests[9:12]:
+        row["seen"] = "clip"
+    told += " and 3 of them copies of training clips, ridge"
+    assert answer(run_of(tmp_path / "b", tests)).startswith(told)
+
+
 @pytest.mark.parametrize(("primary", "is_warned"), [("ap", False), ("auc", True)])
 def test_few_films_are_those_of_the_metric_that_is_compared(
     tmp_path, primary, is_warned
