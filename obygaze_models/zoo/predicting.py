@@ -25,7 +25,7 @@ from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.clip_facts import ClipFacts, Places, fill_missing_facts
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import WITHOUT_MANIFEST, Clip
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import (
     JOINED_ARRAY,
@@ -521,7 +521,10 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
     wanted = model.info.features
     pairs = _pairs(wanted, store)
     if not pairs or not all(_has_recipe(*pair) for pair in pairs):
-        hint = _what_makes(wanted, store.record.manifest.name or "MANIFEST")
+        clips = store.record.manifest.name
+        if clips in ("", WITHOUT_MANIFEST):
+            clips = "MANIFEST"
+        hint = _what_makes(wanted, clips)
         is_same_command = store.recipe.title == wanted.backbone and not wanted.grid
         if is_same_command and not store.recipe.is_unknown:
             # This command made the given store, with different weights or code.
