@@ -169,7 +169,7 @@ def export_features(
     Clips without features are left out and listed (exit code 3), as are arrays that are not
     exported. Licence, citation, recipe and seal go with the features: in the array `obygaze_origin`
     of an npz file, the attribute of this name of an HDF5 file, and the metadata of a Parquet file.
-    `obygaze store import` reads an export without options.
+    `obygaze store import` reads the features, and takes these facts from its own options only.
 
     Args:
         store: The store.
