@@ -506,14 +506,18 @@ def _write_table(export: Export, path: Path) -> None:
     row_bytes = sum(array.row_bytes for array in export.arrays)
     n_rows = max(1, PIECE_BYTES // row_bytes)
     all_pieces = [export.pieces(array, n_rows) for array in export.arrays]
-    with parquet.ParquetWriter(
-        path,
-        schema,
-        compression="zstd",
-        use_dictionary=[FILM_KEY, "level", "concepts.list.element"],
-        write_page_index=True,
-        write_page_checksum=True,
-    ) as writer:
+    with (
+        # PyArrow opens no file whose name is not UTF-8.
+        path.open("xb") as stream,
+        parquet.ParquetWriter(
+            stream,
+            schema,
+            compression="zstd",
+            use_dictionary=[FILM_KEY, "level", "concepts.list.element"],
+            write_page_index=True,
+            write_page_checksum=True,
+        ) as writer,
+    ):
         for first, pieces in enumerate(zip(*all_pieces, strict=True)):
             piece = slice(first * n_rows, (first + 1) * n_rows)
             columns = [facts[piece] for facts in export.columns.values()]

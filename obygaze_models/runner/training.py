@@ -17,12 +17,14 @@ import numpy as np
 
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
+from obygaze_features.core.workspace import last_part
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.expression import quote_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
+from obygaze_features.store.joining import PLUS
 from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import AP, METRICS
@@ -366,7 +368,9 @@ def _feature_spec(origin: Mapping[str, Any]) -> FeatureSpec:
     """Return the facts that a model keeps of its training features, or of a part of them."""
     known = {key: origin[key] for key in FeatureSpec.__struct_fields__ if key in origin}
     known["parts"] = tuple(map(_feature_spec, origin.get("parts", {}).values()))
-    return FeatureSpec(**known, store=str(origin["location"]))
+    # Others receive the model: paths would show them the disk and the user.
+    names = map(last_part, str(origin["location"]).split(PLUS))
+    return FeatureSpec(**known, store=PLUS.join(names))
 
 
 def out_of_fold_scores(

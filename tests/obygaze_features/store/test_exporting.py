@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,13 @@ def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
             export_features(store, tmp_path / "x", format="parquet", labels=other)
     with pytest.raises(FixUsage, match="--with-labels is for Parquet only"):
         export_features(store, tmp_path / "x.npz", labels=labels)
+
+
+def test_a_name_may_be_in_another_encoding(tmp_path: Path, store: Store) -> None:
+    pytest.importorskip("pyarrow")
+    target = tmp_path / os.fsdecode(b"caf\xe9.parquet")
+    export_features(store, target, arrays=["clip"])
+    assert target.read_bytes()[:4] == b"PAR1"
 
 
 ODBL = "features: CC-BY-4.0, labels: ODbL-1.0"

@@ -220,7 +220,8 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
         workspace=workspace,
     )
     assert model.info.features.backbone == "heard + seen"
-    assert [part.width for part in model.info.features.parts] == [22, 14]
+    parts = [(part.store, part.width) for part in model.info.features.parts]
+    assert parts == [("heard", 22), ("seen", 14)]
     assert model.info.training.view == "raw"
     predicted = og.predict(
         f"kept-{kind}", "seen+heard", in_sample=True, workspace=workspace
