@@ -351,7 +351,8 @@ def _clip_labels(manifest: Manifest) -> Iterator[Said]:
     If the manifest has no annotations, the annotator is named by the cell `annotator` of the clip.
     If this cell is empty, the name of the manifest is the annotator. If an annotator has words in a
     column for some clips of a film, the empty cells of this annotator in this column become `?`
-    (not known) for the other clips of the film.
+    (not known) for the other clips of the film. So do the levels of an annotator who has concepts
+    there.
     """
     said = manifest.annotations
     if not said:
@@ -366,10 +367,13 @@ def _clip_labels(manifest: Manifest) -> Iterator[Said]:
         film = manifest[one.clip_id].movie_id
         known.setdefault((film, one.annotator), {})[one.clip_id] = one
     films = by_film(manifest)
+    has_levels = any(one.level for one in said)
     for (film, annotator), of_film in known.items():
         used: dict[str, None] = {}
         for one in of_film.values():
-            cells = {LEVEL: one.level, **one.own}
+            # Next to marks of levels, a mark of a concept requires one of a level.
+            unknown = UNKNOWN if has_levels and one.concepts else ""
+            cells = {LEVEL: one.level or unknown, **one.own}
             used |= dict.fromkeys(name for name, cell in cells.items() if cell)
         nothing = Annotation("", annotator, "", (), {})
         for clip in films[film]:

@@ -18,6 +18,7 @@ from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.exporting import ExportedFiles
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.importing import ImportedMarks
+from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark, read_marks, written
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest import read_manifest
@@ -134,6 +135,22 @@ def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
     # What nobody has said is not known.
     unknown = {("level", "?", "ada"), ("level", "?", "ben"), ("mood", "?", "ada")}
     assert found == labels | unknown
+
+
+def test_concepts_without_a_level_come_back_beside_levels_of_others(tmp_path) -> None:
+    """In projections, a concept belongs to a level of the same annotator."""
+    by_ada = Annotation("a-0", "ada", "", ("Look",), {})
+    by_ben = Annotation("a-0", "ben", "S", (), {})
+    made = (Clip("a-0", "a", None, "", 0.0, 2.0), Clip("a-1", "a", None, "", 2.0, 4.0))
+    films = Manifest(
+        "films", Header("x", {"Look": "visual"}), made, (), (by_ada, by_ben)
+    )
+    write_manifest(films, tmp_path / "manifests/films.toml")
+    export_manifest("films", tmp_path / "a.eaf", workspace=tmp_path)
+    import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
+    labelled = project_marks("back", "again", clips="films", workspace=tmp_path)
+    said = {(one.annotator, *one[2:4]) for one in labelled.manifest.annotations}
+    assert said == {("ada", "", ("Look",)), ("ben", "S", ())}
 
 
 @pytest.mark.parametrize(("column", "shown"), [("p:S", "p:S"), ("score:S", "score")])
