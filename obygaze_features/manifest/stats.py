@@ -308,8 +308,9 @@ def _fold_counts(clips: Iterable[Clip], split: str) -> dict[int, FoldStats]:
     counts = {}
     for fold, levels in sorted(levels_of.items()):
         n_positive = levels.count("S")
-        share = n_positive / len(levels)
-        counts[fold] = FoldStats(len(levels), n_positive, share, levels.count(""))
+        counts[fold] = FoldStats(
+            len(levels), n_positive, n_positive / len(levels), levels.count("")
+        )
     return counts
 
 
@@ -365,8 +366,13 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
         axes.barh(0, n_clips, left=left, color=LEVEL_COLORS[level], height=0.7)
         if n_clips > 0.04 * stats.clips:
             color = "white" if level == "S" else "black"
-            text = f"{level}\n{n_clips}\n{100 * n_clips / stats.clips:.0f} %"
-            axes.text(left + n_clips / 2, 0, text, color=color, **style)
+            axes.text(
+                left + n_clips / 2,
+                0,
+                f"{level}\n{n_clips}\n{100 * n_clips / stats.clips:.0f} %",
+                color=color,
+                **style,
+            )
         left += n_clips
     without = f", {stats.without_level} without a level" if stats.without_level else ""
     axes.set_title(f"{stats.size}{without}")
@@ -383,7 +389,8 @@ def _draw_concepts(axes: Any, stats: Stats, names: Sequence[str]) -> None:
             axes.scatter(
                 [100 * counts.get(name, 0) / stats.levels[level] for name in names],
                 range(len(names)),
-                s=46,
+                # Smaller than the dots below, so that equal shares are all seen.
+                s=100 - 30 * len(axes.collections),
                 alpha=0.8,
                 color=LEVEL_COLORS[level],
                 label=f"{level} {LEVEL_NAMES[level]}{note}",

@@ -1,4 +1,6 @@
 import csv
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,17 @@ def test_no_figure_is_drawn_of_clips_of_which_none_has_a_level(tmp_path: Path) -
     with pytest.raises(FixUsage, match="no clip has a level"):
         draw_stats(stats, figure=tmp_path / "f")
     assert not [*tmp_path.iterdir()]
+
+
+def test_equal_shares_of_two_levels_are_both_seen(tmp_path: Path) -> None:
+    clips = [Clip(one, "a", level=one, concepts=("Look",)) for one in ("HN", "NS", "S")]
+    stats = compute_stats(Manifest("m", Header("m", {"Look": "visual"}), clips))
+    (path,) = draw_stats(stats, figure=tmp_path / "f.svg")
+    text = path.read_text("utf-8")
+    shape_of = dict(re.findall(r'<path id="(\w+)" d="(.*?)"', text, re.DOTALL))
+    drawn = re.findall(r'href="#(\w+)" x="(\S+)" y="(\S+)"', text)
+    place, n_dots = Counter((x, y) for _, x, y in drawn).most_common(1)[0]
+    assert n_dots == len({shape_of[dot] for dot, x, y in drawn if (x, y) == place}) == 3
 
 
 def test_clips_on_which_annotators_differ_are_counted_in_a_note() -> None:
