@@ -139,8 +139,11 @@ def short(value: float, digits: int = 2) -> str:
 
 
 def short_p(p: float) -> str:
-    """Return the text of a p, such as `.025` or `<.001`, or a dash if p is NaN."""
-    return "<.001" if p < 0.0005 else short(p, 3)
+    """Return the text of a p, such as `.025` or `<.001`, or a dash if p is NaN.
+
+    A p next to .05 has so many decimals that the text shows on which side it is.
+    """
+    return "<.001" if p < 0.0005 else short(p, max(3, count_decimals(ALPHA, p)))
 
 
 def with_ends(value: float, low: float, high: float) -> str:
@@ -265,9 +268,8 @@ def best_baseline(run: Run, cell: Cell, metric: str) -> Cell | None:
     """
     baselines = []
     for baseline in _cells_on_clips(cell, run):
-        is_of_store = baseline.store in ("", cell.store)
-        is_blind = baseline.model in BLIND and not baseline.is_model
-        if is_blind and is_of_store and math.isfinite(baseline.value(metric)):
+        is_blind = baseline.model in BLIND and baseline.store in ("", cell.store)
+        if is_blind and not baseline.is_model and math.isfinite(baseline.value(metric)):
             baselines.append(baseline)
 
     def rounded_goodness(baseline: Cell) -> float:
@@ -549,7 +551,7 @@ def _p_text(row: RunRow) -> str:
 
 def _shown_p(row: RunRow) -> str:
     p = short_p(row["p"])
-    return f"p {p}" if p.startswith("<") else f"p = {p}"
+    return ("p " if p.startswith("<") else "p = ") + p
 
 
 def _films_text(run: Run, first: Cell, second: Cell, row: RunRow, name: str) -> str:

@@ -13,7 +13,12 @@ from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import text
-from obygaze_models.runner.answer import answers, difference_from_baseline, verdict
+from obygaze_models.runner.answer import (
+    answers,
+    difference_from_baseline,
+    short_p,
+    verdict,
+)
 from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
 from obygaze_models.runner.limits import find_limits
 
@@ -214,6 +219,11 @@ def test_a_verdict_is_that_of_p(value: float, p: float, expected: str) -> None:
 def test_the_sentence_of_a_model_says_first_what_is_shown(tmp_path, row, expected):
     tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
     assert answer(run_of(tmp_path, tests, [*ENDS, row])) == expected
+
+
+def test_the_text_of_p_is_on_its_side_of_the_limit() -> None:
+    shown = [short_p(p) for p in (0.0496, 0.0504, 0.0521, 0.2, 0.0004, math.nan)]
+    assert shown == [".0496", ".0504", ".052", ".200", "<.001", "–"]
 
 
 def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(tmp_path):

@@ -89,6 +89,8 @@ def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None
     ]
     assert [piece["video"] for piece in film["pieces"]] == ["1.mp4", "2.mp4"]
     assert document(page, "pond")["film"]["pieces"] == []
+    without_films = document(site(tmp_path, [Clip("lake-1", "")]), "")
+    assert without_films["film"]["title"] == "films"
 
 
 def save_films(folder: Path, clips: Sequence[Clip], name: str = "films") -> None:
