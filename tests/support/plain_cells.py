@@ -191,7 +191,9 @@ def _test_sets(cell: PlainCell) -> Iterator[str]:
             inside = {clip.clip_id for clip in tested if clip.movie_id == films[i]}
             names = [f"fold {i}"]
             if cell.splits["validation"] == "each":
-                names = [f"test {i}, validate {j}" for j in testing if i != j]
+                can = {clip.movie_id for clip in cell.usable(cell.train)}
+                others = [j for j in testing if i != j and films[j] in can]
+                names = [f"test {i}, validate {j}" for j in others]
             expected |= dict.fromkeys(names, inside)
         if not cell.is_model and cell.splits["validation"] == "each":
             # Folds that are one to a baseline.
