@@ -179,6 +179,16 @@ class ClipTable:
             return film_and_scene(self.films, np.zeros(len(self)))
         return film_and_scene(self.films, self.scenes)
 
+    def has(self, needed: str) -> bool:
+        """Return whether the clips have what a baseline needs (`registry.Baseline`)."""
+        is_there = {
+            "": True,
+            "concepts": self.has_concept.any(),
+            "scenes": self.scenes is not None,
+            "films": self.has_films,
+        }
+        return bool(is_there[needed])
+
     def column(self, name: str) -> Words:
         """Return the text of each clip in a column; several values are joined by "|"."""
         try:

@@ -28,7 +28,7 @@ from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 PROTOCOL_SCHEMA = "obygaze-protocol/1"
 NONE = "none"
 AUTO = "auto"  # no view is stated; `protocols.clips.with_view` chooses one
-_Whole = Annotated[int, Meta(ge=0)]
+_Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Class = Annotated[int, Meta(ge=0, le=1)]
 _Baseline = Annotated[str, one_of(BASELINES)]
 _Metric = Annotated[str, one_of(METRICS)]

@@ -502,8 +502,10 @@ def sentence_of_concepts(run: Run) -> str:
     Return "" if no concept was tested.
     """
     concepts = run.table("concepts.csv")
-    # The smallest p of a concept, or NaN if no model could test it.
-    p = concepts.groupby("concept", sort=False)["p_holm"].min().astype(float)
+    # The smallest p of a concept, times the number of its p (one for each store and setting of
+    # vectors), or NaN if no model could test it.
+    p_of_concept = concepts.groupby("concept", sort=False)["p_holm"]
+    p = (p_of_concept.min() * p_of_concept.nunique()).astype(float)
     shown = [*p.index[p < ALPHA]]
     others = [*p.index[p >= ALPHA]]
     not_tested = [*p.index[p.isna()]]

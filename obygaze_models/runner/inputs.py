@@ -31,6 +31,7 @@ from obygaze_features.store.joining import JoinedStore
 from obygaze_models.evaluation.tables import CHOSEN
 from obygaze_models.models.examples import RATED
 from obygaze_models.models.registry import (
+    BASELINES,
     TEXTS,
     find_kind,
     finds_concepts,
@@ -72,6 +73,12 @@ HOW_TO_JOIN = "use --store a=A --store b=B --store joined=a+b"
 # A feature that equals the classes is an error only with this many clips of each class. With fewer
 # clips, a feature of two values may equal the classes by chance.
 CLIPS_OF_A_LABEL = 10
+# The words for what a baseline requires.
+NEEDS = {
+    "concepts": "visual concepts",
+    "scenes": "the scene or the times of each clip, and two films",
+    "films": "films",
+}
 
 
 @dataclass(frozen=True)
@@ -169,6 +176,7 @@ def gather(
         "heard": _only_heard(table, manifest, stores),
         "annotators differ": differing_annotators(protocol.tasks, labels, table),
         "models of concepts": left_out,
+        "baselines": _without_baselines(protocol, table),
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
         "without label": empty_labels(protocol.tasks, labels, table),
         "without validation": _without_validation(protocol, table, labels, features),
@@ -442,6 +450,22 @@ def _held_out_together(protocol: Protocol, table: ClipTable) -> str:
         f"These {noun} share a video file, and are held out together:"
         f" {few(sorted(table.group_of_file), 6)}."
     )
+
+
+def list_needs(baselines: Sequence[str]) -> str:
+    """Return what each of some baselines requires."""
+    return "; ".join(
+        f"{name} needs {NEEDS[BASELINES[name].needs]}" for name in baselines
+    )
+
+
+def _without_baselines(protocol: Protocol, table: ClipTable) -> str:
+    """Return a remark on listed baselines that cannot be computed, or "" if there are none."""
+    listed = protocol.grid.baselines
+    lacking = [name for name in listed if not table.has(BASELINES[name].needs)]
+    if not lacking or {*listed} == {*BASELINES}:
+        return ""
+    return f"Baselines that grid.baselines lists are missing: {list_needs(lacking)}."
 
 
 def _only_heard(

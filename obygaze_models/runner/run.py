@@ -60,7 +60,7 @@ from obygaze_models.runner.files import (
     write_run,
 )
 from obygaze_models.runner.heldout import HeldOut
-from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.inputs import Inputs, list_needs
 from obygaze_models.runner.processes import fitting, map_in_processes
 from obygaze_models.runner.store_run import (
     Fitted,
@@ -80,12 +80,6 @@ if TYPE_CHECKING:
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 # Why a fold is not tested on the store that is chosen on training films.
 NOT_CHOSEN = "no held-out training clips have scores by which stores can be compared"
-# The words of an error for what a baseline requires.
-NEEDS = {
-    "concepts": "visual concepts",
-    "scenes": "the scene or the times of each clip, and two films",
-    "films": "films",
-}
 HANDFUL = 8  # clips of each class, on which user code is tried first
 
 
@@ -636,20 +630,11 @@ def evaluate_baselines(stores: Sequence[StoreRun]) -> list[CellTests]:
 
 def tests_of_baselines(run: StoreRun) -> list[CellTests]:
     """Return the tests of the baselines of the protocol that are possible with these clips."""
-    table = run.table
-    is_possible = {
-        "": True,
-        "concepts": table.has_concept.any(),
-        "scenes": table.scenes is not None,
-        "films": table.has_films,
-    }
-    needs = {name: BASELINES[name].needs for name in run.protocol.grid.baselines}
-    names = [name for name, needed in needs.items() if is_possible[needed]]
+    asked = run.protocol.grid.baselines
+    names = [name for name in asked if run.table.has(BASELINES[name].needs)]
     if not names and not run.models:
-        lacking = [f"{name} needs {NEEDS[needed]}" for name, needed in needs.items()]
         raise FixInput(
-            f"no baseline can be computed: {'; '.join(lacking)}",
-            where=table.name,
+            f"no baseline can be computed: {list_needs(asked)}", where=run.table.name
         )
     outcomes: Outcomes = {}
     known: set[Any] = set()

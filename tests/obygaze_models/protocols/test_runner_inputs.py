@@ -303,6 +303,15 @@ def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(tmp_path) -> 
     protocol = without_models(quick("honest", "data.view=raw"), *names)
     with pytest.raises(FixInput, match=NOTHING):
         run_on(tmp_path, protocol, manifest, {})
+    # Beside a model, a listed baseline that is missing is named.
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    for listed, said in ((f"{list(names)}", names), ('["random"]', ())):
+        changes = (f"grid.baselines={listed}", 'grid.models=["ridge"]', *ONE_PAIR)
+        protocol = quick("honest", "data.view=raw", *changes, replicates=2)
+        remarks = run_on(tmp_path, protocol, manifest, {"x": store}).about["remarks"]
+        assert [name for name in names if name in remarks.get("baselines", "")] == [
+            *said
+        ]
 
 
 def test_a_feature_that_is_the_label_is_refused(tmp_path: Path) -> None:
