@@ -45,6 +45,7 @@ from obygaze_models.protocols.schedule import (
 )
 from obygaze_models.protocols.schema import (
     PROTOCOL_SCHEMA,
+    Data,
     Model,
     Protocol,
     Splits,
@@ -334,6 +335,9 @@ def _check_names(document: Document, protocol: Protocol) -> None:
         problem = "must have a training task and a test task, and a model or a baseline"
         document.add("grid", problem)
     _check_expression(document, protocol.data.where, "data.where")
+    for key in () if protocol.data.segments else ("rule", "reduce"):
+        if getattr(protocol.data, key) != getattr(Data, key):
+            document.add(f"data.{key}", "has no effect without data.segments")
 
 
 def _check_bars(document: Document, protocol: Protocol) -> None:
