@@ -77,7 +77,7 @@ class VerifyReport:
 
     def __str__(self) -> str:
         if self.problems:
-            return ""
+            return f"not whole: {count(len(self.problems), 'problem')}"
         rows = ", ".join(f"{n} {status}" for status, n in self.counts.items())
         extent = "whole"
         if self.how == LENGTHS:
