@@ -125,7 +125,9 @@ class JoinedStore(Store):
     def __init__(self, parts: Sequence[JoinedPart]) -> None:
         self.parts = tuple(sorted(parts, key=lambda part: part.order))
         _check_parts(self.parts)
-        first = max(self.stores, key=lambda store: bool(store.table.films))
+        # The films of a store are read only until a part states some.
+        with_films = (store for store in self.stores if store.table.films)
+        first = next(with_films, self.parts[0].store)
         self.width = sum(part.width for part in self.parts)
         recipe = joined_recipe(self.parts)
         seals = [(part.store.seal, part.array.name) for part in self.parts]
@@ -200,8 +202,9 @@ class JoinedStore(Store):
 
     def match(self, clips: Sequence[Clip]) -> Rows:
         """Return the row of each clip of a manifest; -1 if a part does not have the clip."""
-        rows = np.array([part.store.match(clips) for part in self.parts])
-        return np.where((rows >= 0).all(axis=0), rows[0], -1)
+        rows = np.array([store.match(clips) for store in self.stores])
+        own = [store.table for store in self.stores].index(self.table)
+        return np.where((rows >= 0).all(axis=0), rows[own], -1)
 
     def select(
         self,

@@ -10,6 +10,7 @@ from support.written_stores import files_of
 import obygaze as og
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Array, Store
 from obygaze_features.store import open_store as open_one
 from obygaze_features.store.card import Terms
@@ -73,13 +74,18 @@ def test_a_row_that_a_part_lacks_has_no_features_anywhere(here: Workspace) -> No
 
 @pytest.mark.filterwarnings("ignore:.* matched by id only")
 def test_a_film_that_one_part_states_is_the_film_of_the_join(here: Workspace) -> None:
-    """The first part, heard, states no films, and the part seen lacks one of the two."""
-    rows = [row._replace(movie_id="") for row in some_rows(N_ROWS)]
+    """The first part, heard, states no films, and has its rows in another order."""
+    rows = [row._replace(movie_id="") for row in reversed(some_rows(N_ROWS))]
     arrays = (Array.of("clip", "float32", (2,)),)
     values = some_values(N_ROWS, arrays, seed=2)
     made_store(here.root / "stores" / "nameless", rows, values, recipe=HEARD)
     both = opened(here, "seen+nameless")
     assert both.movie_ids.tolist() == [row.movie_id for row in some_rows(N_ROWS)]
+    ids = both.clip_ids[:3].tolist()
+    clips = [Clip(row.clip_id, row.movie_id) for row in some_rows(3)]
+    of_clips = both.matrix(clips=clips)
+    assert of_clips.rows.tolist() == [0, 1, 2]
+    assert (of_clips.values == both.matrix(clips=ids).values).all()
     film = some_rows(N_ROWS)[0].movie_id
     assert both.matrix(films=film).clip_ids.tolist() == both.clip_ids[:5].tolist()
     og.store.subset("seen", "part", films=[film], workspace=here.root)
