@@ -90,6 +90,9 @@ def test_another_recipe_is_refused() -> None:
     with pytest.raises(Mismatch, match=r"being filled .* different recipe") as error:
         being_filled.refuse("films.clip")
     assert error.value.hint.endswith("discard it: rm -r films.clip.next")
+    for is_filling, case in ((False, cases.ANOTHER_STORE), (True, cases.ANOTHER_PLAN)):
+        done = work([CLIP_A], [ROW_A], arrays=("clip", "tokens"), filling=is_filling)
+        assert done.found[case] == ["it has no array tokens"]
 
 
 ON_THE_CPU = "on the CPU, but this command would use a GPU"

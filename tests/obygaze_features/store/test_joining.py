@@ -90,7 +90,10 @@ def test_a_film_that_one_part_states_is_the_film_of_the_join(here: Workspace) ->
     assert both.matrix(films=film).clip_ids.tolist() == both.clip_ids[:5].tolist()
     og.store.subset("seen", "part", films=[film], workspace=here.root)
     other = some_rows(N_ROWS)[-1].movie_id
-    lacking = opened(here, "part+heard").matrix(films=[other], missing="drop")
+    partly = opened(here, "part+heard")
+    reasons = [row.reason for row in partly.rows if row.status == FAILED]
+    assert len(reasons) == 6 and reasons[-1] == "part: the store has no clip of this id"
+    lacking = partly.matrix(films=[other], missing="drop")
     assert {str(why) for why in lacking.reasons.values()} == {
         "missing: part: the store has no clip of this id"
     }

@@ -6,6 +6,7 @@ import google_crc32c
 import numpy as np
 import pytest
 from support.plain_store import array_of, reseal, rows_of, write_plain_store
+from support.written_stores import files_of
 
 from obygaze_features.core.errors import Corrupt, Stopped
 from obygaze_features.store.reading import open_store
@@ -31,6 +32,8 @@ def test_a_report_says_whether_bytes_and_publisher_were_checked(tmp_path: Path) 
     seal = write(tmp_path / "s")
     report = verify(tmp_path / "s")
     assert report.counts == {"ok": 8, "no-video": 1} and not report.is_expected
+    files = files_of(tmp_path / "s")
+    assert report.n_bytes == sum(map(len, files.values())) - len(files["store.json"])
     assert "pass --hash to compare the bytes too" in str(report)
     report = verify(f"{tmp_path}/s#sha256={seal}", hashes=True)
     assert report.is_expected and str(report).endswith(f"\nthe expected seal: {seal}")
