@@ -98,7 +98,10 @@ def test_a_package_that_is_broken_is_called_that(tmp_path, monkeypatch, error):
     ]
 
 
-@pytest.mark.parametrize(("n", "more"), [(3, ""), (5000, " and 4997 more")])
+MORE = [(3, ""), (4, " and 1 more"), (5000, " and 4997 more")]
+
+
+@pytest.mark.parametrize(("n", "more"), MORE)
 def test_three_are_shown_and_the_others_counted(n, more):
     with pytest.raises(FixInput) as caught:
         refuse_if((f"c{number}" for number in range(n)), FixInput, "clips have no film")

@@ -73,6 +73,7 @@ def test_latex_is_a_booktabs_table() -> None:
     assert r"ridge & .12 {[}.10, .20] & 12 & \textless{}.001 \\" in text
     assert r"{[}x] & .50 (.25) & 3 & -- \\" in text
     assert r"A note\_with marks." in text
+    assert r"\end{tabular}" in text and text.rstrip().endswith(r"\end{table}")
 
 
 def test_names_of_files_are_plain() -> None:

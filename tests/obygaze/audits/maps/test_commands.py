@@ -86,6 +86,17 @@ def test_a_sheet_for_each_direction_over_the_exact_pictures(world) -> None:
     np.testing.assert_array_equal(cell, overlay(decoded.pictures, maps[0], scale)[0])
 
 
+def test_what_is_above_the_mean_of_a_map_is_orange_and_nothing_else() -> None:
+    """With a soft edge of one patch; both pictures have the one step of the map."""
+    seen = np.zeros((1, 4, 4), np.float16)
+    seen[0, 1, 2] = 4
+    drawn = overlay(np.full((2, 32, 32, 3), 90, np.uint8), seen, 3.75).astype(int)
+    for picture in drawn:
+        assert (picture[8:16, 16:24].min(axis=(0, 1))[0]) > picture[0, 0, 0] == 90
+        rows, columns = np.nonzero(picture[..., 0] - picture[..., 2])
+        assert {*rows} == {*range(4, 20)} and {*columns} == {*range(12, 28)}
+
+
 def test_another_video_is_refused(world: tuple[Path, list[Any]]) -> None:
     place, _ = world
     video = place / "videos" / "tt0" / "tt0-000.mp4"
