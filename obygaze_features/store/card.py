@@ -47,7 +47,7 @@ _TERM = re.compile(
     r"^(license|license_name|citation):(.*\n(?:(?:[ \t-].*)?\r?\n)*)", re.MULTILINE
 )
 # The first line of a text of several lines, such as `|` or `>-`, or the sign of a list.
-_BLOCK = re.compile(r"[|>][-+0-9]*(?:[ \t]+#.*)?\r?\n|-[ \t]")
+_BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?\r?$|-(?:\s|$)", re.MULTILINE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SINGLE_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _JSON = json.JSONDecoder()
@@ -159,10 +159,12 @@ def _parse_text(value: str) -> str:
     if quoted:
         return quoted[1].replace("''", "'")
     block = _BLOCK.match(text)
-    words = " ".join(text[block.end() if block else 0 :].split())
+    text = text[block.end() :] if block else text
     # In a text of several lines, # begins no comment.
-    text = words if text[:1] in "|>" else words.partition(" #")[0].strip('"')
-    return "" if text in ("~", "null") else text
+    if block is None or block[0].startswith("-"):
+        text = re.sub(r"(^|\s)#.*", "", text).strip(' "')
+    words = " ".join(text.split())
+    return "" if words in ("~", "null") else words
 
 
 def with_terms(card: bytes, terms: Terms) -> bytes:

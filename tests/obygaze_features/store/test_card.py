@@ -75,6 +75,8 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         ("tags:\n  - license: mit\nlicense: odbl", Terms("ODbL-1.0")),
         ("citation: |\n  Doe.\n  #3.\nlicense: mit", Terms("MIT", "Doe. #3.")),
         ("citation: >- # two\n  Doe.\n\n  Roe.", Terms("", "Doe. Roe.")),
+        ("citation: | \n  Doe.\nlicense: # later", Terms("", "Doe.")),
+        ("license: mit\ncitation: >-", Terms("MIT")),
         ("citation: |2+\n  Doe.\nlicense: 'mit' # it's", Terms("MIT", "Doe.")),
     ],
 )
