@@ -361,7 +361,8 @@ def split_array(text: str) -> tuple[str, str]:
 
 def names_of_join(store: object, workspace: PathLike | None = None) -> list[str]:
     """Return the names in a text such as `seen+heard`; an empty list for a single store."""
-    if not isinstance(store, str) or PLUS not in store or is_url(store):
+    # A URL may have a + in it. The scheme of `seen+https://` is no scheme of a URL.
+    if not isinstance(store, str) or PLUS not in store or is_url(store.split(PLUS)[0]):
         return []
     place = Path(Workspace.of(workspace).store(store))
     # A folder may have a + in its name.

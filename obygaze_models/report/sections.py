@@ -503,9 +503,10 @@ def sentence_of_concepts(run: Run) -> str:
     """
     concepts = run.table("concepts.csv")
     # The smallest p of a concept, times the number of its p (one for each store and setting of
-    # vectors), or NaN if no model could test it.
-    p_of_concept = concepts.groupby("concept", sort=False)["p_holm"]
-    p = (p_of_concept.min() * p_of_concept.nunique()).astype(float)
+    # vectors), or NaN if no model could test it. Two stores may have equal p.
+    tests = concepts.drop_duplicates(["concept", "store", "p_holm"])
+    p_of_concept = tests.groupby("concept", sort=False)["p_holm"]
+    p = (p_of_concept.min() * p_of_concept.count()).astype(float)
     shown = [*p.index[p < ALPHA]]
     others = [*p.index[p >= ALPHA]]
     not_tested = [*p.index[p.isna()]]

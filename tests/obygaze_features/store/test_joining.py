@@ -103,13 +103,11 @@ def test_a_film_that_one_part_states_is_the_film_of_the_join(here: Workspace) ->
 
 def test_a_join_tells_no_password(here: Workspace) -> None:
     url = "https://ann:secret@example.org/heard?token=secret"
-    both = open_store(
-        f"seen:pooled+{url}",
-        workspace=here.root,
-        named={url: opened(here, "heard")},
-    )
-    assert "secret" not in f"{both!r} {both.location} {both._repr_html_()}"
-    assert both.location == "https://***@example.org/heard?***+seen:pooled"
+    named = {url: opened(here, "heard")}
+    for seen in ("seen:pooled", "seen"):
+        both = open_store(f"{seen}+{url}", workspace=here.root, named=named)
+        assert "secret" not in f"{both!r} {both.location} {both._repr_html_()}"
+        assert both.location == f"https://***@example.org/heard?***+{seen}"
     assert name_of(url) == "https://***@example.org/heard?***"
 
 
