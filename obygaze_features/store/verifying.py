@@ -28,6 +28,8 @@ LENGTHS = "lengths"
 HASHES = "hashes"
 # The attributes of Zarr that other readers need. All other attributes are remarks.
 _ATTRIBUTES = ("coordinates", "flag_values", "flag_meanings")
+# The statuses of the first version. A later version may know more, and these keep their numbers.
+_N_FIRST_STATUSES = 6
 # Settings that a document of Zarr may omit. It may omit empty settings too.
 _DEFAULTS = (
     ("endian", "little"),
@@ -209,11 +211,21 @@ def _meaning(value: Any) -> Any:
     kept = {}
     for key, item in value.items():
         if key == "attributes":
-            item = {name: item[name] for name in _ATTRIBUTES if name in item}
+            names = [name for name in _ATTRIBUTES if name in item]
+            item = {name: _first_statuses(name, item[name]) for name in names}
         meaning = _meaning(item)
         if meaning not in ({}, []) and (key, meaning) not in _DEFAULTS:
             kept[key] = meaning
     return kept
+
+
+def _first_statuses(name: str, value: Any) -> Any:
+    """Return the value of an attribute; of flags, only those of the first statuses."""
+    if name == "flag_values" and isinstance(value, list):
+        return value[:_N_FIRST_STATUSES]
+    if name == "flag_meanings" and isinstance(value, str):
+        return value.split()[:_N_FIRST_STATUSES]
+    return value
 
 
 def _check_indexes(store: Store, report: VerifyReport) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 import pytest
+from support import plain_store
 from support.plain_store import array_of, reseal, rows_of, write_plain_store
 from support.written_stores import files_of
 
@@ -90,6 +91,16 @@ def test_other_readers_learn_what_a_status_means(tmp_path: Path) -> None:
     document["attributes"]["flag_meanings"] = "ok fine"
     file.write_text(json.dumps(document), encoding="utf-8")
     assert problems_of(tmp_path / "s") == ["data.zarr/status/zarr.json"]
+
+
+def test_a_store_of_a_version_with_more_statuses_is_whole(tmp_path, monkeypatch):
+    for name, more in (("STATUSES", "too-dark"), ("COUNTED", "too_dark")):
+        words = (*getattr(plain_store, name), more)
+        monkeypatch.setattr(plain_store, name, words)
+    write(tmp_path / "s")
+    text = (tmp_path / "s/data.zarr/status/zarr.json").read_text("utf-8")
+    assert "too-dark" in text
+    assert problems_of(tmp_path / "s") == []
 
 
 def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(tmp_path) -> None:
