@@ -288,7 +288,7 @@ def present(
             "unit": unit,
             "annotators": [vars(person) for person in people],
             "p": found.p,
-            "excluded": dict(n_excluded),
+            "excluded": n_excluded,
             "by": found.noun,
             "rises": all(person.rises for person in found.asked),
         },

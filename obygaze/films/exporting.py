@@ -174,8 +174,11 @@ def _with_new_tiers(
     paths = [into]
     if into.is_dir():
         folder = into
-        found = find_files(into, (ELAN,))
-        paths = [path for path in found if output not in path.parents]
+        paths = find_files(into, (ELAN,))
+        # Copies that an export has made in this folder are not read.
+        made = output.resolve()
+        if into.resolve() in made.parents:
+            paths = [path for path in paths if made not in path.resolve().parents]
         if is_file:
             raise FixUsage(
                 f"expected a folder as OUTPUT, because --into {into} is a folder, got the file"

@@ -253,15 +253,16 @@ def _marks_outside(marks: Marks, spans: Sequence[ClipSpan]) -> list[str]:
     for span in sorted(spans, key=lambda one: one.start_s):
         spans_of.setdefault(span.movie_id, []).append(span)
     outside = []
-    for film, of_film in marks_by_film(marks).items():
-        starts_s = [span.start_s for span in spans_of.get(film, ())]
-        # The last end of each clip and of all clips that start before it.
-        ends_s = [*accumulate((span.end_s for span in spans_of.get(film, ())), max)]
-        for mark in of_film:
+    marks_of = marks_by_film(marks)
+    for film, of_film in spans_of.items():
+        starts_s = [span.start_s for span in of_film]
+        # The last end of the first clips, by their number.
+        ends_s = [*accumulate((span.end_s for span in of_film), max, initial=0.0)]
+        for mark in marks_of.get(film, ()):
             n_before = bisect_left(starts_s, mark.end_s - MARK_ROUNDING_S)
-            reached_s = ends_s[n_before - 1] if n_before else 0.0
-            is_outside = reached_s <= mark.start_s + MARK_ROUNDING_S
-            if starts_s and is_outside and mark.column != WATCHED:
+            if mark.column == WATCHED:
+                continue
+            if ends_s[n_before] <= mark.start_s + MARK_ROUNDING_S:
                 outside.append(f"{film} at {mark.start_s:.3f} s")
     return [*dict.fromkeys(outside)]
 

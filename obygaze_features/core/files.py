@@ -200,19 +200,22 @@ def find_files(folder: Path, endings: Container[str]) -> list[Path]:
 
     Hidden files and folders are left out. On disks that are not formatted for macOS, macOS writes a
     hidden file `._M-1.npy` next to each `M-1.npy`. Jupyter keeps copies of edited tables in the
-    hidden folder `.ipynb_checkpoints`. A link to a folder is an error: it would not be followed.
+    hidden folder `.ipynb_checkpoints`. A link to a folder with such files is an error: it would not
+    be followed.
     """
     files = []
     for path in sorted(folder.rglob("*")):
         if "/." in f"/{path.relative_to(folder).as_posix()}":
             continue
-        if path.is_symlink() and path.is_dir():
+        if path.suffix.lower() in endings:
+            files.append(path)
+        # The folder of the videos may be a link.
+        linked = path.rglob("*") if path.is_symlink() else ()
+        if any(one.suffix.lower() in endings for one in linked):
             raise FixInput(
                 "expected a folder without links to folders: they are not followed",
                 where=str(path),
             )
-        if path.suffix.lower() in endings:
-            files.append(path)
     return files
 
 

@@ -57,7 +57,7 @@ _KNOWN_FORMATS = {
 _NO_CODE = re.compile(r'"[^"]*"|\\.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
 # A format of times has hours or seconds, and no day or year.
 _OF_TIMES = re.compile(r"[^dy]*[hs][^dy]*")
-# Cells of data; at most half of the names in a header are such numbers.
+# Cells of data. A header has such names only if all of its columns have names.
 _NUMBER = re.compile(r"[0-9][0-9.,:]*")
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
@@ -191,9 +191,9 @@ def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) 
         names = [name for name in map(single_line, cells) if name]
         has_required = bool(required) and {*names}.issuperset(required)
         is_wide = len(names) > 1 and 3 * len(names) >= 2 * usual
-        n_numbers = sum(_NUMBER.fullmatch(name) is not None for name in names)
-        # A column may be called 1990.
-        is_header = is_wide and 2 * n_numbers <= len(names)
+        # A column may be called 1990; in a title with a date, most cells are empty.
+        is_data = len(names) < usual and any(map(_NUMBER.fullmatch, names))
+        is_header = is_wide and not is_data
         has_names = (is_header, len(names) > 1, len(names) > 0)
         places.append((has_required, *has_names, -place))
     return -max(places, default=(False, False, False, False, 0))[-1]

@@ -172,7 +172,7 @@ def gather(
     remarks = {
         "left out": _shares_left_out(features, labels),
         **table.remarks,
-        "one file": _held_out_together(protocol, table),
+        "one file": _share_a_file(protocol, table),
         "heard": _only_heard(table, manifest, stores),
         "annotators differ": differing_annotators(protocol.tasks, labels, table),
         "models of concepts": left_out,
@@ -425,30 +425,33 @@ def _groups_of_one_file(
     Two names of one film would otherwise be a training film and a film that counts as unseen.
     """
     groups_of_file: dict[str, set[str]] = {}
+    if not table.has_films:
+        # A recording may show several participants.
+        return {}
     for store in chain.from_iterable(one.stores for one in stores.values()):
         rows = store.table.find(table.ids)
-        known = np.flatnonzero(rows >= 0)
+        known = rows >= 0
         files = store.files_of(rows[known])
         for group, file in zip(table.groups[known].tolist(), files, strict=True):
             groups_of_file.setdefault(file, set()).add(group)
     groups_of_file.pop("", None)
     first_of: dict[str, str] = {}
     for groups in groups_of_file.values():
-        if len(groups) > 1 and "" not in groups:
+        if len(groups) > 1:
             together = {first_of.get(group, group) for group in groups}
             same = [group for group, first in first_of.items() if first in together]
             first_of |= dict.fromkeys((*same, *groups), min(together))
     return first_of
 
 
-def _held_out_together(protocol: Protocol, table: ClipTable) -> str:
+def _share_a_file(protocol: Protocol, table: ClipTable) -> str:
     """Return a remark on groups that share a video file, or "" if there are none."""
     if not table.group_of_file:
         return ""
     noun = plural(unit_name(protocol.splits.kind, protocol.splits.column))
     return (
-        f"These {noun} share a video file, and are held out together:"
-        f" {few(sorted(table.group_of_file), 6)}."
+        f"These {noun} share a video file, and count as one:"
+        f" {few(sorted(table.group_of_file))}."
     )
 
 

@@ -16,7 +16,7 @@ from support.experiments import films, planted, quick, run_on, store_of
 from support.seeds import SEED, amount
 from support.stores import a_recipe, made_store
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row
 from obygaze_models.report.comparison import compare_runs
@@ -86,7 +86,7 @@ def test_two_names_of_one_film_are_held_out_together(tmp_path: Path) -> None:
     X = planted(manifest, width=14, strength=0.7, seed=5)
     store = made_store(tmp_path / "s", rows, {"clip": X}, recipe=a_recipe())
     run = run_on(tmp_path, quick("honest", *CHANGES), manifest, {"x": store})
-    said = f"These films share a video file, and are held out together: {one}, {other}."
+    said = f"These films share a video file, and count as one: {one}, {other}."
     assert run.about["remarks"]["one file"] == said
     assert {*run.predictions["group"]} == {one, *others}
     same = {clip.clip_id: clip.movie_id.replace(other, one) for clip in manifest}
@@ -94,6 +94,23 @@ def test_two_names_of_one_film_are_held_out_together(tmp_path: Path) -> None:
         tmp_path / "c", manifest.with_column("who", same), "splits.column=who"
     )
     pd.testing.assert_frame_equal(run.results, by_column.results)
+
+
+def test_participants_of_one_recording_are_groups_of_their_own(tmp_path: Path) -> None:
+    """A manifest without films states what its groups are: no film has two names there."""
+    manifest = grouped(SEED)
+    of_clip = {clip.clip_id: clip.movie_id for clip in manifest}
+    clips = tuple(replace(clip, movie_id="") for clip in manifest)
+    named = manifest.with_clips(clips).with_column("participant", of_clip)
+    video = {"video_bytes": 9, "video_hash": f"{1:016x}"}
+    rows = [Row(clip.clip_id, "", **video) for clip in clips]
+    X = planted(manifest, width=14, strength=0.7, seed=5)
+    store = made_store(tmp_path / "s", rows, {"clip": X}, recipe=a_recipe())
+    protocol = quick("honest", *CHANGES, "splits.column=participant")
+    with pytest.warns(ObygazeWarning, match="matched by id only"):
+        run = run_on(tmp_path, protocol, named, {"x": store})
+    assert {*run.predictions["group"]} == {*manifest.films}
+    assert "one file" not in run.about["remarks"]
 
 
 def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) -> None:

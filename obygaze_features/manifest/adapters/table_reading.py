@@ -140,9 +140,8 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
     for column in columns:
         cells[column] = [row.cells.get(column, "") for row in rows]
     if of_files:
-        pairs = zip(rows, cells[ANNOTATOR], strict=True)
         cells[ANNOTATOR] = [
-            row.cells.get(ANNOTATOR, of_files[row.violations.path]) for row, _ in pairs
+            row.cells.get(ANNOTATOR, of_files[row.violations.path]) for row in rows
         ]
     for column, listed in mapping.no_value.items():
         if column not in cells:

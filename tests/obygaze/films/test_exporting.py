@@ -333,3 +333,18 @@ def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:
         export_manifest(
             tmp_path / "marks.csv", tmp_path / "one.eaf", into=tmp_path / "elan"
         )
+
+
+def test_the_files_of_a_folder_may_be_replaced_and_copies_in_it_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    elan = Path("elan")
+    elan.mkdir()
+    (elan / "lake.eaf").write_bytes(write_elan([Mark("lake", 1, 2, "level", "S", "a")]))
+    Path("marks.csv").write_bytes(marks_of("lake"))
+    for output in (".", "elan", "elan/out", tmp_path / "elan/out"):
+        done = export_manifest(
+            "marks.csv", output, format="elan", into=elan, force=True
+        )
+        assert [*done.files] == [Path(output, "lake.eaf")], output

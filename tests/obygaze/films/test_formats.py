@@ -8,7 +8,7 @@ from support.cli import call_obygaze
 
 from obygaze.films.formats import FORMATS, WRITTEN, export_manifest, import_manifest
 from obygaze.films.importing import ImportedMarks
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest import Clip, Header, Manifest
 
 CLIPS = "clip_id,movie_id\na-1,a\n"
@@ -49,6 +49,28 @@ def test_a_folder_of_films_and_of_elan_files_is_asked_about(tmp_path: Path) -> N
     with pytest.raises(FixUsage, match="the folder has films and ELAN files"):
         import_manifest(films, workspace=tmp_path)
     import_manifest(films, "again", format="folder", workspace=tmp_path)
+
+
+def test_videos_may_be_in_a_linked_folder(tmp_path: Path) -> None:
+    """A folder with such a link has films, or the tables and marks of these films."""
+    (tmp_path / "disk/lake").mkdir(parents=True)
+    (tmp_path / "disk/lake/1.mp4").touch()
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "disk").symlink_to(tmp_path / "disk")
+    for name in (None, "table", "elan"):
+        if name == "table":
+            (project / "clips.csv").write_text(CLIPS, encoding="utf-8")
+        if name == "elan":
+            export_manifest(marked("lake"), project / "lake.eaf", workspace=tmp_path)
+        made = import_manifest(
+            project, name or "films", format=name, workspace=tmp_path
+        )
+        clips = made.marks if isinstance(made, ImportedMarks) else made.manifest
+        assert len(clips) == 1, name
+    (tmp_path / "disk/clips.csv").write_text(CLIPS, encoding="utf-8")
+    with pytest.raises(FixInput, match="without links to folders"):
+        import_manifest(project, "again", format="table", workspace=tmp_path)
 
 
 def test_several_sources_are_of_one_format(tmp_path: Path) -> None:

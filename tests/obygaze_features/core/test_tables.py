@@ -178,13 +178,15 @@ def test_a_duration_of_whole_minutes_in_parquet_is_no_short_time(tmp_path) -> No
     assert [row["a"] for row in rows] == ["0:00:00", "0:01:00", "1:00:01.500"]
 
 
-def test_a_column_may_be_called_by_a_number(tmp_path: Path) -> None:
-    """As a decade, or a coder: the row below is not the header."""
+@pytest.mark.parametrize("before", ["", "Coded on,12.5.2026,,\n", "Coder,3,,\n"])
+@pytest.mark.parametrize("header", ["clip_id,movie_id,1,2", "clip_id,1,2,3"])
+def test_a_column_may_be_called_by_a_number(tmp_path, before, header) -> None:
+    """As a decade, or a coder: the row below is not the header, and no title above it."""
     path = tmp_path / "t.csv"
-    path.write_text("clip_id,movie_id,1,2\nx,lake,yes,no\ny,lake,no,no\n", "utf-8")
+    path.write_text(f"{before}{header}\nx,lake,yes,no\n7,lake,no,no\n", "utf-8")
     table = read_table(path, required=())
-    assert table.columns == ("clip_id", "movie_id", "1", "2")
-    assert [row["clip_id"] for row in table.rows] == ["x", "y"]
+    assert table.columns == (*header.split(","),)
+    assert [row["clip_id"] for row in table.rows] == ["x", "7"]
 
 
 IDS = ["-a-1", "b-2"]
