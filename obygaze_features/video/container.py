@@ -59,6 +59,12 @@ SETTINGS_CHANGE = (
 )
 PICTURES_CUT_OFF = "the file is incomplete: pictures of this part are missing"
 
+# Profiles of Dolby Vision without other colours. The other profiles have them, but old files do not
+# state which: their compatibility is 0 too.
+_DOLBY_VISION_ONLY = re.compile(
+    "DOVI configuration record: .*profile: (?:1|3|5|10|20), .*compatibility id: 0,"
+)
+
 # Titles of commentaries.
 _COMMENTARY = re.compile(
     "[ck]omm?ent[aá]|comment[is]|commento|kommentti|(?<!тифло)комм?ентар|コメンタリ",
@@ -314,7 +320,7 @@ def crop_of(container: Any, stream: Any, path: Path) -> tuple[int, ...]:
     for text in _description(container).split("\n  Stream #0:"):
         if re.match(rf"{stream.index}\b", text):
             facts = text
-    if "DOVI configuration record" in facts and "compatibility id: 0," in facts:
+    if _DOLBY_VISION_ONLY.search(facts):
         message = "its colours are those of Dolby Vision only, which cannot be converted to RGB"
         raise BadVideo(message, path=path, reason="colours")
     crop = re.search(r"Frame Cropping: (\d+)/(\d+)/(\d+)/(\d+)", facts)

@@ -170,11 +170,18 @@ def test_what_players_cut_off_is_not_shown(tmp_path: Path, turn: int) -> None:
         assert probe(path).geometry.upright == shape
 
 
-def test_colours_of_dolby_vision_alone_are_refused(tmp_path: Path) -> None:
-    """Profile 5: they are stated as of no matrix, and BT.601 would show other ones."""
+@pytest.mark.parametrize(("profile", "is_alone"), [(5, True), (7, False), (8, False)])
+def test_colours_of_dolby_vision_alone_are_refused(tmp_path, profile, is_alone) -> None:
+    """Profile 5: they are stated as of no matrix, and BT.601 would show other ones.
+
+    Profiles 7 and 8 have those of HDR10, which old records of them do not state.
+    """
     film = write_video(tmp_path / "film.mp4", numbers=range(5))
-    record = bytes([1, 0]) + (5 << 9 | 6 << 3 | 0b101).to_bytes(2) + bytes(20)
+    record = bytes([1, 0]) + (profile << 9 | 6 << 3 | 0b101).to_bytes(2) + bytes(20)
     add_to_entry(film, struct.pack(">I4s", 32, b"dvcC") + record)
-    with pytest.raises(BadVideo, match="Dolby Vision") as caught:
-        decode_clip(film, PictureView(2))
-    assert caught.value.reason == "colours"
+    if is_alone:
+        with pytest.raises(BadVideo, match="Dolby Vision") as caught:
+            decode_clip(film, PictureView(2))
+        assert caught.value.reason == "colours"
+    else:
+        assert read_numbers(decode_clip(film, PictureView(5)).pictures) == [*range(5)]
