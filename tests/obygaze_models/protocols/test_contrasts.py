@@ -55,6 +55,7 @@ def test_a_difference_is_that_of_the_means_over_films_and_seeds(tmp_path: Path) 
     for train, own in values.items():
         cell = the_cell(run, model="mlp", train=train, test="ENHN_S")
         assert cell.value("ap") == pytest.approx(np.mean(own))
+        assert cell.sd("ap") == pytest.approx(np.std(own, ddof=1))
     difference = np.array(values["HN_S"]) - values["EN_S"]
     assert found["value"] == pytest.approx(difference.mean())
     # Each film is tested by models of the other films: the level of a p would not be known.
