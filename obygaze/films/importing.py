@@ -185,7 +185,7 @@ def import_marks(
     left_out = [f"{what}: {n}" for what, n in (+reader.n_left_out).items()]
     if reader.n_unknown:
         of_columns = [f"{column} {n}" for column, n in reader.n_unknown.items()]
-        reader.guessed.append(f"empty annotations, read as ?: {few(of_columns, 5)}")
+        reader.guessed.append(f"empty annotations, read as ?: {few(of_columns)}")
     return ImportedMarks(
         path,
         marks,
@@ -237,7 +237,7 @@ class _ElanReader(MarkReader):
         if not film:
             film = self.film(elan_film_name(file))
             linked = self.films.file_of(film)
-            if file.video and linked is not None:
+            if file.video and linked:
                 self.guessed.append(
                     f"{file.path.name} names {file.video}, and the linked file of {film} is"
                     f" {linked.name}: check that the times of both are the same"

@@ -140,8 +140,8 @@ class MarkReader:
         self._films: dict[str, None] = {}
         self._no_levels: Counter[str] = Counter()
         self._file_of: dict[tuple[str, str], Path] = {}
-        # The first video that the rows of a film name.
-        self._video_of: dict[str, str] = {}
+        # The first video that the rows of a film name, by table: people may have different copies.
+        self._video_of: dict[tuple[str, str], str] = {}
 
     def film(self, name: str) -> str:
         """Return the id of the film that a file calls `name`."""
@@ -330,11 +330,11 @@ class MarkReader:
         stated = [row.cells.get(name) for name in columns]
         start_s, end_s = map(number_of_cell, stated)
         video = row.cells.get("video") or row.cells.get(NAME_COLUMN)
-        if not any(stated) and frames is not None and frames.times_s is not None:
+        if not any(stated) and frames and frames.times_s:
             start_s, end_s = frames.times_s
         elif video and columns == TIMES:
             # A single video counts as the film, as in a manifest.
-            first = self._video_of.setdefault(film, video)
+            first = self._video_of.setdefault((row.violations.path, film), video)
             if first != video:
                 row.add("start_s", f"{IN_A_FILE}: {first} and {video}")
         if start_s is None or end_s is None or not 0 <= start_s < end_s:
@@ -343,7 +343,7 @@ class MarkReader:
                 "start_s", f"{SPAN_EXPECTED}, got {' and '.join(filter(None, stated))}"
             )
             return None
-        if frames is None or frames.rate is None:
+        if not frames or frames.rate is None:
             return start_s, end_s, ()
         problem = self.clocks.span_problem(film, frames, (start_s, end_s))
         if problem:

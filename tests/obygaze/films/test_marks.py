@@ -132,6 +132,10 @@ def test_times_in_a_video_are_not_times_in_the_film(tmp_path: Path) -> None:
     rows = ("m,1.mp4,0,10,,,A,EN", "m,2.mp4,0,10,,,A,S", "n,3.mp4,0,10,,,A,S")
     (line,) = told(table(tmp_path, *rows, header=header))
     assert line.startswith("3: column 'start_s': expected film_start_s and film_end_s")
+    ada = table(tmp_path, "m,m.mp4,0,10,,,A,EN", header=header)
+    ada = ada.rename(tmp_path / "ada.csv")
+    ben = table(tmp_path, "m,D:/copy/m.mp4,0,10,,,B,S", header=header)
+    assert {mark[1:3] for mark in read_marks([ada, ben]).marks} == {(0, 10)}
     rows = ("m,1.mp4,,,0,10,A,EN", "m,2.mp4,,,100,110,A,S")
     linked = read_marks([table(tmp_path, *rows, header=header)]).marks
     assert linked == marks
