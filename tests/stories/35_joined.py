@@ -121,9 +121,7 @@ def test_both_senses_gain_and_a_shuffled_one_does_not(ws: Workspace) -> None:
     gain, low, high = gain_in(ws, "fused")
     assert gain == pytest.approx(joined - chosen)
     assert 0.01 < low <= gain <= high
-    gain_in_words = (
-        "seen, heard and said together are better than the best single store"
-    )
+    gain_in_words = "seen, heard and said together are better than one store chosen on training films"
     assert gain_in_words in said
     # The clips that lack a sense are counted, once, with what they are.
     for n_lacking, store in ((LACKING, "heard"), (UNREAD, "said")):

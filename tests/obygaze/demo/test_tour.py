@@ -66,7 +66,8 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     page = (folder / "runs" / "joined" / "report.html").read_text(encoding="utf-8")
     first_screen = page[page.index("<header>") : page.index("</header>")]
     assert (
-        "seen and heard together are better than the best single store" in first_screen
+        "seen and heard together are better than one store chosen on training films"
+        in first_screen
     )
     (gain, *_) = _table(folder, "differences", "joined")
     assert float(gain["difference low"]) > 0
