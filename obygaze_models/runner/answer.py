@@ -527,7 +527,8 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
         return f"{text} on {tested_on(LEAKED, run.units)}."
     text += _films_text(run, first, second, row, ours)
     if parts:
-        more = f"{join_names(parts)} together are better than one store chosen on training {run.units}"
+        chosen = f"one store chosen on training {run.units}"
+        more = f"{join_names(parts)} together are better than {chosen}"
         if found != BETTER:
             more = f"This run does not show that {more}"
         return f"{more}: {text}."
