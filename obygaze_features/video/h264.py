@@ -174,15 +174,16 @@ class H264Reader:
         return picture._replace(unused=_is_whole(packet, self._size_bytes))
 
     def _read_parameters(self, unit: bytes) -> None:
+        # The first byte also states an importance, which is not a setting.
         bits = _Bits(unit[1:])
         if unit[0] & 31 == _SPS:
             name, parameters = _sequence_parameters(bits)
             self._sequences[name] = parameters
-            self.sets.state(_SPS, name, unit)
+            self.sets.state(_SPS, name, unit[1:])
         elif unit[0] & 31 == _PPS:
             name = bits.golomb()
             self._sequence_of[name] = bits.golomb()
-            self.sets.state(_PPS, name, unit)
+            self.sets.state(_PPS, name, unit[1:])
 
     def _read_slice(self, head: bytes) -> CodedPicture:
         bits = _Bits(head[1:])

@@ -398,3 +398,28 @@ def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None
     for pictures in (layers, fields):
         finder = GapFinder()
         assert not any(finder.is_after_gap(picture) for picture in pictures)
+
+
+def test_the_importance_of_parameters_is_no_setting_of_the_codec() -> None:
+    """It may be any but 0, and may differ in the header of the file and in its packets."""
+    plain = Stream(
+        profile=BASELINE,
+        scaling=[],
+        log2_max_frame_num=4,
+        order_type=0,
+        may_have_gaps=False,
+        has_frames_only=True,
+        has_separate_colours=False,
+        chroma_format=1,
+        sequence=0,
+        picture=0,
+    )
+    sets = plain.parameters()
+    coded = plain.slice_of(CodedPicture(True, True, order=0))
+    as_1 = [bytes([one[0] & 31 | 32]) + one[1:] for one in sets]
+    for stated, changes in ((sets, False), (as_1, False), ([sets[0] + b"x"], True)):
+        pictures = CodedPictures(H264Reader(by_start_codes(sets)))
+        for packet in ([coded], [*stated, coded]):
+            pictures.is_after_gap(by_start_codes(packet))
+        assert pictures.sets_change is changes
+        assert pictures.states_sets == [False, True]
