@@ -403,7 +403,9 @@ def _check_models(
     document: Document, protocol: Protocol, asked: Collection[str]
 ) -> None:
     """Check settings that depend on other settings, on the tasks or on the splits."""
-    starts_at_random = False
+    overrides = document.overrides
+    # A grid of --set may exclude the models for which the file has several seeds.
+    starts_at_random = "grid.models" in overrides and "fit.seeds" not in overrides
     for name, model in protocol.models.items():
         starts_at_random |= name in protocol.model_names and has_epochs(model.kind)
         for task in sorted(named_tasks(model) - {*protocol.tasks}):

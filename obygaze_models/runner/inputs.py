@@ -48,6 +48,7 @@ from obygaze_models.protocols.clips import (
 )
 from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.schedule import (
+    SPLIT_KINDS,
     Labels,
     unit_name,
     with_groups,
@@ -445,14 +446,23 @@ def _groups_of_one_file(
 
 
 def _share_a_file(protocol: Protocol, table: ClipTable) -> str:
-    """Return a remark on groups that share a video file, or "" if there are none."""
-    if not table.group_of_file:
+    """Return a remark on groups that share a video file, or "" if there are none.
+
+    Raise an error if whole groups are held out, and all groups share video files.
+    """
+    named = sorted(table.group_of_file)
+    if not named:
         return ""
-    noun = plural(unit_name(protocol.splits.kind, protocol.splits.column))
-    return (
-        f"These {noun} share a video file, and count as one:"
-        f" {few(sorted(table.group_of_file))}."
-    )
+    splits = protocol.splits
+    groups = plural(unit_name(splits.kind, splits.column))
+    if SPLIT_KINDS[splits.kind].by_film and len({*table.groups}) == 1:
+        raise FixInput(
+            f"all {len(named)} {groups} share video files, so none can be held out:"
+            f" {few(named)}",
+            where=table.name,
+            hint="use --set splits.kind=kfold --set splits.folds=10 to divide clips",
+        )
+    return f"These {groups} share a video file, and count as one: {few(named)}."
 
 
 def list_needs(baselines: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Row
+from obygaze_features.store import Row, Store
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.runner.files import Run
 
@@ -73,18 +73,23 @@ def test_groups_have_the_numbers_of_films(tmp_path: Path, way: str) -> None:
         assert run.about["fits"] == expected.about["fits"]
 
 
+def store_of_files(path: Path, manifest: Manifest, names: dict[str, str]) -> Store:
+    """A store of films whose video files have these hashes."""
+    rows = []
+    for clip in manifest:
+        video = {"video_bytes": 9, "video_hash": names[clip.movie_id]}
+        rows.append(Row(clip.clip_id, clip.movie_id, **video))
+    X = planted(manifest, width=14, strength=0.7, seed=5)
+    return made_store(path, rows, {"clip": X}, recipe=a_recipe())
+
+
 def test_two_names_of_one_film_are_held_out_together(tmp_path: Path) -> None:
     """Otherwise a film is unseen under its second name, after its first one trained."""
     manifest = grouped(SEED)
     one, other, *others = manifest.films
     names = {film: f"{number + 1:016x}" for number, film in enumerate(manifest.films)}
     names[other] = names[one]
-    rows = []
-    for clip in manifest:
-        video = {"video_bytes": 9, "video_hash": names[clip.movie_id]}
-        rows.append(Row(clip.clip_id, clip.movie_id, **video))
-    X = planted(manifest, width=14, strength=0.7, seed=5)
-    store = made_store(tmp_path / "s", rows, {"clip": X}, recipe=a_recipe())
+    store = store_of_files(tmp_path / "s", manifest, names)
     run = run_on(tmp_path, quick("honest", *CHANGES), manifest, {"x": store})
     said = f"These films share a video file, and count as one: {one}, {other}."
     assert run.about["remarks"]["one file"] == said
@@ -111,6 +116,22 @@ def test_participants_of_one_recording_are_groups_of_their_own(tmp_path: Path) -
         run = run_on(tmp_path, protocol, named, {"x": store})
     assert {*run.predictions["group"]} == {*manifest.films}
     assert "one file" not in run.about["remarks"]
+
+
+def test_films_of_one_file_cannot_be_held_out_and_clips_of_them_can(tmp_path) -> None:
+    manifest = grouped(SEED)
+    names = dict.fromkeys(manifest.films, "1" * 16)
+    store = {"x": store_of_files(tmp_path / "s", manifest, names)}
+    n_films = len(manifest.films)
+    said = f"all {n_films} films share video files, so none can be held out: tt"
+    with pytest.raises(FixInput, match=said):
+        run_on(tmp_path, quick("honest", *CHANGES), manifest, store)
+    by_clip = (*CHANGES, "splits.kind=kfold", "splits.folds=3")
+    run = run_on(tmp_path, quick("honest", *by_clip), manifest, store)
+    said = "These films share a video file, and count as one: "
+    assert run.about["remarks"]["one file"].startswith(said)
+    (basis,) = {*run.results.query("model == 'ridge'")["basis"]}
+    assert basis == "film-seen"
 
 
 def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) -> None:

@@ -18,7 +18,11 @@ from obygaze_models.evaluation.results import (
     select_requested_cells,
 )
 from obygaze_models.evaluation.tables import RunRow
-from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.protocols.reading import (
+    load_protocol,
+    parse_protocol,
+    protocol_names,
+)
 
 
 def question(**names: str) -> dict[str, str]:
@@ -150,6 +154,14 @@ def test_a_protocol_keeps_what_its_run_can_do() -> None:
         load_protocol(name)
     # Questions of the protocol about models that --set excludes are no error.
     load_protocol("honest", ['grid.models=["mlp"]', "fit.seeds=2"])
+    of_file = b"""schema = "obygaze-protocol/1"
+        fit.seeds = 2
+        splits.kind = "nested"
+        tasks.EN_S.classes = { EN = 0, S = 1 }
+        models.mlp.kind = "mlp"
+        models.ridge.kind = "ridge"
+    """
+    parse_protocol(of_file, "mine.toml", ['grid.models=["ridge"]'])
     by_task = 'models.log.C={by_task={"mood=sad"=0.1, EN_S=0.1, other=1.0}}'
     load_protocol("honest", [LOGISTIC, by_task], ["mood"])
 
