@@ -10,10 +10,11 @@ from obygaze_features.core.untrusted_text import one_line
 
 # The user and password before the host of a URL, and the query, which may contain a signature.
 # Either may contain quotes; a quote at the end of the query is of the sentence around the URL.
-# Of the URL of a store that was taken for a name, a path has one slash only.
-_USER = re.compile(r"(\b(?:[A-Za-z][A-Za-z0-9+.-]*:/|(?i:https?|s3):)/)[^/?#\s]*@")
+# Of a URL that was taken for a name, a path has one slash only. One letter is a Windows drive.
+_SCHEME = r"\b(?:[A-Za-z]:/|[A-Za-z][A-Za-z0-9+.-]+:/?)/"
+_USER = re.compile(rf"({_SCHEME})[^/?#\s]*@")
 _QUERY = re.compile(
-    r"(\b(?:[A-Za-z][A-Za-z0-9+.-]*:/|(?i:https?|s3):)/[^\s?]*)\?\S*?"
+    rf"({_SCHEME}[^\s?]*)\?\S*?"
     r"(?=['\"]?[.,:;)]*(?:\s|$))"
 )
 

@@ -63,6 +63,7 @@ def test_a_traceback_has_the_lines_that_a_command_prints_before_the_error():
         ("at https://ann:it's\"s3cret@h/s, y@z", "at https://***@h/s, y@z"),
         ("'https://h/it's?sig=a'b&c=d', got x", "'https://h/it's?***', got x"),
         ("runs of HTTP:/ann:s3cret@h/s?k=v", "runs of HTTP:/***@h/s?***"),
+        ("in: gs:/ann:s3cret@h/s?k=v", "in: gs:/***@h/s?***"),
         ("C:/me@lab/x?y", "C:/me@lab/x?y"),
         ("hf://lab/films@v1.0", "hf://lab/films@v1.0"),
         ("clip a?b in /films/x?y", "clip a?b in /films/x?y"),
