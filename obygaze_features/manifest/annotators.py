@@ -217,7 +217,7 @@ def label_notes(manifest: Manifest) -> list[str]:
     if manifest.annotations:
         said = manifest.annotations_by_clip.values()
         n_alone = sum(len(of_clip) == 1 for of_clip in said)
-        if n_alone:
+        if n_alone and len(manifest.annotators) > 1:
             notes.append(f"labelled by one annotator only: {count(n_alone, 'clip')}")
         command = f"obygaze agree {shell_word(manifest.name)}"
         if not any(one.level for one in manifest.annotations):
