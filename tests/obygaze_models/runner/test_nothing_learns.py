@@ -143,11 +143,13 @@ def test_no_model_learns_from_what_is_held_out(tmp_path: Path, splits: str) -> N
 
 
 OTHER_SPLITS = [name for name in SPLITS if name not in SOME_SPLITS]
-OTHER_WAYS = [name for name in LEARNING if name != "plain"]
+OTHER_WAYS = [name for name in reversed(LEARNING) if name != "plain"]
+# In two or three groups of films, too few train to choose settings.
+FEW_GROUPS = product(("groups of films", "groups of a column"), ["chosen settings"])
 # Each other kind of split with one of the other ways of learning, or all with all of them.
 PAIRS = amount(
     list(zip(OTHER_SPLITS, cycle(OTHER_WAYS), strict=False)),
-    list(product(SPLITS, OTHER_WAYS)),
+    sorted({*product(SPLITS, OTHER_WAYS)} - {*FEW_GROUPS}),
 )
 
 
