@@ -174,7 +174,10 @@ class Audit:
                 )
         written = []
         if table is not None:
-            rows = [[getattr(cell, "value", cell) for cell in row] for row in self.rows]
+            rows = []
+            for row in self.rows:
+                # Some cells are shown as a rounded text; the file has their number.
+                rows.append([getattr(cell, "value", cell) for cell in row])
             write_new(Path(table), csv_for_people(self.headers, rows), force=force)
             written.append(Path(table))
         if figure is not None:

@@ -76,13 +76,16 @@ class WrittenWindows:
     @property
     def _longest_rest_s(self) -> float:
         """The longest time from the end of the last window of a film to the end of the film."""
-        rests = [0.0]
+        longest_s = 0.0
         clips = self.manifest.clips
-        for film in clips.films if isinstance(clips, Windows) else ():
+        if not isinstance(clips, Windows):
+            return longest_s
+        for film in clips.films:
             n_windows = self.grid.n_windows(film)
             if n_windows:
-                rests.append(film.end_s - self.grid.span_s(n_windows - 1, film)[1])
-        return max(rests)
+                _, last_end_s = self.grid.span_s(n_windows - 1, film)
+                longest_s = max(longest_s, film.end_s - last_end_s)
+        return longest_s
 
 
 def write_windows(

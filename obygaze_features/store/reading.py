@@ -677,7 +677,9 @@ class Store:
     def _check_films(self, films: Iterable[str]) -> list[str]:
         """Return the ids of films; raise an error for an unknown film."""
         names = list(map(str, each_name(films)))
-        known = dict.fromkeys(film for one in self.stores for film in one.table.films)
+        known: dict[str, None] = {}
+        for store in self.stores:
+            known.update(dict.fromkeys(store.table.films))
         for name in names:
             if name not in known:
                 raise unknown_name("film", name, list(known), where=self.location)

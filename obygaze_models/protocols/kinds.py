@@ -63,12 +63,17 @@ def offered_values(value: Any) -> Sequence[Any] | None:
     return values if isinstance(values, list | tuple) else [values]
 
 
+def _values_to_try(value: Any) -> Sequence[Any]:
+    """Return the values of a grid, or a single value as a list."""
+    values = offered_values(value)
+    return [value] if values is None else values
+
+
 def named_tasks(model: Model) -> set[str]:
     """Return the tasks for which a setting of a model has a value of its own."""
     named: set[str] = set()
     for value in model.settings.values():
-        grid = offered_values(value)
-        for item in [value] if grid is None else grid:
+        for item in _values_to_try(value):
             if _is_by_task(item):
                 named.update(item[BY_TASK])
     return named - {OTHER_TASKS}
@@ -76,10 +81,7 @@ def named_tasks(model: Model) -> set[str]:
 
 def candidates(model: Model) -> list[Settings]:
     """Return the combinations of settings to choose from; a single combination without a grid."""
-    offered = []
-    for value in model.settings.values():
-        values = offered_values(value)
-        offered.append([value] if values is None else values)
+    offered = [_values_to_try(value) for value in model.settings.values()]
     names = list(model.settings)
     return [dict(zip(names, items, strict=True)) for items in product(*offered)]
 

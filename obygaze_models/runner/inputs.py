@@ -478,7 +478,7 @@ def _without_baselines(protocol: Protocol, table: ClipTable) -> str:
     lacking = [name for name in listed if not table.has(BASELINES[name].needs)]
     if not lacking or {*listed} == {*BASELINES}:
         return ""
-    return f"Baselines that grid.baselines lists are missing: {list_needs(lacking)}."
+    return f"Missing baselines of grid.baselines: {list_needs(lacking)}."
 
 
 def _only_heard(

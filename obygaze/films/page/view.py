@@ -106,10 +106,13 @@ def view(
     for one, name in page_of_film.items():
         pages[folder / name] = render_page(site.document(one, folder, page_of_film))
     write_together(pages)
-    films = [one for one in page_of_film if not any(c.video for c in site.films[one])]
-    if films:
+    unlinked = []
+    for one in page_of_film:
+        if not any(clip.video for clip in site.films[one]):
+            unlinked.append(one)
+    if unlinked:
         warnings.warn(
-            f"pages of films without a linked video: {few(films, 3)}; to link videos: obygaze"
+            f"pages of films without a linked video: {few(unlinked, 3)}; to link videos: obygaze"
             f" manifest link {shell_word(clips.name)} FOLDER",
             ObygazeWarning,
             stacklevel=2,
