@@ -93,7 +93,10 @@ def stores(draw: st.DrawFn) -> Drawn:
         status = draw(st.sampled_from(statuses))
         row = Row(clip, draw(st.sampled_from(films)), status=status)
         if has_times:
-            row = row._replace(start_s=draw(seconds), end_s=draw(seconds))
+            start_s, end_s = draw(seconds), draw(seconds)
+            if start_s is not None and end_s is not None:
+                start_s, end_s = sorted([start_s, end_s])
+            row = row._replace(start_s=start_s, end_s=end_s)
         if status != OK or draw(st.booleans()):
             row = row._replace(reason=draw(TEXTS))
         if draw(st.booleans()):
