@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from obygaze_features.backbones.cards import FRAMES_OF
@@ -22,11 +23,11 @@ from obygaze_features.core.console import (
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
-    FixUsage,
     Mismatch,
     ObygazeError,
     ObygazeWarning,
 )
+from obygaze_features.core.files import write_atomic
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
@@ -62,14 +63,14 @@ from obygaze_features.extraction.stored import read_stored, store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.atomic_files import read_seal
-from obygaze_features.store.card import Terms
+from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
     open_store_before,
     remove_filling,
 )
-from obygaze_features.store.layout import NEXT
+from obygaze_features.store.layout import CARD, NEXT
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.rows import Row
 from obygaze_features.store.sealing import seal
@@ -247,7 +248,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             download=True,
         )
         plan.refuse()
-        _check_terms(plan, run)
+        _keep_terms(plan, run)
         begun = []
         try:
             for store in plan.stores:
@@ -268,33 +269,33 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             return plan, begun
 
 
-def _check_terms(plan: ExtractionPlan, run: ExtractionRun) -> None:
-    """Raise an error if a finished store would not get the licence of the option --licence.
+def _keep_terms(plan: ExtractionPlan, run: ExtractionRun) -> None:
+    """Write the licence of the option --licence into finished stores that state none.
 
-    Warn if a store gets features of a manifest with another licence or citation.
+    Raise an error if a store states a different licence. Warn if a store gets features of clips
+    with another licence or citation.
     """
     header = run.manifest.header
+    terms = Terms(run.licence or header.licence, header.citation)
+    cards: dict[Path, bytes] = {}
     for store in plan.stores:
         if not store.seal:
             continue
-        stated = open_store(store.path).terms
-        Terms(run.licence).require_same(stated, str(store.path))
+        opened = open_store(store.path)
+        Terms(run.licence).require_same(opened.terms, str(store.path))
+        kept = opened.terms.or_else(Terms(run.licence))
+        if kept != opened.terms:
+            cards[store.path / CARD] = with_terms(opened.card, kept)
         is_changed = store.work.is_needed or store.filling is not None
-        if run.licence and not (stated.licence or is_changed):
-            raise FixUsage(
-                "this store is complete, and states no licence",
-                where=str(store.path),
-                hint="add `license: ...` to the YAML header of the README.md of the store",
-            )
-        if is_changed and not Terms(header.licence, header.citation).are_part_of(
-            stated
-        ):
+        if is_changed and not terms.are_part_of(kept):
             warnings.warn(
                 f"README.md of {store.path.name} keeps its licence and citation, which are not"
                 f" those of the manifest {run.manifest.name}; edit them if the new clips need it",
                 ObygazeWarning,
                 stacklevel=2,
             )
+    for path, card in cards.items():
+        write_atomic(path, card)
 
 
 def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:

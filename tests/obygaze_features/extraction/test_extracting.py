@@ -1,6 +1,7 @@
 import os
 import shutil
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from support.written_stores import lasting_bytes
 
 from obygaze_features.core.errors import (
     AlreadyThere,
-    FixUsage,
     Mismatch,
     ObygazeError,
     ObygazeWarning,
@@ -186,24 +186,43 @@ def test_the_status_counts_blocks_while_a_store_is_filled(world, films) -> None:
 
 
 def test_a_licence_that_was_corrected_stays(films: Manifest, world: Path) -> None:
-    """A licence that a finished store does not get is refused before anything is computed.
+    """Clips that are added under another licence or citation of their manifest are a warning.
 
-    Clips that are added under another licence or citation of their manifest are a warning.
+    A licence that was typed for the new clips is none.
     """
-    few = films.with_clips(films.clips[:8])
-    run(few, world)
+    run(films.with_clips(films.clips[:8]), world)
     card = world / "stores" / STORE / "README.md"
     text = card.read_text("utf-8")
-    card.write_text(text.replace("cc0-1.0", "unknown", 1), "utf-8")
-    with pytest.raises(FixUsage, match="complete, and states no licence"):
-        run(few, world, licence="CC-BY-4.0")
     card.write_text(text.replace("cc0-1.0", "cc-by-nc-4.0", 1), "utf-8")
     with pytest.raises(AlreadyThere, match="different terms are stated already"):
         run(films, world, licence="CC-BY-4.0")
     with pytest.warns(ObygazeWarning, match="not those of the manifest films"):
+        run(films.with_clips(films.clips[:10]), world)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ObygazeWarning)
         run(films, world, licence="cc-by-nc-4.0")
     store = open_store(world / "stores" / STORE)
     assert (len(store), store.terms.licence) == (N_CLIPS, "CC-BY-NC-4.0")
+
+
+@pytest.mark.parametrize(
+    ("n_clips", "retry_failed"), [(8, False), (8, True), (N_CLIPS, False)]
+)
+def test_a_store_without_a_licence_gets_the_typed_one(
+    films, world, n_clips, retry_failed
+) -> None:
+    """Also if the run adds no features: all failed clips fail again, or none is computed."""
+    run(films.with_clips(films.clips[:8]), world)
+    store = world / "stores" / STORE
+    card = store / "README.md"
+    card.write_text(card.read_text("utf-8").replace("cc0-1.0", "unknown", 1), "utf-8")
+    now = films.with_clips(films.clips[:n_clips])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ObygazeWarning)
+        run(now, world, licence="CC-BY-4.0", retry_failed=retry_failed)
+    assert "Licence: CC-BY-4.0" in card.read_text("utf-8")
+    stored = open_store(store)
+    assert (len(stored), stored.terms.licence) == (n_clips, "CC-BY-4.0")
 
 
 def write_bad_files(folder: Path, good: bytes) -> list[str]:
