@@ -141,6 +141,8 @@ def document_sha256(document: Mapping[str, Any]) -> str:
     return sha256_bytes(canonical_json(json_values(content)))
 
 
+# The beginning of a URL; of its ://, a path keeps :/.
+_URL = re.compile(r"(https?|s3|hf|gs|az|s?ftp|ssh|file):/", re.IGNORECASE)
 _QUOTED = re.compile(r'[,"\n\r]')
 _QUOTED_LINE = re.compile(r'["\n\r]')
 # The first bytes of a zip file, which .xlsx and .ods files are.
@@ -322,8 +324,8 @@ def name_in_errors(path: Path) -> Iterator[None]:
 
 def refuse_url(path: Path) -> None:
     """Raise an error for a URL, which would become a folder of this machine such as `s3:`."""
-    # One letter would be a Windows drive.
-    if re.match("[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):
+    # A folder of a film may be called "Alien:".
+    if _URL.match(str(path)):
         raise FixUsage(
             "expected a file or folder of this machine, got a URL",
             where=str(path),

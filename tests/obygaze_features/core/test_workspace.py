@@ -100,3 +100,9 @@ def test_a_url_does_not_become_a_folder_of_this_machine(workspace, address) -> N
         with pytest.raises(FixUsage, match="got a URL"):
             make(address)
     assert not Path("s3:").exists() and not Path("https:").exists()
+
+
+def test_a_folder_with_a_colon_is_no_url(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_new(Path("Alien:/new.csv"), b"clip_id\n")
+    assert (tmp_path / "Alien:" / "new.csv").is_file()
