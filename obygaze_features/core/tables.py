@@ -27,7 +27,7 @@ from obygaze_features.core.file_names import single_line
 from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.parquet_tables import is_parquet, read_parquet
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.shell import shell_word
+from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.workbooks import Sheet, header_place, read_sheet
 
 MAX_FILE = 1 << 28
@@ -151,7 +151,8 @@ class CsvTable:
     `delimiter` separates the cells; it is empty for a spreadsheet. If all commas (or points) of a
     column may separate thousands but were read as decimal marks, `maybe_thousands` maps the column
     to one of its numbers, as written in the file. If several sheets contain data, `sheet` is the
-    sheet that was assumed, and `other_sheets` are the others. If not, both are empty.
+    sheet that was assumed, `other_sheets` are the others, and `sheets_alike` are the others with
+    the same columns. If not, all are empty.
     """
 
     columns: tuple[str, ...]
@@ -160,6 +161,7 @@ class CsvTable:
     maybe_thousands: Mapping[str, str] = field(default_factory=dict)
     sheet: str = ""
     other_sheets: Sequence[str] = ()
+    sheets_alike: Sequence[str] = ()
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
@@ -183,6 +185,13 @@ class CsvTable:
             remarks.append(
                 f"the sheet {self.sheet!r} was read; --sheet selects a different sheet with data:"
                 f" {others}"
+            )
+        if self.sheets_alike:
+            files = [f"{name}.csv" for name in sorted([self.sheet, *self.sheets_alike])]
+            line = shell_line(["obygaze", "manifest", "import", *files])
+            remarks.append(
+                "sheets with the same columns are not read together; if each is of one annotator,"
+                f" save each as CSV, then: {line}"
             )
         return remarks
 
@@ -308,7 +317,13 @@ def read_table(
         table_rows.append(TableRow(line, by_column, collected))
     assumed = found.name if found.others else ""
     return CsvTable(
-        tuple(header), tuple(table_rows), delimiter, thousands, assumed, found.others
+        tuple(header),
+        tuple(table_rows),
+        delimiter,
+        thousands,
+        assumed,
+        found.others,
+        found.alike,
     )
 
 

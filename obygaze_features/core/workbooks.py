@@ -71,13 +71,14 @@ class Sheet:
 
     `last_text` maps a column to the last row in which its cell is formatted as text; columns and
     rows are counted from 0. `others` are the names of other sheets with data, if this sheet was
-    assumed.
+    assumed; `alike` are those of them that have the same columns.
     """
 
     name: str
     rows: Sequence[Sequence[str]]
     last_text: Mapping[int, int]
     others: Sequence[str] = ()
+    alike: Sequence[str] = ()
 
 
 @dataclass
@@ -169,15 +170,17 @@ def _convert_errors(calamine: Any, path: Path) -> Iterator[None]:
 def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
     """Return the sheet with these columns, or else the sheet with the most cells."""
 
+    def header(sheet: Sheet) -> set[str]:
+        return {*map(single_line, sheet.rows[header_place(sheet.rows, columns)])}
+
     def likelihood(sheet: Sheet) -> tuple[bool, int]:
-        header = sheet.rows[header_place(sheet.rows, columns)]
-        names = {single_line(cell) for cell in header}
         n_cells = sum(sum(map(bool, cells)) for cells in sheet.rows)
-        return names.issuperset(columns), n_cells
+        return header(sheet).issuperset(columns), n_cells
 
     meant = max(sheets, key=likelihood)
-    others = [sheet.name for sheet in sheets if sheet is not meant]
-    return replace(meant, others=others)
+    others = [sheet for sheet in sheets if sheet is not meant]
+    alike = [sheet.name for sheet in others if header(sheet) == header(meant)]
+    return replace(meant, others=[sheet.name for sheet in others], alike=alike)
 
 
 def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:

@@ -120,6 +120,7 @@ def test_workbooks_of_two_people_have_sheets_of_different_names(tmp_path) -> Non
     words = ("manifest", "import", "copy.xlsx", "copied.xlsx", "-o", "u")
     said = call_obygaze(*words, cwd=tmp_path).ok().stderr
     assert "copy.xlsx and copied.xlsx have equal cells" in said
+    assert "save each as CSV, then: obygaze manifest import ada.csv ben.csv" in said
     write_workbook(tmp_path / "ben.xlsx", {"ben": [*rows["ben"][:5], *rows[""][1:]]})
     words = (
         "manifest",
