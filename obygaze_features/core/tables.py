@@ -188,10 +188,10 @@ class CsvTable:
             )
         if self.sheets_alike:
             files = [f"{name}.csv" for name in sorted([self.sheet, *self.sheets_alike])]
-            line = shell_line(["obygaze", "manifest", "import", *files])
+            command = shell_line(["obygaze", "manifest", "import", *files])
             remarks.append(
                 "sheets with the same columns are not read together; if each is of one annotator,"
-                f" save each as CSV, then: {line}"
+                f" save each as CSV, then: {command}"
             )
         return remarks
 
