@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.clip_facts import ClipFacts, Places, fill_missing_facts
+from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import WITHOUT_MANIFEST, Clip
 from obygaze_features.store import Matrix, Segments, Store
@@ -46,7 +47,9 @@ from obygaze_models.zoo.training_overlap import (
     find_training_overlap,
 )
 
-LENGTHS = "lengths"  # a doubt that is printed as a note: clips of a different length
+LENGTHS = "lengths"  # clips of a different length
+CHANGED = "changed"  # the manifest of the training was changed
+NOTED = (LENGTHS, CHANGED)  # doubts that are printed as notes
 # The warning for clips of a basis, after their number.
 WARNINGS = {
     FILM_UNKNOWN: "of possible training films: the films of the training clips are unknown",
@@ -192,8 +195,7 @@ class Predicted:
             )
         if self.model.where:
             notes.append(f"the model was trained on clips{self.model.with_where}")
-        if LENGTHS in self.doubts:
-            notes.append(self.doubts[LENGTHS])
+        notes += [text for name, text in self.doubts.items() if name in NOTED]
         if self.written:
             notes.append(f"wrote {self.written}")
         return notes
@@ -209,7 +211,7 @@ class Predicted:
                 " clips the score of the saved model itself"
             )
         for name, text in self.doubts.items():
-            if name != LENGTHS:
+            if name not in NOTED:
                 warnings.append(text)
         counts = Counter(self.basis)
         for basis, text in WARNINGS.items():
@@ -363,12 +365,16 @@ def _has_recipe(features: FeatureSpec, store: Store) -> bool:
 
 
 def _doubts(
-    model: SavedModel, store: Store, table: Manifest | None, ids: Collection[str]
+    model: SavedModel,
+    store: Store,
+    table: Manifest | None,
+    basis_of: Mapping[str, str],
 ) -> dict[str, str]:
     """Return by topic the sentences on reasons to doubt that the scores fit the clips.
 
     One topic is windows, if the model was trained on clips that are no such windows. The other
-    topic is videos that were replaced after their features were extracted.
+    topics are videos that were replaced after their features were extracted, and a manifest that
+    was changed after the training. `basis_of` has the basis of each clip.
     """
     features = model.info.features
     length_s = model.info.training.median_s
@@ -383,7 +389,7 @@ def _doubts(
         length = f" of {grid['seconds']:g} s" if "seconds" in grid else ""
         doubts[LENGTHS] = f"{trained_on}, but these clips are windows{length}"
     if table is not None:
-        clips = [clip for clip in table if clip.clip_id in ids]
+        clips = [clip for clip in table if clip.clip_id in basis_of]
         videos: dict[str, None] = {}
         for one in store.stores:
             replaced = find_replaced_videos(clips, table.header.video_root, one)
@@ -393,6 +399,14 @@ def _doubts(
                 "the files of these videos were replaced after their features were extracted:"
                 f" {few([*videos])}; obygaze extract plan {shell_word(table.name)} -b BACKBONE"
                 " shows what to do"
+            )
+        training = model.info.training
+        is_of_training = OUT_OF_FOLD in basis_of.values()
+        is_same = manifest_sha256(table) == training.manifest_sha256
+        if is_of_training and table.name == training.manifest and not is_same:
+            doubts[CHANGED] = (
+                f"the manifest {table.name} differs from the one that {model.info.name} was trained"
+                " on: if its labels were corrected, train again"
             )
     return doubts
 
@@ -450,7 +464,7 @@ def _predicted(
     names = list(model.info.classes)
     stated_of_kept = stated.some(kept)
     kept_ids = stated_of_kept.clip_ids.tolist()
-    doubts = _doubts(model, store, table, {*kept_ids})
+    doubts = _doubts(model, store, table, dict(zip(kept_ids, basis, strict=True)))
     if seen.n_by_ids:
         doubts["by ids"] = (
             f"{count(seen.n_by_ids, 'clip')} matched to training clips only by id, because no film"

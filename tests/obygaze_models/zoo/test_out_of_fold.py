@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from collections import defaultdict
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -221,3 +222,14 @@ def test_scores_of_clips_that_trained_are_not_out_of_fold(tmp_path: Path) -> Non
     found = out_of_fold_scores(run, clips, {"T": "p:positive"})
     expected = [0.375, np.nan, 0.0, np.nan]
     np.testing.assert_array_equal(found["p:positive"], expected)
+
+
+def test_a_manifest_that_was_corrected_after_the_training_is_named(ridge, store):
+    first, *others = TRAINED.clips
+    corrected = [replace(first, level="S" if first.level == "EN" else "EN"), *others]
+    same = predict(ridge, store, manifest=TRAINED)
+    assert "labels were corrected" not in str(same.notes)
+    found = predict(ridge, store, manifest=TRAINED.with_clips(corrected))
+    name = TRAINED.name
+    said = f"the manifest {name} differs from the one that ridge was trained on: if its labels"
+    assert any(note.startswith(said) for note in found.notes)
