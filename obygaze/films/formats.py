@@ -214,9 +214,9 @@ def export_manifest(
     label of a clip becomes a mark with its annotator; an unknown label becomes `?`. Clips from
     `manifest sample` become an empty tier for each --person, with the levels to choose
     from. --predictions takes a table of `models predict -o` or `search -o`, or the predictions.csv
-    of a run: each model becomes a tier of scores. Baselines are excluded if the run has models.
-    --into adds these tiers to an existing ELAN file, or to each file of a folder, and changes
-    nothing else in the files.
+    of a run: each model becomes a tier of scores, or several if clips overlap. Baselines are
+    excluded if the run has models. --into adds these tiers to an existing ELAN file, or to each
+    file of a folder, and changes nothing else in the files.
 
     The annotations are a table next to the table of clips, such as films.annotators.csv.
 

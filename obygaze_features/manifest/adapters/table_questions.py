@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise, permutations
 
+from obygaze_features.core.errors import near
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.tables import TableRow, whole_number
@@ -468,10 +469,20 @@ def _ask_concepts(questions: Questions) -> None:
             questions.ask(sentence, TableMapping(separator=sign), "concepts", rows)
     names = {name.casefold(): name for name in questions.mapping.known_concepts}
     separator = questions.mapping.separator or BAR
-    for word, rows in questions.rows_of_words("concepts", separator).items():
+    rows_of_word = questions.rows_of_words("concepts", separator)
+    for word in rows_of_word:
+        # A word may be a slip of a known word of the table, such as Gaz for Gaze.
+        meaning = questions.mapping.concept(word)
+        if meaning:
+            names.setdefault(word.casefold(), meaning)
+    for word, rows in rows_of_word.items():
         if questions.mapping.concept(word) is None:
+            others = [other for other in rows_of_word if other != word]
+            sentence = f"unknown concept {word!r}{near(word, others, 0.8)}"
+            if any(sign in word for sign in SEPARATORS):
+                sentence += f"; if it means several, separate them with {separator}"
             is_word = any(map(str.isalnum, word))
             answer = TableMapping(concepts={word: "visual" if is_word else UNKNOWN})
             for name in get_close_matches(word.casefold(), names, 1, 0.8):
                 answer = TableMapping(concepts={word: names[name]})
-            questions.ask(f"unknown concept {word!r}", answer, "concepts", rows)
+            questions.ask(sentence, answer, "concepts", rows)

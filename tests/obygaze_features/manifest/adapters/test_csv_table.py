@@ -86,6 +86,23 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         assert line.startswith(problem)
 
 
+def test_slips_and_several_concepts_in_a_cell_are_said(tmp_path: Path) -> None:
+    """Separated by another sign than elsewhere, or with a letter missing."""
+    words = ("Gaze", "Gaz", "Blick|Arm", "Blick, Arm", "Blicke")
+    rows = [f"a-{n};alba;{word}" for n, word in enumerate(words)]
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["clip_id;movie_id;concepts", *rows, ""]))
+    with pytest.raises(FixInput) as caught:
+        read(table)
+    said = "\n".join(caught.value.details)
+    assert "'Gaz' (did you mean 'Gaze'?); likely answer: --word Gaz=Look" in said
+    assert (
+        "'Blick' (did you mean 'Blicke'?); likely answer: --word Blick=visual" in said
+    )
+    assert "'Blick, Arm'; if it means several, separate them with |; likely" in said
+    assert "'Arm'; likely answer: --word Arm=visual" in said
+
+
 EXCEL = """Clip;Film;Start;Ende;Stufe;;\r
 Amélie 1;Le fabuleux destin;0:01:10;00:01:20,5;S;;\r
 ;;;;;;\r
