@@ -164,7 +164,11 @@ def gather(
                 refused.append(error)
     if refused:
         if labels:
-            words = " ".join(f"--task {shell_word(name)}" for name in labels)
+            # Without hard negatives, ENHN_S has the classes of EN_S; the first is proposed.
+            distinct: dict[bytes, str] = {}
+            for name, of_task in labels.items():
+                distinct.setdefault(of_task.tobytes(), name)
+            words = " ".join(f"--task {shell_word(name)}" for name in distinct.values())
             hint = f"use {words} to run only the tasks that these clips have"
             refused[0].hint = f"{hint}; {refused[0].hint}"
         raise refused[0]
