@@ -190,6 +190,8 @@ def make_chapter(run: Run) -> Chapter:
         )
     limits = [one.text for one in find_limits(run) if one.name in ON_FIRST_SCREEN]
     title = str(run.protocol["name"])
+    if run.is_of_saved_model:
+        title = str(run.protocol["report"]["title"])
     asked = title
     # Titles and questions of shipped protocols are about unseen films, and would be false here for
     # other runs.

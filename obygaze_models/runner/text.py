@@ -104,7 +104,10 @@ def result_text(run: Run) -> str:
 def _title(run: Run) -> str:
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
     # Titles of shipped protocols describe unseen films, with intervals over films.
-    if run.unit != "film" or any(cell.knows_films for cell in run.cells):
+    is_of_unseen = run.unit == "film" and not any(
+        cell.knows_films for cell in run.cells
+    )
+    if not is_of_unseen and not run.is_of_saved_model:
         title = str(run.protocol["name"])
     stores = ", ".join(run.about["stores"])
     return f"{title} ({stores})" if stores else title

@@ -21,6 +21,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.report.page import make_chapter
 from obygaze_models.runner.answer import describe_cell
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
@@ -136,6 +137,10 @@ def test_clips_that_trained_are_left_out_and_their_films_are_said(here: Path) ->
     assert remarks["films seen"] == "theirs was trained on other clips of brug."
     (cell,) = [cell for cell in run.cells if cell.is_model]
     assert cell.basis == "film-seen"
+    # The heading names what was tested also if a film is not unseen.
+    title = "The saved model theirs: easy negatives against sure"
+    assert str(run).startswith(title)
+    assert make_chapter(run).asked == title
 
 
 def test_the_run_says_what_its_interval_is_of_and_what_to_cite(here: Path) -> None:
