@@ -127,6 +127,8 @@ def apply_rule(
         where=manifest.name,
         hint="rename the column in the table",
     )
+    if chosen == HIGHEST:
+        _require_levels(manifest)
     clips = _by_rule(manifest, chosen, match_orders(orders or {}, manifest))
     differing = [clip for clip in clips if disputed_names(clip)]
     if differing and rule is None:
@@ -158,6 +160,28 @@ def apply_rule(
         clips=with_only(kept, clips),
         columns=tuple(kept),
         annotations=annotations,
+    )
+
+
+def _require_levels(manifest: Manifest) -> None:
+    """Raise an error if the rule `highest` would drop all concepts of an annotator.
+
+    This rule takes the concepts of those who gave the highest level. Without the concepts of an
+    annotator who gave no level at all, clips would be negative for these concepts.
+    """
+    annotators = {one.annotator for one in manifest.annotations if one.level}
+    clips = {one.clip_id for one in manifest.annotations if one.level}
+    dropped = set()
+    for one in manifest.annotations:
+        if one.concepts and one.clip_id in clips and one.annotator not in annotators:
+            dropped.add(one.annotator)
+    refuse_if(
+        sorted(dropped),
+        FixInput,
+        f"the rule {HIGHEST} takes concepts from annotators with levels, and some gave none",
+        where=manifest.name,
+        hint="give the levels and the concepts of a clip the name of one annotator, or pass --rule"
+        f" {AGREED}",
     )
 
 

@@ -148,7 +148,10 @@ def test_concepts_without_a_level_come_back_beside_levels_of_others(tmp_path) ->
     write_manifest(films, tmp_path / "manifests/films.toml")
     export_manifest("films", tmp_path / "a.eaf", workspace=tmp_path)
     import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
-    labelled = project_marks("back", "again", clips="films", workspace=tmp_path)
+    options = {"clips": "films", "workspace": tmp_path}
+    with pytest.raises(FixInput, match="some gave none: ada"):
+        project_marks("back", "again", **options)
+    labelled = project_marks("back", "again", rule="agreed", **options)
     said = {(one.annotator, *one[2:4]) for one in labelled.manifest.annotations}
     assert said == {("ada", "", ("Look",)), ("ben", "S", ())}
 
