@@ -10,7 +10,7 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.fold_data import FoldData, InnerScores, check_classes
 
-NOT_CHOSEN = "too few training films, clips or concepts to choose a setting of a grid"
+NO_SETTING = "too few training films, clips or concepts to choose a setting of a grid"
 
 
 def fit(estimator: Any, data: FoldData) -> Any:
@@ -59,7 +59,7 @@ def _best(options: Sequence[Any], data: FoldData) -> tuple[int, Any]:
         if max(of_options) >= 0:
             precisions.append(of_options)
     if not precisions:
-        raise FixTraining(NOT_CHOSEN)
+        raise FixTraining(NO_SETTING)
     best = int(np.argmax(np.mean(precisions, axis=0)))
     return best, fit(options[best], data)
 

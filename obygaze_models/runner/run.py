@@ -40,12 +40,14 @@ from obygaze_models.evaluation.tables import (
     table_of_tests,
 )
 from obygaze_models.models.common import FixTraining
+from obygaze_models.models.fitting import NO_SETTING
 from obygaze_models.models.registry import (
     BASELINES,
     find_kind,
     finds_concepts,
     has_epochs,
 )
+from obygaze_models.protocols.kinds import offered_values
 from obygaze_models.protocols.schedule import (
     NOT_TESTED,
     WITHOUT_FEATURES,
@@ -536,12 +538,21 @@ def _without_fit(
     if run.features is not None:
         n_clips = int(run.features.present.sum())
         where += f" on {run.name}, with features of {n_clips} of {len(run.table)} clips"
+    different = list(dict.fromkeys(reasons))
+    hint = (
+        "use different splits, a task with more clips of both classes, or --set grid.models=[...]"
+        f" without {name}"
+    )
+    if NO_SETTING in different:
+        settings = run.protocol.models[name].settings
+        keys = [key for key in settings if offered_values(settings[key]) is not None]
+        values = [f"--set models.{name}.{key}=VALUE" for key in keys]
+        hint = f"use one value in place of a grid: {' '.join(values)}"
     return FixInput(
         f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
-        f"{'; '.join(dict.fromkeys(reasons)) or 'there are no folds'}",
+        f"{'; '.join(different) or 'there are no folds'}",
         where=where,
-        hint="use different splits, a task with more clips of both classes, or --set"
-        f" grid.models=[...] without {name}",
+        hint=hint,
     )
 
 

@@ -168,6 +168,19 @@ def test_a_card_states_copies_and_choices(workspace: Path) -> None:
     assert "from fits with settings of their own choice, on unseen films" in card
 
 
+def test_a_grid_that_cannot_be_chosen_from_has_its_key_in_the_hint(
+    workspace: Path,
+) -> None:
+    """Of three films, one is tested; two are too few to try a setting on."""
+    manifest = films(3, 12)
+    write_workspace(workspace, manifest, planted(manifest))
+    train = ("train", "logistic", "--store", "sig", "--manifest", "made-up")
+    words = ("-C", workspace, *train, *FAST, "-o", "kept", "--set")
+    refused = call_obygaze(*words, "model.C.grid=[0.01, 1.0]")
+    assert "--set models.logistic.C=VALUE" in refused.stderr
+    call_obygaze(*words, "models.logistic.C=1.0").ok()
+
+
 def test_another_model_is_refused_before_the_training(here: Path) -> None:
     words = (*TRAIN_RIDGE, "-C", here, "-o", "mine")
     call_obygaze(*words, *FAST).ok()
