@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -65,6 +65,11 @@ COLUMNS = (
 )
 # The answer of a person who gave a clip a level and no concept.
 NO_CONCEPT = "no concept"
+CAPTION = (
+    "A dot is Krippendorff's alpha of the annotators in its row, the bar its 95 % interval; 1 is"
+    " complete agreement, 0 chance. Left of the vertical line, at .667, labels depend on the"
+    " annotator."
+)
 # Krippendorff's limits of alpha: tentative conclusions from .667, reliable labels from .8.
 TENTATIVE, RELIABLE = 0.667, 0.8
 OF_SCALE = {
@@ -72,7 +77,7 @@ OF_SCALE = {
     + ", ".join(f"{level} {place:g}" for level, place in PLACES.items())
     + ")",
     IN_ORDER: "Words in order have equal steps",
-    NUMBERS: "Numbers are compared by their squared difference, but as words in kappa",
+    NUMBERS: "Numbers are compared by their squared difference; in kappa, they are equal or not",
     PLAIN_WORDS: "Two words are either equal or different",
 }
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
@@ -314,6 +319,8 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
     else:
         if not order:
             _require_one_kind(answers, column)
+            answers = _with_equal_numbers(answers)
+            compared = answers.answered_by(2)
         scale = Scale.of(answers.words.ravel().tolist(), order)
     rows = [measure_row(compared, scale)]
     if len(answers.people) > 2:
@@ -350,6 +357,20 @@ def _require_one_kind(answers: Answers, column: str) -> None:
             hint="correct or empty such cells; of marks and manifests also pass --column"
             " COLUMN=WORD, one word against all others, or --order with all words",
         )
+
+
+def _with_equal_numbers(answers: Answers) -> Answers:
+    """Return answers in which equal numbers have one spelling, if all answers are numbers."""
+    words = answers.words.ravel().tolist()
+    numbers = [number_of_cell(word) for word in words]
+    if any(
+        word and number is None for word, number in zip(words, numbers, strict=True)
+    ):
+        return answers
+    # Adding 0 makes 0 of -0.
+    spelled = ["" if number is None else repr(number + 0.0) for number in numbers]
+    table = np.array(spelled, dtype=np.str_).reshape(answers.words.shape)
+    return replace(answers, words=table)
 
 
 def measure_row(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
@@ -454,6 +475,7 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
         named = few(found.films_of_one, 5)
         sentence = f"films without an item of two annotators, not compared: {named}"
         warnings = (*warnings, sentence)
+    over = "films" if found.has_films else "items"
     return Audit(
         title=title,
         headers=[name.replace("_", " ") for name in names],
@@ -468,9 +490,13 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
             "n_complete": found.n_complete,
         },
         figure=Plot(
-            title, points, "Krippendorff's alpha, with 95 % over films", TENTATIVE
+            title,
+            points,
+            f"Krippendorff's alpha, with 95 % interval over {over}",
+            TENTATIVE,
         ),
         warnings=warnings,
+        caption=CAPTION,
     )
 
 

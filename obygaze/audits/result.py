@@ -107,6 +107,7 @@ class Audit:
         figure: The figure.
         warnings: Problems of the input.
         notes: Further lines to print.
+        caption: How to read the figure, on the page.
     """
 
     title: str
@@ -118,6 +119,7 @@ class Audit:
     figure: Drawable
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
+    caption: str = ""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -147,7 +149,9 @@ class Audit:
                 title=self.title,
                 answers=self.answers,
                 limits=[*self.limits, *warned],
-                figure=figures.Figure("figure", self.figure.title, "", drawing),
+                figure=figures.Figure(
+                    "figure", self.figure.title, self.caption, drawing
+                ),
                 table=tables.ResultTable("table", "Numbers", self.headers, rows),
             )
 

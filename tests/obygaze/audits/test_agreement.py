@@ -348,6 +348,11 @@ def test_words_of_a_table_have_no_order_and_one_spelling(tmp_path: Path) -> None
     table = write_table(tmp_path / "ratings.csv", rows)
     (row,) = agree(table, raters="a,b")["rows"]
     assert row["equal"] == close(2 / 3)
+    write_table(table, [["1e3", "1000"], ["2", "2.0"], ["5", "4"], ["", "4.00"]])
+    found = agree(table, raters="a,b")
+    assert found["rows"][0]["equal"] == close(2 / 3)
+    assert found["rows"][0]["kappa"] == close(4 / 7)
+    assert "A dot is Krippendorff&#39;s alpha" in found.page()
 
 
 def test_an_order_lacks_no_word_that_somebody_said(tmp_path: Path) -> None:
