@@ -50,6 +50,8 @@ _TERM = re.compile(
 _BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?\r?$|-(?:\s|$)", re.MULTILINE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SINGLE_QUOTED = re.compile(r"'((?:[^']|'')*)'")
+# A list of one value, as some cards of the hub have it.
+_LIST_OF_ONE = re.compile(r"\[([^],]*)\]\s*(?:#.*)?")
 _JSON = json.JSONDecoder()
 _SECTION = re.compile(r"^Licence: .*\n\r?\n.*\n", re.MULTILINE)
 
@@ -152,6 +154,9 @@ def _parse_text(value: str) -> str:
     text = value.strip()
     if not _is_utf8(text):
         text = text.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+    listed = _LIST_OF_ONE.fullmatch(text)
+    if listed:
+        text = listed[1].strip()
     if text.startswith('"'):
         with suppress(ValueError):
             return str(_JSON.raw_decode(text)[0])
