@@ -369,8 +369,10 @@ def _feature_spec(origin: Mapping[str, Any]) -> FeatureSpec:
     known = {key: origin[key] for key in FeatureSpec.__struct_fields__ if key in origin}
     known["parts"] = tuple(map(_feature_spec, origin.get("parts", {}).values()))
     # Others receive the model: paths would show them the disk and the user.
-    names = map(last_part, str(origin["location"]).split(PLUS))
-    return FeatureSpec(**known, store=PLUS.join(names))
+    location = str(origin["location"])
+    # Of a single store, a + is part of a path.
+    places = location.split(PLUS) if known["parts"] else [location]
+    return FeatureSpec(**known, store=PLUS.join(map(last_part, places)))
 
 
 def out_of_fold_scores(

@@ -25,6 +25,7 @@ from obygaze_models.runner.answer import answers
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.text import result_text
+from obygaze_models.runner.training import _feature_spec
 
 MANIFEST = films(5, 30, seed=8)
 # The clips that train models that are kept.
@@ -55,6 +56,15 @@ def factors_by_hand(X: NDArray[Any], widths: list[int]) -> NDArray[np.float64]:
     parts = np.split(X.astype(np.float64), np.cumsum(widths)[:-1], axis=1)
     V = np.array([((part - part.mean(axis=0)) ** 2).sum() / len(X) for part in parts])
     return np.sqrt(V.mean() / (len(parts) * V))
+
+
+def test_a_model_names_its_stores_without_their_folders() -> None:
+    facts = {"backbone": "b", "array": "clip", "dtype": "float32", "width": 4}
+    one = {**facts, "fingerprint": "ab", "location": "/films/a+b/seen"}
+    assert _feature_spec(one).store == "seen"
+    parts = {"seen": one, "heard": {**one, "location": "x/heard"}}
+    joined = {**one, "location": "/films/seen+x/heard", "parts": parts}
+    assert _feature_spec(joined).store == "seen+heard"
 
 
 # ---- the factors ----
