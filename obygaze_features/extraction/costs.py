@@ -232,7 +232,8 @@ def plan_extraction(
     plan.refuse_changes()
     for store in plan.stores:
         card = store.backbone.card
-        if known is not None and card.family.needs_torch and not card.gflop:
+        is_estimated = known is not None and card.family.needs_torch
+        if is_estimated and store.n_computed and not card.gflop:
             raise FixUsage(
                 f"the card {card.label} states no operations (gflop), so its time on {device}"
                 " cannot be estimated",
@@ -250,11 +251,11 @@ def plan_extraction(
         if isinstance(clip, Failure):
             sentences.append(f"its time is not counted: {clip}")
         elif clip is not None:
-            if known is not None and is_on_gpu:
+            if known is None or not is_on_gpu:
+                forward_s = _seconds_to_compute(store, clip)
+            elif store.backbone.card.gflop:
                 speed = known.float32 if dtype == "float32" else known.half
                 forward_s = gflop_of_clip(store.backbone, clip) / speed
-            else:
-                forward_s = _seconds_to_compute(store, clip)
         cost = StoreCost(
             store=store.path.name,
             clips=len(store.work.rows),

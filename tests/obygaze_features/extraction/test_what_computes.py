@@ -103,6 +103,9 @@ def test_a_plan_counts_the_seconds_of_missing_clips_only(films, tmp_path) -> Non
     assert (complete["to_extract"], missing["to_extract"]) == (0, N_CLIPS)
     of_core = N_CLIPS * (plan["decode_s"] + missing["forward_s"])
     assert plan["seconds"] == pytest.approx(of_core / 2)
+    # The card states no operations, and a complete store needs none.
+    plan = extract(tmp_path, "plan", *network, "--device", "h100", "--json").ok().json()
+    assert (plan["stores"][0]["forward_s"], plan["seconds"]) == (None, 0)
 
 
 def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatch):
