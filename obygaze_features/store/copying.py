@@ -213,6 +213,7 @@ def fetch(
         if data:
             mark = FileMark(len(data), sha256_bytes(data))
             write_pieces(iter([data]), folder / name, mark, listed.location, beside)
+            n_sent += 1
     return n_sent
 
 

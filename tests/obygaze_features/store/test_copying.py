@@ -49,7 +49,8 @@ def test_a_copy_has_the_same_files(store: Path, home: Path) -> None:
     with web_server(store.parent) as server:
         made = pull(f"{server.url}/films", home / "copy")
         assert is_copy(home / "copy", store)
-        assert made.n_sent == len(open_store(store).record.files)
+        sent = push(store, home.parent / "sent", no_licence=True)
+        assert made.n_sent == sent.n_sent == len(files_of(store))
         n_requests = len(server.requests)
         assert pull(f"{server.url}/films", home / "copy").n_sent == 0
         # store.json, and README.md, which is not sealed.
