@@ -115,12 +115,12 @@ def set_times_of_frames(
 def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:
     """Return the clips that end after their video, by id.
 
-    Each has the end of the clip and the end of the video, in seconds. The end of a video is the
-    time in the header of its file. Videos that cannot be read are skipped: extraction reports them.
+    Each has the end of the clip and the end of the video, in seconds. The end of a video is found
+    in the header of its file. Videos that cannot be read are skipped: extraction reports them.
     """
     # PyAV is loaded only where videos are read, and not by the help of the command.
     from obygaze_features.video.container import BadVideo
-    from obygaze_features.video.subtitles import length_of
+    from obygaze_features.video.subtitles import present_length_of
 
     clips_of_video: dict[str, list[Clip]] = defaultdict(list)
     for clip in manifest:
@@ -129,7 +129,7 @@ def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:
     past_end = {}
     for video, clips in clips_of_video.items():
         with suppress(BadVideo, InstallExtra):
-            length_s = length_of(Path(manifest.header.video_root, video))
+            length_s = present_length_of(Path(manifest.header.video_root, video))
             for clip in clips:
                 end_s = clip.end_s or 0.0
                 if length_s and end_s - length_s > PAST_END_S:

@@ -1,5 +1,6 @@
 """Read the subtitles inside a video, with times on the clock of its clips."""
 
+from bisect import bisect_right
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,6 +91,24 @@ def _packets(video: OpenVideo, stream: Any, path: Path) -> list[Any]:
 def length_of(path: Path) -> float:
     """Return the end of a video that its header states, in seconds, or 0 if it states none."""
     with open_video(path) as video:
+        return declared_end(video.container, video.stream)
+
+
+def present_length_of(path: Path) -> float:
+    """Return the end of the pictures that are in a file, in seconds, or 0 if it is unknown.
+
+    The header of MP4 states where each picture is: in a copy that was cut short, the last ones are
+    missing. The header of other formats states only the end.
+    """
+    with open_video(path) as video:
+        n_bytes = path.stat().st_size
+        entries = video.stream.index_entries
+        n_present = bisect_right(
+            entries, n_bytes, key=lambda entry: entry.pos + entry.size
+        )
+        if "mov" in video.container.format.name and n_present < len(entries):
+            missing_s = float(entries[n_present].timestamp * video.stream.time_base)
+            return missing_s - clock_zero(video.container)
         return declared_end(video.container, video.stream)
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import av
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from support.cli import call_obygaze
 from support.videos import write_video
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.extraction.linking import clips_past_end
 from obygaze_features.manifest.io import check_manifest, write_manifest
 from obygaze_features.manifest.link import LinkReport, find_videos, link
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -258,6 +260,23 @@ def test_a_clip_that_ends_after_its_video_is_named(tmp_path: Path) -> None:
     assert f"2 clips ending after the video: {both}\n" in done.stderr
     done = call_obygaze("manifest", "link", "m", folder, "--json", cwd=tmp_path).ok()
     assert done.json()["past_end"] == {"lake-3": [5.0, 4.0], "pier-1": [44.5, 4.0]}
+
+
+def test_a_clip_after_the_end_of_a_video_that_was_cut_short_is_named(tmp_path):
+    whole = write_video(
+        tmp_path / "whole.mp4",
+        options={"bf": "0"},
+        container_options={"movflags": "faststart"},
+    )
+    with av.open(str(whole)) as container:
+        positions = [packet.pos for packet in container.demux(video=0)]
+    # Of 100 pictures, 25 a second, the first 50 are left.
+    (tmp_path / "lake.mp4").write_bytes(whole.read_bytes()[: positions[50]])
+    clips = [Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 2.0)]
+    clips.append(Clip("lake-2", "lake", 2, "lake.mp4", 2.0, 4.0))
+    header = Header("films", {}, video_root=str(tmp_path))
+    past_end = clips_past_end(Manifest("films", header, tuple(clips)))
+    assert past_end == {"lake-2": (4.0, pytest.approx(2.0))}
 
 
 def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(tmp_path):
