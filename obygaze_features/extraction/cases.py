@@ -49,7 +49,8 @@ NOT_IN_MANIFEST = Case(
 )
 CHANGED = Case(
     "{clips} changed since the extraction",
-    f"correct the manifest, restore the videos, or {_ANOTHER_STORE}",
+    f"correct the manifest, restore the videos, or {_ANOTHER_STORE}; to keep the features of the"
+    " other films, first: obygaze store subset {store} --without FILM -o NAME",
 )
 ANOTHER_PLAN = Case(
     "this store is being filled with different settings or clips",
@@ -125,7 +126,9 @@ class Work:
                     f"{_sentence(case, lines)}: {lines[0]}",
                     where=where,
                     hint=case.hint.format(
-                        filling=filling, backbone=shell_word(backbone)
+                        store=shell_word(where),
+                        filling=filling,
+                        backbone=shell_word(backbone),
                     ),
                     details=lines[1:_SHOWN],
                 )

@@ -148,6 +148,13 @@ def test_a_clip_is_that_of_its_row_by_film_and_span() -> None:
         assert found(work([clip], [row])) == {case: 1}
 
 
+def test_a_changed_clip_names_the_command_that_keeps_the_other_films() -> None:
+    with pytest.raises(Mismatch, match="changed since the extraction") as error:
+        work([CLIP_A._replace(end_s=1.002)], [ROW_A]).refuse("my films/clip")
+    _, _, line = str(error.value.hint).partition("first: obygaze ")
+    assert shlex.split(line)[:3] == ["store", "subset", "my films/clip"]
+
+
 IDS = [f"c{number}" for number in range(6)]
 # Of half of the clips, which are those that a table counts in frames.
 FRAMES = st.sampled_from([None, None, FrameSpan(0, 24), FrameSpan(25, 49)])
