@@ -44,7 +44,8 @@ class Features:
         X: The features of clips with features: one vector per clip, or frames or tokens with NaN
             as padding. Large frames stay in the store (`StoreRows`).
         row_of: For each clip of the table, its row of X, or -1 without features. If the run
-            chooses a store on training films, clips that lack features in any store also have -1.
+            chooses a store on training films, or reads joined features, clips that lack features
+            in any store also have -1.
         missing: The reason for each clip without features, by id. Missing features are never
             imputed.
         origin: The facts of the store for run.json.
@@ -119,11 +120,12 @@ def read_stores(
             named = {one: of.array for one, of in protocol.features.items()}
             store = store.with_arrays(named)
         features.append(read_store(name, store, table, data, of_frames))
-    if not protocol.fit.choose_store:
+    names = [store.name for store in features]
+    is_joined = any(store.parts for store in features)
+    if not (protocol.fit.choose_store or is_joined):
         return features
     # Stores are compared on the clips that have features in all stores.
-    names = [store.name for store in features]
-    if len(names) < 2:
+    if protocol.fit.choose_store and len(names) < 2:
         raise FixUsage(
             f"fit.choose_store needs two or more stores, got {len(names)}",
             hint="add --store NAME=STORE, or use --set fit.choose_store=false",

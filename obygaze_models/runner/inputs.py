@@ -378,28 +378,30 @@ def _texts_of_models(
 
 
 def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
-    """Return a remark on clips that have no joined features, or "" if there are none.
+    """Return a remark on the excluded clips of a run with joined features, or "" if there are none.
 
     The remark states the share of positive clips among the clips without the features and among the
     clips with them. If the shares differ, the features are missing more often in one class.
     """
-    sentences = []
-    for store in features:
-        of_tasks = []
-        for task, of_task in labels.items():
-            left_out = of_task[~store.present & (of_task >= 0)]
-            kept = of_task[store.present & (of_task >= 0)]
-            if store.parts and len(left_out) and len(kept):
-                of_tasks.append(
-                    f"{100 * np.mean(left_out == 1):.0f} % of {len(left_out)} excluded and"
-                    f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} remaining clips in {task}"
-                )
-        if of_tasks:
-            sentences.append(
-                f"Clips without features of {store.name} are excluded. Share of positive clips:"
-                f" {few(of_tasks)}."
+    if not any(store.parts for store in features):
+        return ""
+    # Stores that are read with a join have the same clips.
+    present = features[0].present
+    of_tasks = []
+    for task, of_task in labels.items():
+        left_out = of_task[~present & (of_task >= 0)]
+        kept = of_task[present & (of_task >= 0)]
+        if len(left_out) and len(kept):
+            of_tasks.append(
+                f"{100 * np.mean(left_out == 1):.0f} % of {len(left_out)} excluded and"
+                f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} remaining clips in {task}"
             )
-    return " ".join(sentences)
+    if not of_tasks:
+        return ""
+    return (
+        "Clips without the features of a store are excluded. Share of positive clips:"
+        f" {few(of_tasks)}."
+    )
 
 
 def _without_validation(

@@ -165,6 +165,22 @@ def test_what_has_no_meaning_for_joined_features_is_refused(tmp_path: Path) -> N
     )
 
 
+def test_two_joins_have_the_same_clips(tmp_path: Path) -> None:
+    """A clip that lacks a part of one of them is in neither."""
+    values = {**senses(), "read": planted(MANIFEST, width=13, seed=4)}
+    silent = MANIFEST.clip_ids[3:9]
+    stores = joined_stores(tmp_path, MANIFEST, values, {"read": silent})
+    of_two = [JoinedPart(name, stores[name], name) for name in ("seen", "heard")]
+    used = {"with": stores["joined"], "without": JoinedStore(of_two)}
+    inputs = gather(quick(), MANIFEST, "made-up", used)
+    for store in inputs.stores:
+        absent = np.flatnonzero(~store.present).tolist()
+        assert [inputs.table.ids[row] for row in absent] == list(silent)
+        assert len(store.X) == len(MANIFEST) - len(silent)
+    remark = inputs.table.remarks["left out"]
+    assert remark.startswith("Clips without the features of a store are excluded.")
+
+
 def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
     """Else the gain could be that of the part which was never tried alone."""
     values = {**senses(), "read": planted(MANIFEST, width=13, seed=4)}
