@@ -12,7 +12,7 @@ from support.written_stores import MANIFEST, a_recipe, some_values
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import Terms, card_of_store, read_terms, with_terms
 from obygaze_features.store.layout import Array
-from obygaze_features.store.records import Counts, Maker, StoreRecord
+from obygaze_features.store.records import Counts, Maker, Origin, StoreRecord
 from obygaze_features.store.rows import FAILED, NO_VIDEO, Row, RowColumns
 
 ARRAYS = (Array.of("clip", "float32", (8,)), Array.of("frames", "float16", (3, 4)))
@@ -51,7 +51,8 @@ def a_card(terms: Terms = TERMS, **facts: Any) -> str:
 
 def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
     maker = Maker("obygaze 1.0", "cuda", "H100", "tf32", {"torch": "2.9", "av": "18"})
-    card = a_card(makers=(maker,), replaces=("ab" * 32,))
+    origins = (Origin("first-films", "ef" * 32), Origin("third_film", "12" * 32))
+    card = a_card(makers=(maker,), replaces=("ab" * 32,), origins=origins)
     for words in (
         "features of clips of the manifest 'films', in 5 rows. Of the rows, 3 ok, 1 failed",
         "| `clip` | 8 | float32 | 160 B |",
@@ -60,6 +61,7 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         "| 1 | failed | clip holds NaN or infinity |",
         f"Fingerprint of the recipe: `{a_recipe().fingerprint}`",
         f"History: replaced the store with the seal {'ab' * 32}",
+        f"Made from: first-films ({'ef' * 32})\n\nMade from: third_film ({'12' * 32})",
         f"Seal: `sha256:{'cd' * 32}`",
     ):
         assert words in card
