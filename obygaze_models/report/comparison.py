@@ -399,19 +399,20 @@ def _named_models(run: Run, name: str) -> list[Cell]:
 def _join_tests(runs: Sequence[Run]) -> pd.DataFrame:
     """Return the tests of runs in one table.
 
-    Raise an error if runs hold out groups and a clip has different groups in two runs.
+    Raise an error if a clip has different groups in two runs, also if films that share a video file
+    are one group in one of the runs only.
     """
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
-    if runs[0].holds_out_groups:
-        groups = tests.drop_duplicates(["clip_id", "group"])
-        is_other = groups["clip_id"].duplicated()
-        if is_other.any():
-            raise FixInput(
-                f"the clip {groups['clip_id'][is_other].iloc[0]!r} has two groups in two runs",
-                hint="compare runs whose manifests have the same groups",
-            )
+    groups = tests[tests["group"] != ""].drop_duplicates(["clip_id", "group"])
+    is_other = groups["clip_id"].duplicated()
+    if is_other.any():
+        raise FixInput(
+            f"the clip {groups['clip_id'][is_other].iloc[0]!r} has two groups in two runs",
+            hint="compare runs whose manifests have the same groups, and whose stores have the same"
+            " video files: films that share a file are one group",
+        )
     return tests
 
 

@@ -99,6 +99,10 @@ def test_two_names_of_one_film_are_held_out_together(tmp_path: Path) -> None:
         tmp_path / "c", manifest.with_column("who", same), "splits.column=who"
     )
     pd.testing.assert_frame_equal(run.results, by_column.results)
+    # In a run on a store without hashes, they are two films: other clips are paired.
+    apart = run_of(tmp_path / "apart", manifest)
+    with pytest.raises(FixInput, match="has two groups in two runs"):
+        compare_runs([apart, run])
 
 
 def test_participants_of_one_recording_are_groups_of_their_own(tmp_path: Path) -> None:
