@@ -177,9 +177,12 @@ def require_each_once(changes: Sequence[str]) -> None:
     keys = sorted((f"{one.partition('=')[0].strip()}.", one) for one in {*changes})
     for (key, first), (next_key, second) in pairwise(keys):
         if next_key.startswith(key):
+            hint = "use one of them; to combine two conditions of data.where, write (A) and (B)"
+            is_table = first.partition("=")[2].strip().startswith("{")
+            if is_table and next_key != key:
+                hint = f"use one --set for each key: {key}KEY=VALUE"
             raise FixUsage(
-                f"one key has two values: --set {first} and --set {second}",
-                hint="use one of them; to combine two conditions of data.where, write (A) and (B)",
+                f"one key has two values: --set {first} and --set {second}", hint=hint
             )
 
 

@@ -99,6 +99,9 @@ def test_a_key_has_one_value(first: str, second: str) -> None:
             require_each_once(both)
         assert f"--set {first}" in str(refused.value)
         assert f"--set {second}" in str(refused.value)
+        # A table in the place of one value would lose its other keys.
+        hint = "use one --set for each key: grid.KEY=VALUE"
+        assert (refused.value.hint == hint) == first.startswith("grid.models")
     require_each_once([first, first, "fit.seeds=2"])
 
 
