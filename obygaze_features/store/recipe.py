@@ -142,6 +142,12 @@ class Recipe:
         return facts
 
     @property
+    def has_local_weights(self) -> bool:
+        """Whether the backbone has weights that are not those of a checkpoint on the hub."""
+        backbone = self._parts.get("backbone", {})
+        return bool(self._parts.get("weights")) and not backbone.get("checkpoint")
+
+    @property
     def medium(self) -> str:
         """The input of the model, which is "pictures", "sound" or "words"; "" if unknown."""
         if "sampling" not in self._parts:

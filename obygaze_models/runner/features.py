@@ -225,6 +225,7 @@ def _origin(store: Store, array: str, width: int) -> dict[str, Any]:
     facts = store.recipe.facts.items()
     told = {fact: str(value) for fact, value in facts if fact != ORIGIN}
     known = {**store.terms._asdict(), "told": told, "grid": dict(store.recipe.grid)}
+    known["has_local_weights"] = store.recipe.has_local_weights
     return {
         "location": store.location,
         "backbone": store.recipe.title,

@@ -69,6 +69,8 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     grid: Mapping[str, float] = {}
     # Facts of the features that were stated at import.
     told: Mapping[str, str] = {}
+    # Whether the weights of the backbone are not those of a checkpoint on the hub.
+    has_local_weights: bool = False
     # The features of each store of a join, in the order of a row.
     parts: tuple["FeatureSpec", ...] = ()
 

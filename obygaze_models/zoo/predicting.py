@@ -328,6 +328,8 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
         return f"obygaze store import FILE --manifest {name} --backbone {word} -o STORE"
     words = " ".join(f"-b {shell_word(one)}" for one in backbones)
     command = f"obygaze extract run {name} {words}"
+    if any(part.has_local_weights for part in features.parts or (features,)):
+        command += ", with --weights if it computed the training features"
     if features.grid:
         command += ", with the windows of obygaze manifest windows FOLDER -o NAME"
         for option in ("window", "stride", "seconds", "every"):

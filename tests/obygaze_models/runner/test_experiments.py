@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 from support.experiments import films, planted, store_of, write_workspace
+from support.stores import a_recipe
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import read_manifest
@@ -114,6 +115,16 @@ def test_a_setting_of_the_trained_model_has_one_value(here: Path) -> None:
 
 TRAIN_RIDGE = ("train", "ridge", "--store", "sig", "--manifest", "made-up")
 FAST = ("--set", "report.replicates=40")
+
+
+def test_a_model_knows_that_its_features_need_weights_of_their_own(here: Path) -> None:
+    call_obygaze("-C", here, *TRAIN_RIDGE, *FAST, "-o", "mine").ok()
+    missing = call_obygaze("-C", here, "models", "predict", "mine", "made-up.toy")
+    command = "Try: obygaze extract run made-up -b toy, with --weights if it computed"
+    assert command in missing.stderr
+    of_hub = a_recipe(backbone={"name": "toy", "checkpoint": "lab/toy"})
+    assert not of_hub.has_local_weights
+    assert not a_recipe(weights={}).has_local_weights
 
 
 def test_a_card_has_no_metric_that_ranks_nothing(workspace: Path) -> None:
