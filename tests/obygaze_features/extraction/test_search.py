@@ -73,6 +73,20 @@ def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
     assert found == pytest.approx([np.sqrt(0.5), 0.5, 0.0], abs=1e-7)
 
 
+def test_vectors_of_zeros_have_no_cosine(tmp_path: Path) -> None:
+    arrays = [Array.of("clip", "float32", (2,))]
+    values = np.array([[1, 0], [0, 0], [3, 4], [0, 0], [-1, 0]], np.float32)
+    made_store(tmp_path / "s", some_rows(5), {"clip": values}, arrays=arrays)
+    ids, _ = some_ids(5)
+    hits = og.search(tmp_path / "s", like=ids[0])
+    assert [(hit.clip_id, hit.cosine) for hit in hits] == [
+        (ids[2], pytest.approx(0.6)),
+        (ids[4], -1.0),
+    ]
+    with pytest.raises(FixInput, match=f"the features of the clip '{ids[1]}' are zero"):
+        og.search(tmp_path / "s", like=ids[1])
+
+
 SPACE = "ef" * 32
 
 
