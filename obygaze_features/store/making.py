@@ -63,7 +63,6 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
-    Counts,
     FileMark,
     Maker,
     ManifestMark,
@@ -72,7 +71,7 @@ from obygaze_features.store.records import (
     encode,
     seal_of,
 )
-from obygaze_features.store.rows import OK_CODE, STATUSES, RowSource
+from obygaze_features.store.rows import OK_CODE, STATUSES, Counts, RowSource
 from obygaze_features.store.table import Column, check_rows, new_table
 from obygaze_features.store.text_columns import TextColumn
 

@@ -20,7 +20,6 @@ from obygaze_features.store.layout import (
     CLIPS_JSON,
     CRC_BYTES,
     GROUP_JSON,
-    MOST_ROWS,
     Array,
     check_arrays,
     check_columns,
@@ -28,7 +27,7 @@ from obygaze_features.store.layout import (
     names_of_files,
 )
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.rows import OK, Row, RowStatus
+from obygaze_features.store.rows import Counts, Row
 
 STORE_FORMAT = "obygaze-store"
 PLAN_FORMAT = "obygaze-plan"
@@ -111,33 +110,6 @@ class Origin(Record, frozen=True):
 
     place: str
     seal: str
-
-
-class Counts(Record, frozen=True, omit_defaults=True):
-    """The number of rows, and the number of rows of each status.
-
-    The count of a status without rows is not written. An older version of this program therefore
-    refuses a store only if the store has rows of a status that this version does not know.
-    """
-
-    total: Annotated[int, Meta(ge=1, le=MOST_ROWS)]
-    ok: _Number = 0
-    failed: _Number = 0
-    no_video: _Number = 0
-    silent: _Number = 0
-    no_words: _Number = 0
-    not_extracted: _Number = 0
-
-    @property
-    def by_status(self) -> dict[str, int]:
-        """The number of ok rows, and of rows of each other status that occurs."""
-        counts = zip(RowStatus, self.by_code, strict=True)
-        return {str(status): n for status, n in counts if n or status == OK}
-
-    @property
-    def by_code(self) -> list[int]:
-        """The number of rows of each status, in the order of the codes."""
-        return [getattr(self, status.key) for status in RowStatus]
 
 
 class FileMark(Record, frozen=True, array_like=True):

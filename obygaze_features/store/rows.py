@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Annotated, Any, NamedTuple, Protocol, Self
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.schema_check import Record
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.spans import FrameSpan, stated_frames
-from obygaze_features.store.layout import Array
+from obygaze_features.store.layout import MOST_ROWS, Array
 from obygaze_features.store.text_columns import TextColumn, side_by_side
 
 # The values of `RowStatus.tried`: when an extraction computes a row of a status again.
@@ -76,6 +78,34 @@ STATUS_OF_WORD: dict[str, RowStatus] = {status.value: status for status in STATU
 STATUS_OF_REASON = {status.reason: status for status in STATUSES if status.reason}
 OK, FAILED, NO_VIDEO, SILENT, NO_WORDS, NOT_EXTRACTED = STATUSES
 OK_CODE = STATUSES.index(OK)
+_Number = Annotated[int, Meta(ge=0)]
+
+
+class Counts(Record, frozen=True, omit_defaults=True):
+    """The number of rows, and the number of rows of each status.
+
+    The count of a status without rows is not written. An older version of this program therefore
+    refuses a store only if the store has rows of a status that this version does not know.
+    """
+
+    total: Annotated[int, Meta(ge=1, le=MOST_ROWS)]
+    ok: _Number = 0
+    failed: _Number = 0
+    no_video: _Number = 0
+    silent: _Number = 0
+    no_words: _Number = 0
+    not_extracted: _Number = 0
+
+    @property
+    def by_status(self) -> dict[str, int]:
+        """The number of ok rows, and of rows of each other status that occurs."""
+        counts = zip(RowStatus, self.by_code, strict=True)
+        return {str(status): n for status, n in counts if n or status == OK}
+
+    @property
+    def by_code(self) -> list[int]:
+        """The number of rows of each status, in the order of the codes."""
+        return [getattr(self, status.key) for status in RowStatus]
 
 
 def words_of_status(word: str, *, is_imported: bool) -> str:

@@ -7,6 +7,7 @@ smaller, so that small stores have several chunks and files.
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +24,11 @@ COLUMNS = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
 COLUMNS += ("start_frame", "end_frame", "framerate")
 COLUMNS += ("video_bytes", "video_hash", "n_pictures")
 LABELS = COLUMNS[:6]
-STATUSES = ("ok", "failed", "no-video", "silent", "no-words")
-STATUSES += ("not-extracted",)
+PAGE = Path(__file__).parents[2] / "docs" / "store.md"
+# The table of the page: a status, and its code.
+STATUSES = re.findall(
+    r"^\| `([a-z-]+)` \| \d \|", PAGE.read_text("utf-8"), re.MULTILINE
+)
 COUNTED = tuple(status.replace("-", "_") for status in STATUSES)
 KEY = {"name": "default", "separator": "."}
 RECIPE = {"unknown": True, "source": "made up", "told": {"backbone": "toy"}}

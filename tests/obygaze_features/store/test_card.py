@@ -12,8 +12,8 @@ from support.written_stores import MANIFEST, a_recipe, some_values
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import Terms, card_of_store, read_terms, with_terms
 from obygaze_features.store.layout import Array
-from obygaze_features.store.records import Counts, Maker, Origin, StoreRecord
-from obygaze_features.store.rows import FAILED, NO_VIDEO, Row, RowColumns
+from obygaze_features.store.records import Maker, Origin, StoreRecord
+from obygaze_features.store.rows import FAILED, NO_VIDEO, Counts, Row, RowColumns
 
 ARRAYS = (Array.of("clip", "float32", (8,)), Array.of("frames", "float16", (3, 4)))
 TERMS = Terms("CC-BY-4.0", "Doe, J. (2026). Gazes at the lake.")

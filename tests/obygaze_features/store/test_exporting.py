@@ -27,7 +27,7 @@ from obygaze_features.store.reading import Reason, Store
 from obygaze_features.store.rows import FAILED, Row
 
 FORMATS = sorted({*FORMATS_OF_FEATURES.values()})
-NAMES = {"npz": "out.npz", "hdf5": "out.h5"}
+NAMES = {kind: f"out.{kind}" for kind in FORMATS if kind != "parquet"}
 ARRAYS = (
     Array.of("clip", "float32", (4,)),
     Array.of("tokens", "float16", (3, 2)),
@@ -93,7 +93,7 @@ def origin_text(path: Path) -> str:
     if path.suffix == ".npz":
         with np.load(path) as arrays:
             return str(arrays["obygaze_origin"])
-    if path.suffix == ".h5":
+    if path.suffix == ".hdf5":
         with h5py.File(path) as file:
             return file.attrs["obygaze_origin"].decode()
     schema = pytest.importorskip("pyarrow.parquet").read_schema(path)
