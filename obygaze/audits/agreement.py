@@ -153,6 +153,11 @@ def agree(
         obygaze agree mobygaze --every 30 --table agreement.csv
         obygaze agree ratings.csv --raters ada,ben,cleo --cluster film
     """
+    if isinstance(source, Manifest):
+        raise FixUsage(
+            "expected the name of a manifest, got a Manifest",
+            hint=f"save the manifest, and pass its name: og.agree({source.name!r})",
+        )
     sources = [source] if isinstance(source, str | os.PathLike) else [*source]
     typed = parse_orders(orders or {})
     names = column_names(raters)

@@ -417,6 +417,11 @@ def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
         (path, {"raters": "a,a"}, "at least two raters, got 1: a"),
         (path, {"raters": "a,d"}, "no column 'd'; columns: a, b, c"),
         (path, {"raters": "a,b", "column": "level=S"}, "--raters is for a table"),
+        (
+            Manifest("films", Header("x"), ()),
+            {},
+            "expected the name of a manifest, got a Manifest",
+        ),
         ([path, path], {"raters": "a,b"}, "several tables require --clips or --every"),
         (path, {"cluster": "film"}, "--cluster is for a table of ratings"),
     ):
