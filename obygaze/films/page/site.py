@@ -71,6 +71,12 @@ class Site:
         """The clips of each film."""
         return by_film(self.manifest)
 
+    def has_video(self, film: str) -> bool:
+        """Return whether the video file of any clip of a film exists."""
+        return any(
+            clip.video and self._file(clip.video).is_file() for clip in self.films[film]
+        )
+
     def document(
         self, film: str, folder: Path, page_of_film: Mapping[str, str]
     ) -> JsonObject:

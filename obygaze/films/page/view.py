@@ -108,11 +108,11 @@ def view(
     write_together(pages)
     unlinked = []
     for one in page_of_film:
-        if not any(clip.video for clip in site.films[one]):
+        if not site.has_video(one):
             unlinked.append(one)
     if unlinked:
         warnings.warn(
-            f"pages of films without a linked video: {few(unlinked, 3)}; to link videos: obygaze"
+            f"pages of films without a video: {few(unlinked, 3)}; to link videos: obygaze"
             f" manifest link {shell_word(clips.name)} FOLDER",
             ObygazeWarning,
             stacklevel=2,
