@@ -55,7 +55,7 @@ ON_FIRST_SCREEN = (
     *("left out", "without label", "annotators differ", "disputed", "trained"),
     *("levels lost", "levels changed"),
     "baselines",
-    "picked",
+    *("positive folds", "picked"),
     "heard",  # concepts that these features cannot contain
 )
 
@@ -241,6 +241,21 @@ def why_no_interval(cell: Cell, run: Run) -> str:
     return f"the values do not differ from {run.unit} to {run.unit}"
 
 
+def _positive_folds(run: Run) -> Iterator[str]:
+    """Yield the number of folds without a negative clip, in which each order has the AP 1."""
+    named: dict[str, None] = {}
+    for cell in run.models:
+        is_positive = cell.rows.groupby("fold")["y"].min() == 1
+        if is_positive.any():
+            named[f"{is_positive.sum()} of {len(is_positive)} ({cell.test})"] = None
+    if named:
+        yield (
+            "Folds in which all tested clips are positive:"
+            f" {few([*named], MOST_NAMES)}. There, every order of clips has AP 1, also the order of"
+            " a baseline."
+        )
+
+
 def _picked(run: Run) -> Iterator[str]:
     """Yield the highest of several results of a task, with a warning.
 
@@ -385,6 +400,7 @@ SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "skipped folds": _skipped_folds,
     "never validated": _never_validated,
     "folds of several films": _folds_of_several_films,
+    "positive folds": _positive_folds,
     "picked": _picked,
     "missing features": _missing_features,
     "without words": _without_words,

@@ -137,7 +137,8 @@ def test_a_card_has_no_metric_that_ranks_nothing(workspace: Path) -> None:
         clips.append(replace(clip, **{"concepts": (), **labels}))
     of_one_class = manifest.with_clips(clips)
     write_workspace(workspace, of_one_class, planted(manifest))
-    call_obygaze("-C", workspace, *TRAIN_RIDGE, *FAST, "-o", "kept").ok()
+    done = call_obygaze("-C", workspace, *TRAIN_RIDGE, *FAST, "-o", "kept").ok()
+    assert "all tested clips are positive: 3 of 6 (EN_S)" in done.stdout
     shown = call_obygaze("-C", workspace, "models", "show", "kept", "--json").ok()
     assert set(shown.json()["metrics"]) == {"f1_binary", "f1_weighted"}
 
