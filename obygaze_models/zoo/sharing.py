@@ -121,7 +121,8 @@ def push_model(
         f"licence of the annotations: {info.training.licence or 'not stated'}; of the features:"
         f" {info.features.licence or 'not stated'}"
     )
-    return Copied(place.location, parcel.seal, n_sent, [licences])
+    notes = [licences, f"seal: {parcel.seal}"]
+    return Copied(place.location, parcel.seal, n_sent, notes)
 
 
 def pull_model(

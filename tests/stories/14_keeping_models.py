@@ -65,10 +65,11 @@ def test_another_lab_predicts_the_same(ws: Workspace, tmp_path: Path) -> None:
     ws("models predict ours films.descriptors -o ours.csv")
     said = ws("models push ours ../disk/ours").text
     assert "licence of the annotations: not stated; of the features: " in said
+    seal = said.partition("seal: ")[2].split()[0]
 
     lab = Workspace(tmp_path / "lab")
     begin_with_extracted_films(lab)
-    lab("models pull ../disk/ours -o theirs")
+    lab(f"models pull '../disk/ours#sha256={seal}' -o theirs")
     lab("models predict theirs films.descriptors -o theirs.csv")
     assert lab.read("theirs.csv") == ws.read("ours.csv")
     assert "descriptors" in lab("models show theirs").text
