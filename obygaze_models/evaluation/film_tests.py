@@ -106,12 +106,15 @@ def p_alone(
 def p_among_all(
     differences: FloatArray, factors: FloatArray, *, greater: bool = False
 ) -> FloatArray:
-    """Return the p of each difference, corrected for all differences with a p (see `p_alone`)."""
+    """Return the p of each difference, corrected for all differences with a p (see `p_alone`).
+
+    Equal differences are one comparison.
+    """
     alone = p_alone(differences, factors, greater=greater)
     tested = np.flatnonzero(np.isfinite(alone))
-    if not tested.size:
-        return alone
     D = differences[:, tested]
+    if np.unique(np.nan_to_num(D), axis=1).shape[1] < 2:
+        return alone
     t = _student_t(D, factors[tested])
     size = t if greater else np.abs(t)
     order = np.argsort(size, kind="stable")
@@ -127,8 +130,7 @@ def p_among_all(
     # A difference is not more certain than a larger one.
     among[order[::-1]] = np.maximum.accumulate(ascending[::-1])
     p = alone.copy()
-    if tested.size > 1:
-        p[tested] = np.maximum(alone[tested], among)
+    p[tested] = np.maximum(alone[tested], among)
     return p
 
 

@@ -126,6 +126,14 @@ def test_differences_without_a_p_are_no_members() -> None:
     assert p[0] == pytest.approx(stats.ttest_1samp(D[:, 0], 0).pvalue)
 
 
+def test_equal_differences_are_one_comparison() -> None:
+    """A model is compared with several baselines that give all clips of a film one score."""
+    by_film = np.random.default_rng(4).normal(size=7) + 0.8
+    p = p_among_all(np.repeat(by_film[:, None], 5, axis=1), np.ones(5), greater=True)
+    alone = stats.ttest_1samp(by_film, 0, alternative="greater").pvalue
+    assert p.tolist() == pytest.approx([alone] * 5, rel=1e-12)
+
+
 def test_films_that_are_all_equal_have_the_p_of_their_signs() -> None:
     by_film = np.full((5, 1), 0.5)
     assert p_alone(by_film, WITHOUT_FACTOR, greater=True)[0] == 1 / 32
