@@ -310,6 +310,9 @@ class MarkReader:
         # A comment is free text, and a `watched` mark names a column: both stay unchanged.
         if column in (COMMENT, WATCHED):
             return word
+        # The projection writes this word, so other capitals would make two words of it.
+        if word.lower() == NOTHING:
+            return NOTHING
         return self._spelling.word(word, column)
 
     def _read_span(

@@ -120,6 +120,9 @@ def test_who_or_what_differs_by_capitals_alone_is_one(tmp_path: Path) -> None:
     ]
     read = read_marks([write_marks(tmp_path / "people.csv", people)])
     assert {mark.annotator for mark in read.marks} == {"Weiß", "Weiss"}
+    # The word of the projection for nothing, which it writes in small letters.
+    path = table(tmp_path, "m,0,1,mood,None,A", "m,1,2,mood,NONE,A", header=MARKS)
+    assert {mark.value for mark in read_marks([path])} == {"none"}
 
 
 def test_times_in_a_video_are_not_times_in_the_film(tmp_path: Path) -> None:
