@@ -92,9 +92,6 @@ class ElanFile:
         # Some programs do not quote file names in URLs, and unquoting can change such a name.
         self.video_as_written = PureWindowsPath(url).name
         self._origin_ms = int(first.get("TIME_ORIGIN", "0"))
-        # The latest time in the file, in seconds of the film.
-        times_ms = filter(None, self._document.timeslots.values())
-        self.end_s = (max(times_ms, default=0) + self._origin_ms) / 1000
         # The annotator of tiers that name no annotator: the author, else the name of the file.
         self.author = printable_line(self._document.adocument.get("AUTHOR", ""))
         if self.author.casefold() in NOBODY:

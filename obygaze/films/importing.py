@@ -289,15 +289,15 @@ class _ElanReader(MarkReader):
                 self.add(mark._replace(column=WATCHED, value=column), file.path)
         if column in self.coded and not tier.is_drawn:
             boundaries = self.films.boundaries(film)
-            end_s = file.end_s if boundaries is None else boundaries[-1]
-            if not end_s:
+            if boundaries is None:
                 raise FixInput(
                     f"--coded {column} of {tier.annotator}: the length of the film {film} is"
-                    " unknown",
+                    " unknown, because no file is linked",
                     where=str(file.path),
-                    hint="import the folder of the film: obygaze manifest import FOLDER",
+                    hint="import the folder of the film: obygaze manifest import FOLDER; or mark"
+                    f" the whole film with the word {column} in a tier {WATCHED}",
                 )
-            seen = Mark(film, 0.0, end_s, WATCHED, column, tier.annotator)
+            seen = Mark(film, 0.0, boundaries[-1], WATCHED, column, tier.annotator)
             self.add(seen, file.path)
         elif not tier.annotations and not tier.n_without_times:
             self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")

@@ -148,8 +148,11 @@ def clips_of_a_view(folder: Path) -> object:
 
 
 def watched_of_unknown_length(folder: Path) -> object:
+    # The last time of the file is that of a mark, and the film may be longer.
+    slot = '<TIME_SLOT TIME_SLOT_ID="t1" TIME_VALUE="4000"/>'
     tier = '<TIER LINGUISTIC_TYPE_REF="marks" TIER_ID="Gaze@ada"/>'
-    return import_marks([elan(folder, tier)], "new", coded=["Gaze"], workspace=folder)
+    file = elan(folder, tier, f"<TIME_ORDER>{slot}</TIME_ORDER>")
+    return import_marks([file], "new", coded=["Gaze"], workspace=folder)
 
 
 def elan(folder: Path, tiers: str = "", times: str = "<TIME_ORDER/>") -> Path:

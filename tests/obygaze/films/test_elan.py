@@ -13,6 +13,7 @@ from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.importing import ImportedMarks
 from obygaze.films.marks import Mark, written
+from obygaze.films.pictures import LinkedFilms
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, UnknownName
 
 FOLDER = Path(__file__).parents[2] / "data" / "elan"
@@ -127,7 +128,9 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
             imported(foreign, **options)
 
 
-def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> None:
+def test_whose_a_tier_is_may_be_said_where_the_file_does_not(
+    foreign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = FOREIGN.replace("Gewalt@Anna", "Gewalt_A").replace(' ANNOTATOR="Ben"', "")
     foreign.write_text(text, "utf-8")
     tiers = {"Gewalt_A": "Gewalt", "Notiz": "Gewalt", "Mittel": "", "Teil": ""}
@@ -142,7 +145,9 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> N
     made = imported(foreign, tiers={**tiers, "Gewalt_A": "Gewalt@Anna"})
     assert "Notiz without an annotator; assumed tag 2" in made.warnings[-1]
     empty = {**tiers, "Gewalt_A": "Gewalt@Anna", "Musik": "Gewalt", "Notiz": ""}
-    made = imported(foreign, tiers=empty, coded=["Gewalt"])
+    with monkeypatch.context() as linked:
+        linked.setattr(LinkedFilms, "boundaries", lambda films, film: [0.0, 4.0])
+        made = imported(foreign, tiers=empty, coded=["Gewalt"])
     assert "Musik without an annotator; assumed tag 2" in made.warnings[-1]
     # Tiers of overlapping marks are of one person.
     foreign.write_text(text.replace('"Notiz"', '"Gewalt_A #2"'), "utf-8")
