@@ -50,10 +50,12 @@ from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import annotators_path, read_annotations
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
+    DIFFERS,
     FOLD_PREFIX,
     NO_FILMS,
     NO_LEVEL,
     TARGETS,
+    Clip,
     Header,
     Manifest,
     own_columns,
@@ -282,7 +284,20 @@ def _manifest(
         video_root=folder.resolve().as_posix() if is_linked else "",
         sources=tuple(map(source_file, paths)),
     )
-    return Manifest(name, header, made.clips, made.columns, made.annotations)
+    clips = made.clips
+    if DIFFERS in made.columns:
+        clips = tuple(map(_without_decided, clips))
+    return Manifest(name, header, clips, made.columns, made.annotations)
+
+
+def _without_decided(clip: Clip) -> Clip:
+    """Return a clip without the names in DIFFERS that have a value, which somebody filled in."""
+    cells = {**clip.extra, "level": clip.level}
+    left_open = []
+    for name in clip.extra[DIFFERS].split("|"):
+        if name not in clip.concepts and not cells.get(name):
+            left_open.append(name)
+    return replace(clip, extra={**clip.extra, DIFFERS: "|".join(left_open)})
 
 
 def _is_file(path: Path) -> bool:

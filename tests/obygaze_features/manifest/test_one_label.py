@@ -358,6 +358,22 @@ def test_a_new_value_of_a_column_takes_the_place_of_those_that_differ(tmp_path) 
     assert met["c1"].extra["differs"] == "rating|Body"
 
 
+def test_what_is_filled_in_by_hand_is_decided(tmp_path: Path) -> None:
+    """In an exported table whose clips have no label where annotators differ."""
+    (tmp_path / "in").mkdir()
+    write_manifest(by_rows(tmp_path, "agreed"), tmp_path / "in" / "t.toml")
+    table = tmp_path / "in" / "t.csv"
+    text = table.read_text(encoding="utf-8")
+    was = ",,,Alba,,,level|mood|rating|Look|Body\n"
+    assert text.count(was) == 1
+    is_now = ",S,Look,Alba,calm,,level|mood|rating|Look|Body\n"
+    table.write_text(text.replace(was, is_now), encoding="utf-8")
+    made = read(table).manifest
+    assert label_of(made["c3"]) == ("S", "Look", "calm", "", "rating|Body")
+    others = [label_of(made[clip]) for clip in ("c1", "c2")]
+    assert others == LABELS["agreed"][:2]
+
+
 def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> None:
     expected = by_columns(tmp_path, "highest")
     mapping = tmp_path / "used.toml"
