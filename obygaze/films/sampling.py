@@ -70,7 +70,9 @@ class DrawnClips:
     def notes(self) -> list[str]:
         """The next command."""
         name = shell_word(self.manifest.name)
-        return [f"next: obygaze manifest export {name} {name}-elan --as elan"]
+        return [
+            f"next: obygaze manifest export {name} {name}-elan --as elan --person NAME"
+        ]
 
 
 def sample_clips(

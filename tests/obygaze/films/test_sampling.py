@@ -69,6 +69,14 @@ def test_a_draw_has_its_probabilities(data: Any) -> None:
             assert n_of == size or n_of >= max(n_of_film.values()) - 1
 
 
+def test_the_next_command_names_an_annotator(tmp_path: Path) -> None:
+    # Without a name, each film would become an annotator.
+    saved(tmp_path, manifest_of([2, 2]))
+    assert draw(tmp_path, 2).notes == [
+        "next: obygaze manifest export drawn drawn-elan --as elan --person NAME"
+    ]
+
+
 def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> None:
     saved(tmp_path, manifest_of([10, 10]))
     n_draws = 100
