@@ -322,7 +322,7 @@ def _added(
     Without `force`, raise an error if the manifest has one of them.
     """
     # The times of the table are not added, because they may count in a different file.
-    own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS}
+    own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS, ANNOTATOR}
     if key == CLIP:
         # Frames that the manifest also has are compared, not added.
         own |= {*FRAMES, RATE_COLUMN}.intersection(manifest.columns) - {

@@ -116,6 +116,14 @@ def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
         join(MANIFEST, path, force=True)
 
 
+def test_the_annotator_of_joined_columns_is_not_that_of_the_levels(tmp_path) -> None:
+    manifest = Manifest("films", Header("films"), (Clip("a", "lake", level="S"),))
+    joining = join(manifest, table(tmp_path, "clip_id,annotator,mood\na,cleo,sad\n"))
+    assert joining.manifest.columns == ("mood",)
+    left_out = "columns not joined, because each manifest has its own: annotator"
+    assert left_out in str(joining.warnings)
+
+
 def test_a_sheet_of_a_workbook_is_joined_and_the_likely_one_is_said(tmp_path) -> None:
     moods = [["clip_id", "mood"], ["tt1-001", "joy"], ["tt1-002", "fear"]]
     sheets = {"Notes": [["about"], ["moods"]], "Moods": moods}
