@@ -319,6 +319,10 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
             f" {few(answers.people, 5)}",
             where=column or None,
         )
+    # Who has no answer in this column is not one of its annotators.
+    has_answers = (answers.words != "").any(axis=0)
+    answers = answers.of_people(np.flatnonzero(has_answers).tolist())
+    compared = answers.answered_by(2)
     if column == LEVEL:
         scale = Scale.of_levels()
     else:
@@ -516,7 +520,7 @@ def _answers_in_words(found: Agreement) -> Iterator[str]:
         f" {_with_ends(row, 'alpha', '')}"
     )
     if row["alpha"] is None:
-        pass
+        sentence += ", because all answers are equal"
     elif row["alpha"] >= RELIABLE:
         sentence += "; from .80, labels are reliable"
     elif row["alpha"] >= TENTATIVE:
@@ -535,7 +539,7 @@ def _with_ends(row: Row, name: str, of_ends: str) -> str:
     low = row[f"{of_ends}low"]
     high = row[f"{of_ends}high"]
     if alpha is None:
-        return "not defined, because all items are equal"
+        return "not defined"
     return f"{alpha:.3f}" if low is None else f"{alpha:.3f} ({low:.3f} to {high:.3f})"
 
 

@@ -57,12 +57,15 @@ class Answers:
         """Return the items that at least `n_people` people have answered."""
         return self.where((self.words != "").sum(axis=1) >= n_people)
 
+    def of_people(self, places: Sequence[int]) -> Self:
+        """Return the answers of the people at these places of `people`."""
+        people = tuple(self.people[place] for place in places)
+        return replace(self, people=people, words=self.words[:, places])
+
     def pairs(self) -> Iterator[Self]:
         """Yield the answers of each pair of people to the items that both have answered."""
         for both in combinations(range(len(self.people)), 2):
-            people = tuple(self.people[person] for person in both)
-            pair = replace(self, people=people, words=self.words[:, both])
-            pair = pair.answered_by(2)
+            pair = self.of_people(both).answered_by(2)
             if len(pair):
                 yield pair
 

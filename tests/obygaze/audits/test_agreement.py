@@ -251,8 +251,13 @@ def test_levels_have_a_row_without_not_sure_and_own_words_have_none() -> None:
 
 
 def test_items_that_one_person_answered_are_counted_and_left_out() -> None:
-    """Two persons answered in the film b, but none of its items has two answers."""
-    said = answers_of([1, 2, "", 3], [1, 3, 2, ""], [1, "", "", ""], films="aabb")
+    """Two persons answered in the film b, but none of its items has two answers.
+
+    The fourth person answered nothing, and is not one of the raters.
+    """
+    said = answers_of(
+        [1, 2, "", 3], [1, 3, 2, ""], [1, "", "", ""], [""] * 4, films="aabb"
+    )
     found = compute(said)
     assert (found.n_single, found.n_complete, found.n_films) == (2, 1, 1)
     assert found.films_of_one == ["b"]
@@ -261,6 +266,8 @@ def test_items_that_one_person_answered_are_counted_and_left_out() -> None:
     # Pairs of answers: three of the first item, one of the second.
     assert found.rows[0]["equal"] == pytest.approx(3 / 4)
     assert found.rows[0]["cronbach"] is None
+    sentence = "Cronbach's alpha of 3 raters: not defined."
+    assert sentence in present(found, "t").answers
 
 
 # ---- marks, manifests and tables -----------------------------------------------------------------
