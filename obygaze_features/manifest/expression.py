@@ -49,6 +49,11 @@ OF_NAMES = (
     *("clip_id", "movie_id", "video", "video_name", "movie_title"),
     *("comment", "differs", *CONCEPTS),
 )
+# The columns of numbers. In other columns, 1.1 and 1.10 may be two codes.
+OF_NUMBERS = (
+    *("start_s", "end_s", "film_start_s", "film_end_s"),
+    *("framerate", "start_frame", "end_frame"),
+)
 ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -139,7 +144,7 @@ def is_labelled(column: str, values_of: Values) -> bool:
 
 
 def plain_value(word: str, column: str) -> str:
-    """Return the canonical spelling of a word in a column: one line, and 4 for 04 and 4.0.
+    """Return the canonical spelling of a word in a column: one line, and 4 for 04 and 4.00.
 
     Words in columns of names are returned unchanged. All functions that read tables, marks, tiers,
     expressions or options call this function.
@@ -149,8 +154,10 @@ def plain_value(word: str, column: str) -> str:
     plain = printable_line(word)
     if NUMBER.fullmatch(plain) is None or "e" in plain.lower():
         return plain
-    if "." in plain:
-        plain = plain.rstrip("0").rstrip(".")
+    whole, _, decimals = plain.partition(".")
+    if column in OF_NUMBERS:
+        decimals = decimals.rstrip("0")
+    plain = f"{whole}.{decimals}" if decimals.strip("0") else whole
     plain = ZEROS_BEFORE.sub(r"\1", plain)
     return "0" if plain == "-0" else plain
 

@@ -11,14 +11,14 @@ comments and times are not changed. The word `?` is no word: the annotator could
 ('Calm|sad', 'Calm', '4')
 """
 
-from obygaze_features.manifest.expression import OF_NAMES, plain_value
+from obygaze_features.manifest.expression import OF_NAMES, OF_NUMBERS, plain_value
 
 # The word of an annotator who could not tell.
 UNKNOWN = "?"
 # The columns that are not changed: names, sentences, and numbers that the program reads.
 _AS_WRITTEN = (
     *OF_NAMES,
-    *("framerate", "start_frame", "end_frame", "film_start_s", "film_end_s"),
+    *OF_NUMBERS,
     *("draw_probability", "draw_clips"),
 )
 

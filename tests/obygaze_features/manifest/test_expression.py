@@ -201,8 +201,18 @@ def test_a_number_is_the_same_by_order_and_by_value() -> None:
 
 
 def test_zeros_of_numbers_alone_are_left_out() -> None:
-    plain = {"00": "0", "0.50": "0.5", "-01": "-1", "100": "100", "007x": "007x"}
+    plain = {
+        "00": "0",
+        "04.00": "4",
+        "-0.0": "0",
+        "1.10": "1.10",
+        "-01": "-1",
+        "100": "100",
+        "007x": "007x",
+    }
     plain["12345678901234567890"] = "12345678901234567890"
     for word, number in plain.items():
         assert plain_value(word, "code") == number
         assert plain_value(word, "clip_id") == word
+    # 1.1 and 1.10 may be two codes, but not two times.
+    assert plain_value("01.10", "end_s") == "1.1"
