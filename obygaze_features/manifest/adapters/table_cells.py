@@ -39,11 +39,16 @@ from obygaze_features.manifest.model import (
     Clip,
 )
 from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
-from obygaze_features.manifest.spelling import Spelling
+from obygaze_features.manifest.spelling import UNKNOWN, Spelling
 
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
 # Rows of several annotators are about the same clip if these columns are equal.
 PLACES = (*ALL_TIMES, *FRAMES, "video")
+
+UNKNOWN_CONCEPTS = (
+    "expected concepts, got ?: a level without concepts means that there are none; empty this cell,"
+    " and if the level is not known either, its cell"
+)
 
 # The cells of all rows by column.
 Cells = dict[str, Sequence[str]]
@@ -97,7 +102,7 @@ def make_clips(table: TableCells, mapping: TableMapping) -> TableClips:
         cells[ANNOTATOR] = [*people] * len(table.rows)
     spelling = Spelling()
     is_of_people = has_annotator_rows(cells, rows, mapping, spelling)
-    _use_words(cells, mapping)
+    _use_words(cells, rows, mapping)
     columns = [name for name in cells if name not in CLIP_COLUMNS]
     pairs = []
     for row, of_row in zip(rows, zip(*cells.values(), strict=True), strict=True):
@@ -289,15 +294,23 @@ def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
     cells["end_s"] = ends
 
 
-def _use_words(cells: Cells, mapping: TableMapping) -> None:
+def _use_words(cells: Cells, rows: Sequence[TableRow], mapping: TableMapping) -> None:
     """Replace words by levels and concepts, and unknown words by nothing.
 
-    `table_questions` has already asked for the meaning of the unknown words.
+    `table_questions` has already asked for the meaning of the unknown words. If somebody could not
+    tell the concepts of a row with a label, this is a violation: the row would state that there
+    are none.
     """
     if "level" in cells:
         level_of = {word: mapping.level(word) or "" for word in {*cells["level"]}}
         cells["level"] = [level_of[word] for word in cells["level"]]
     if "concepts" in cells:
+        levels = cells.get("level", [""] * len(rows))
+        for row, level, cell in zip(rows, levels, cells["concepts"], strict=True):
+            words = mapping.parts(cell)
+            has_label = level or words != [UNKNOWN]
+            if UNKNOWN in words and has_label and not mapping.concept(UNKNOWN):
+                row.add("concepts", UNKNOWN_CONCEPTS)
         names_of = {}
         for cell in {*cells["concepts"]}:
             names: dict[str, None] = {}

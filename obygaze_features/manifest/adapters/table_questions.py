@@ -475,6 +475,8 @@ def _ask_concepts(questions: Questions) -> None:
         meaning = questions.mapping.concept(word)
         if meaning:
             names.setdefault(word.casefold(), meaning)
+    # `table_cells` refuses `?` or leaves it out.
+    rows_of_word.pop(UNKNOWN, None)
     for word, rows in rows_of_word.items():
         if questions.mapping.concept(word) is None:
             others = [other for other in rows_of_word if other != word]

@@ -534,5 +534,15 @@ def test_a_word_that_is_not_known_is_no_level_and_no_concept(tmp_path: Path) -> 
     clips = read(path, words=words).manifest.clips
     assert [clip.level for clip in clips] == ["", "S"]
     assert [clip.concepts for clip in clips] == [("Look",), ("why?",)]
+    # A coder who cannot tell the concepts of a clip did not say that there are none.
+    rows = (
+        "clip_id,movie_id,level,concepts\na,f,S,?\nb,f,?,?\nc,f,,?|Look\nd,f,S,Look\n"
+    )
+    path = table_of(tmp_path, rows)
+    with pytest.raises(FixInput) as caught:
+        read(path, words={"?": "?"})
+    (problem,) = caught.value.details
+    assert problem.startswith(f"{path}:2: column 'concepts': expected concepts, got ?")
+    assert problem.endswith("(2 times)")
     with pytest.raises(FixUsage, match="expected a level or a concept, got 'Bdy'"):
         read(path, words={"Dings": "Bdy"})
