@@ -148,8 +148,15 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         annotations.append(one._replace(annotator=person, own=cells))
     said = sort_annotations(annotations)
     warnings = []
+    some_concept = any(clip.concepts for clip, _ in given)
     for manifest in manifests:
-        missing = header.concepts.keys() - manifest.header.concepts.keys()
+        concepts = manifest.header.concepts
+        # The header of a table that states levels only has all known concepts.
+        has_concepts = any(clip.concepts for clip in manifest)
+        has_levels = any(clip.level not in ("", "EN") for clip in manifest)
+        if some_concept and has_levels and not has_concepts:
+            concepts = {}
+        missing = header.concepts.keys() - concepts.keys()
         if missing and any(clip.level or clip.concepts for clip in manifest):
             warnings.append(
                 f"{manifest.name} does not have the concepts {few(sorted(missing), 3)}: its clips"

@@ -164,3 +164,21 @@ def test_what_headers_say_of_their_own_is_kept() -> None:
     )
     (warning,) = made.warnings
     assert warning.startswith("paris does not have the concepts Light: its clips")
+
+
+@pytest.mark.parametrize(
+    ("level", "concepts", "warns"),
+    [("HN", ("Look",), True), ("EN", ("Look",), False), ("HN", (), False)],
+)
+def test_a_table_with_levels_only_does_not_state_concepts(level, concepts, warns):
+    """Nobody judged concepts of these clips; an EN clip has none by definition."""
+    paris = with_header("paris", concepts=CONCEPTS)
+    paris = paris.with_clips([replace(paris["c-1"], concepts=concepts)])
+    nice = with_header("nice", concepts=CONCEPTS)
+    nice = nice.with_clips([Clip("c-2", "alba", level=level)])
+    warning = (
+        "nice does not have the concepts Look, Voice: its clips count as clips without"
+        " these concepts"
+    )
+    made = merged_manifest([paris, nice], "all")
+    assert list(made.warnings) == [warning] * warns
