@@ -175,17 +175,19 @@ def _parse_text(value: str) -> str:
 def with_terms(card: bytes, terms: Terms) -> bytes:
     """Return a card with these terms in its YAML header and in its section on terms."""
     text = _text_of(card)
-    head = _HEAD.match(text)
-    kept = _TERM.sub("", head[1]) if head else ""
-    body = text[head.end() :] if head else text
     section = (
-        f"Licence: {safe_text(terms.licence, 'markdown') or 'not stated'}\n\n"
+        f"Licence: {safe_text(terms.spelled.licence, 'markdown') or 'not stated'}\n\n"
         f"{citation_text(terms)}\n"
     )
-    body = _SECTION.sub(lambda _: section, body, count=1)
-    new_head = "\n".join(terms_lines(terms))
-    new = f"---\n{new_head}\n{kept}---\n{body}"
-    return new.encode("utf-8", "surrogateescape")
+    head = _HEAD.match(text)
+    header = head[0] if head else ""
+    body = _SECTION.sub(lambda _: section, text[len(header) :], count=1)
+    # A header that states these terms keeps its notation.
+    if read_terms(card) != terms:
+        kept = _TERM.sub("", head[1]) if head else ""
+        new_head = "\n".join(terms_lines(terms))
+        header = f"---\n{new_head}\n{kept}---\n"
+    return (header + body).encode("utf-8", "surrogateescape")
 
 
 def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
@@ -258,7 +260,7 @@ def card_of_store(
         HERE,
         record=record,
         recipe=recipe,
-        terms=terms,
+        terms=terms.spelled,
         terms_lines=map(SafeText, terms_lines(terms)),
         n_rows=f"{len(rows):,}",
         counts=join_names(counts),

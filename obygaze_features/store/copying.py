@@ -274,8 +274,10 @@ def push(
         )
     root = Path(opened.files.address)
     notes = []
-    if terms != opened.terms:
-        write_atomic(root / CARD, with_terms(opened.card, terms))
+    card = with_terms(opened.card, terms)
+    # The user may have edited the header only.
+    if any(terms) and card != opened.card:
+        write_atomic(root / CARD, card)
         notes.append(f"wrote these terms into README.md of {opened.location}")
     place = open_target(target)
     marks = dict(opened.record.files)

@@ -115,7 +115,7 @@ def test_any_terms_there_and_back(licence: str, citation: str) -> None:
         assert terms.licence == head["license_name"]
     assert terms.citation == head.get("citation", "")
     # Once they are in a card, they stay as they are.
-    again = with_terms(card.encode(), terms)
+    again = with_terms(a_card().encode(), terms)
     assert read_terms(again) == terms
 
 

@@ -301,6 +301,23 @@ def test_terms_that_were_corrected_at_the_target_stay_there(store, home) -> None
     assert b"Doe, 2026" in card.read_bytes()
 
 
+def test_a_licence_edited_in_the_head_is_also_written_into_the_text(store, home):
+    """Pages and hints send users to the head; the text must not state another licence."""
+    push(store, home / "out", licence="cc-by-4.0")
+    card = store / "README.md"
+    before = card.read_text("utf-8")
+    assert push(store, home / "out").notes == []
+    head = "license: 'cc-by-nc-4.0' # ours\ncitation: Doe, 2026\n"
+    card.write_text(before.replace("license: cc-by-4.0\n", head), "utf-8")
+    (note,) = push(store, home / "sent").notes
+    assert note == f"wrote these terms into README.md of {store}"
+    sent = (home / "sent" / "README.md").read_text("utf-8")
+    assert sent == card.read_text("utf-8")
+    assert sent.startswith(f"---\n{head}pretty_name:")
+    assert "\nLicence: CC-BY-NC-4.0\n\nDoe, 2026\n" in sent
+    assert push(store, home / "sent").notes == []
+
+
 def test_a_readme_at_the_target_is_replaced(store: Path, home: Path) -> None:
     (store / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nmine\n")
     push(store, home / "out")
