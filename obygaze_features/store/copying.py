@@ -272,6 +272,7 @@ def push(
             where=opened.location,
             hint="pass --licence CC-BY-4.0, or --no-licence if you do not publish the store",
         )
+    place = open_target(target)
     root = Path(opened.files.address)
     notes = []
     card = with_terms(opened.card, terms)
@@ -279,7 +280,6 @@ def push(
     if any(terms) and card != opened.card:
         write_atomic(root / CARD, card)
         notes.append(f"wrote these terms into README.md of {opened.location}")
-    place = open_target(target)
     marks = dict(opened.record.files)
     if opened.card:
         marks[CARD] = FileMark(len(opened.card), sha256_bytes(opened.card))

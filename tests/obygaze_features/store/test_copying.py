@@ -19,6 +19,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.store import copying
 from obygaze_features.store.atomic_files import replaced_store_path
+from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.reading import open_store
@@ -96,6 +97,7 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
         source = more.pop("source", store)
         with pytest.raises(error, match=words) as caught:
             push(source, target, **({"no_licence": True} | more))
+        assert open_store(source).terms == Terms()
         return getattr(caught.value, "hint", None)
 
     shared = home / "shared"
@@ -115,7 +117,7 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     hint = refused(AlreadyThere, there, home / "taken", source=other)
     assert "remove the files there first" in hint
     assert files_of(home / "taken") == before
-    refused(FixUsage, "web server", "https://example.org/films")
+    refused(FixUsage, "web server", "https://example.org/films", licence="CC0-1.0")
     for place in ("me@host.org:/data/films", "host:films"):
         refused(FixUsage, "not sent by ssh", place)
     for name in ("x#y", "a/../x"):
