@@ -164,9 +164,11 @@ def _people_of_films(
     people: dict[str, list[tuple[_Person, _Person | None]]] = {}
     for film, of_film in marks_of.items():
         for name, own in sorted(of_film.items()):
-            # An annotator whose marks name no column looked for all columns.
+            # An annotator who watched for all columns, or whose marks name none, looked for all.
             looked_for = (marked_by[name] - {COMMENT}) & {*projection.columns}
-            looked_for = {*(looked_for or projection.columns), COMMENT}
+            if WATCHED in marked_by[name] or not looked_for:
+                looked_for = {*projection.columns}
+            looked_for.add(COMMENT)
             used = [column for column in projection.columns if column in looked_for]
             person = _Person(own, used, projection, orders, are_drawn)
             alone = [mark for mark, levels in person.levels_of.items() if not levels]

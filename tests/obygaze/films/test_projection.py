@@ -111,6 +111,16 @@ def test_who_watched_and_only_comments_has_seen_nothing() -> None:
     assert [one.own["comment"] for one in answers] == ["dark", ""]
 
 
+def test_who_watched_for_all_columns_found_nothing_in_those_without_a_mark() -> None:
+    ada = marks("0-199 watched, 0-99 S", annotator="ada")
+    ben = marks("0-199 watched=Gewalt, 100-199 Gewalt=stark", annotator="ben")
+    projection = project([*ada, *ben], clips("0-99 100-199"))
+    answers = said(projection, "ada")
+    assert [one.own["Gewalt"] for one in answers] == ["none", "none"]
+    # Ben watched for one column only.
+    assert [one.level for one in said(projection, "ben")] == ["", ""]
+
+
 def test_a_comment_of_the_clip_before_is_not_one_of_this_clip() -> None:
     """Files of ELAN round an end up to the next millisecond."""
     marked = (Mark("m", 0.0, 3.334, "comment", "dark", "A"),)
