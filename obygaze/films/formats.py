@@ -31,14 +31,15 @@ from obygaze_features.manifest.importing import (
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Manifest
 
-OF_MARKS = ("tiers", "words", "coded")
+OF_MARKS = ("tiers", "words")
+OF_ELAN = (*OF_MARKS, "coded")
 FLAGS = {
     **{"columns": "--map", "form": "--id", "orders": "--order"},
     **{"tiers": "--tier", "words": "--word", "people": "--person"},
 }
 
 
-ELAN = ManifestFormat("elan", import_marks, (".eaf",), options=OF_MARKS, several=True)
+ELAN = ManifestFormat("elan", import_marks, (".eaf",), options=OF_ELAN, several=True)
 MARKS = ManifestFormat("marks", import_marks, options=OF_MARKS, several=True)
 FORMATS = (TABLE_OF_CLIPS, ELAN, MARKS, FILMS_IN_FOLDER, *DATASETS)
 BY_NAME = {known.name: known for known in FORMATS}
