@@ -88,7 +88,7 @@ def write_concept_maps(
     present = np.array(inputs.table.ids)[features.present]
     selected = opened.select(clips=[clips_of_manifest[clip] for clip in present])
     clips = opened.clip_ids[np.sort(selected.rows)].tolist()
-    film_of = dict(zip(inputs.table.ids, inputs.table.films.tolist(), strict=True))
+    film_of = dict(zip(inputs.table.ids, inputs.table.groups.tolist(), strict=True))
     directions_of = {
         clip: {**named[film_of[clip]], **random}
         for clip in clips
@@ -150,7 +150,7 @@ def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
         (direction,) = np.asarray(fitted.estimator.core.coef_, dtype=np.float64)
         if not direction.any():
             continue  # All features are equal, so there is no direction.
-        for film in np.unique(held.films[held.test]).tolist():
+        for film in held.hidden_films:
             directions.setdefault(film, {})[train] = direction
     return directions
 

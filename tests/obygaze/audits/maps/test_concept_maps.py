@@ -10,7 +10,7 @@ from support.maps import GRID, places, token_store
 
 from obygaze.audits.maps.concept_maps import maps_of_tokens, write_concept_maps
 from obygaze.audits.maps.stores import MAPS, map_names
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import DIFFERS, Manifest
 from obygaze_features.store import Store, open_store
 
 CONCEPTS = VISUAL[:3]
@@ -74,3 +74,18 @@ def test_directions_never_saw_the_film(tmp_path: Path) -> None:
     own = np.array([clip.movie_id == first for clip in manifest])
     assert same[own].all()
     assert not same[~own].any()
+
+
+def test_films_that_test_no_clip_have_maps_and_remove_no_direction(
+    tmp_path: Path,
+) -> None:
+    """Nobody annotated the first film, and on the second the annotators differ."""
+    manifest = films(4, 30, seed=3)
+    store = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
+    unseen = {"level": "", "concepts": ()}
+    disputed = {"extra": {DIFFERS: VISUAL[0]}}
+    changes = {"tt0000001": unseen, "tt0000002": disputed}
+    clips = [replace(clip, **changes.get(clip.movie_id, {})) for clip in manifest]
+    made = write_concept_maps(tmp_path / "maps", store, manifest.with_clips(clips))
+    assert made.counts["ok"] == len(manifest)
+    assert VISUAL[0] in map_names(open_store(tmp_path / "maps"))
