@@ -41,7 +41,7 @@ from obygaze_models.evaluation.results import (
     difference,
     row_of_difference,
 )
-from obygaze_models.evaluation.tables import RunRow
+from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.protocols.schema import Task
 from obygaze_models.report.lookup import explain_invalid_runs, find_task, pair_name
 from obygaze_models.report.tables import (
@@ -266,7 +266,8 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
         if problem and len(cells) > 1 and 0 in cells:
             tasks = pair_name(*key[:2])
             warnings.append(f"{tasks}: nothing is compared, because {problem}.")
-    add_p_of_family(tested)
+    # The store that is chosen on training films has an interval and no p.
+    add_p_of_family([item for item in tested if item.row["store"] != CHOSEN])
     for row, apart in found:
         row["difference"] = apart["over_films"]
         for name in ("low", "high", "p", "basis"):

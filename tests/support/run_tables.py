@@ -127,7 +127,8 @@ class MadeCell:
         return float(np.mean([self.ap_of(film) for film in self.films]))
 
     def fit(self) -> dict[str, Any]:
-        fold = {"seed": 0, "n_train": 70, "n_validation": 0, "chosen": {}}
+        chosen = {"store": "x"} if self.store == "chosen" else {}
+        fold = {"seed": 0, "n_train": 70, "n_validation": 0, "chosen": chosen}
         folds = [{"fold": film, **fold} for film in self.films]
         names = {name: one for name, one in self.name.items() if name != "task"}
         return {**names, "skipped": {}, "skipped_films": {}, "folds": folds}

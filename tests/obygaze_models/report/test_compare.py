@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.experiments import films, quick, without_models
-from support.run_tables import FILMS, MANIFEST, MadeCell, clips_of, made_run, scores_for
+from support.run_tables import (
+    FILMS,
+    MANIFEST,
+    STORE,
+    MadeCell,
+    clips_of,
+    made_run,
+    scores_for,
+)
 
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
@@ -220,3 +228,19 @@ def test_a_comparison_has_one_p_in_text_csv_and_latex(tmp_path: Path) -> None:
     # Among two differences, a p is larger than alone.
     alone = the_row(compare_runs([runs[0], runs[2]]))["difference_p"]
     assert p_values[1] > alone
+
+
+def test_the_store_chosen_on_training_films_has_no_p_and_is_in_no_family(
+    tmp_path: Path,
+) -> None:
+    runs = []
+    for seed, name in enumerate("ab", start=1):
+        cells = [cell(seed=seed), cell(seed=seed + 2, store="chosen")]
+        stores = {"x": STORE, "y": STORE}
+        runs.append(made_run(tmp_path / name, cells, stores=stores))
+    rows = rows_of_runs(compare_runs(runs))
+    of_store = {row["store"]: row for row in rows if row["run"] == "b"}
+    assert of_store["chosen"]["difference_p"] is None
+    assert of_store["chosen"]["difference_low"] is not None
+    expected = expected_p(by_film(cell(seed=2), cell(seed=1)))
+    assert of_store["x"]["difference_p"] == pytest.approx(expected)
