@@ -22,7 +22,7 @@ def test_an_option_of_another_format_is_refused(tmp_path: Path) -> None:
             with pytest.raises(FixUsage, match=rf" is for .*, not for {known.name}$"):
                 import_manifest(tmp_path / "x", format=known.name, **given)
     # A table of marks has no empty tiers.
-    with pytest.raises(FixUsage, match="^--coded is for elan, not for marks$"):
+    with pytest.raises(FixUsage, match=r"^--coded is for elan, not for marks$"):
         import_manifest(tmp_path / "x", format="marks", coded=["mood"])
 
 
