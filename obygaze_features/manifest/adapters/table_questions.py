@@ -483,8 +483,11 @@ def _ask_concepts(questions: Questions) -> None:
             sentence = f"unknown concept {word!r}{near(word, others, 0.8)}"
             if any(sign in word for sign in SEPARATORS):
                 sentence += f"; if it means several, separate them with {separator}"
+            # Signs and words such as `none` mean that there is no concept.
             is_word = any(map(str.isalnum, word))
-            answer = TableMapping(concepts={word: "visual" if is_word else UNKNOWN})
+            is_nothing = ascii_id(word).casefold() in LIKELY_LEVELS["EN"].split()
+            is_concept = is_word and not is_nothing
+            answer = TableMapping(concepts={word: "visual" if is_concept else UNKNOWN})
             for name in get_close_matches(word.casefold(), names, 1, 0.8):
                 answer = TableMapping(concepts={word: names[name]})
             questions.ask(sentence, answer, "concepts", rows)
