@@ -50,7 +50,8 @@ from obygaze_features.manifest.annotators import (
     parse_orders,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.io import saved_facts, write_manifest
+from obygaze_features.manifest.io import read_header_of, saved_facts, write_manifest
+from obygaze_features.manifest.merging import text_of_all
 from obygaze_features.manifest.model import (
     DIFFERS,
     LEVELS,
@@ -270,6 +271,7 @@ def _marks_outside(marks: Marks, spans: Sequence[ClipSpan]) -> list[str]:
 def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manifest:
     """Return the clips without labels; the header lists the columns and concepts of the marks.
 
+    The licence and the citation are those of the clips and of the manifests with marks.
     Raise an error if a manifest uses the name of a column of the marks for something else.
     """
     columns = {mark.column for mark in marks}
@@ -282,10 +284,19 @@ def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Man
     )
     stated = {**clips.header.concepts, **concepts_of_papers()}
     concepts = {mark.value for mark in marks if mark.column == CONCEPTS_COLUMN}
+    headers = [(clips.name, clips.header)]
+    for path in paths:
+        header_of_marks = read_header_of(path)
+        if header_of_marks is not None:
+            headers.append((path.stem, header_of_marks))
+    licences = [(name, one.licence) for name, one in headers if one.licence]
+    citations = [(name, one.citation) for name, one in headers if one.citation]
     header = Header(
         clips.header.dataset,
         {concept: stated.get(concept, "unknown") for concept in sorted(concepts)},
         said=tuple(sorted(columns - {WATCHED, LEVEL, CONCEPTS_COLUMN})),
+        licence=text_of_all(licences),
+        citation=text_of_all(citations),
         sources=tuple(map(source_file, paths)),
         video_root=clips.header.video_root,
     )

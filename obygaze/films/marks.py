@@ -35,7 +35,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.annotators import UNKNOWN as UNKNOWN
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
-from obygaze_features.manifest.io import as_id, ids_of_names, read_annotated_columns
+from obygaze_features.manifest.io import as_id, ids_of_names, read_header_of
 from obygaze_features.manifest.model import LEVELS, own_columns
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
@@ -234,7 +234,8 @@ class MarkReader:
             "the marks cannot be read",
             f"add the columns of a table of marks: {', '.join(COLUMNS)}",
         )
-        listed = read_annotated_columns(path)
+        header = read_header_of(path)
+        listed = None if header is None else header.said
         own = own_columns(table.columns) if listed is None else listed
         names = dict.fromkeys((LEVEL, CONCEPTS_COLUMN, *own, COMMENT))
         columns = [n for n in names if n in table.columns and n not in COLUMNS]

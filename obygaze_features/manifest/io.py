@@ -171,18 +171,15 @@ def manifest_path(
     return path
 
 
-def read_annotated_columns(table: Path) -> tuple[str, ...] | None:
-    """Return the columns with annotations, from the header of the manifest of a table of clips.
-
-    Return None if the header does not list them, or if the table is not part of a manifest.
-    """
+def read_header_of(table: Path) -> Header | None:
+    """Return the header of the manifest of a table of clips, or None if there is no manifest."""
     path = table.with_suffix(".toml")
     if not path.is_file():
         return None
     document = read_toml(path.read_bytes(), str(path), max_bytes=MAX_HEADER)
     if document.tree.pop("schema", None) != SCHEMA:
         return None
-    return record_of(document, Header, "the header of the manifest is not valid").said
+    return record_of(document, Header, "the header of the manifest is not valid")
 
 
 def annotators_path(path: Path) -> Path:

@@ -236,8 +236,8 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         },
         rule=next(iter(rules.values()), ""),
         said=said,
-        licence=_of_all({one.name: one.header.licence for one in manifests}),
-        citation=_of_all({one.name: one.header.citation for one in manifests}),
+        licence=text_of_all((one.name, one.header.licence) for one in manifests),
+        citation=text_of_all((one.name, one.header.citation) for one in manifests),
         notes=tuple(dict.fromkeys(note for one in headers for note in one.notes)),
         sources=tuple(dict.fromkeys(file for one in headers for file in one.sources)),
         video_root="",
@@ -256,9 +256,14 @@ def _only_one(key: str, stated: Mapping[str, str]) -> None:
             )
 
 
-def _of_all(stated: Mapping[str, str]) -> str:
-    """Return the text that all manifests state. If the texts differ, return a list of them."""
-    values = {*stated.values()}
+def text_of_all(stated: Iterable[tuple[str, str]]) -> str:
+    """Return the text that all manifests state. If the texts differ, return a list of them.
+
+    Args:
+        stated: The name of each manifest and its text.
+    """
+    texts = dict.fromkeys(stated)
+    values = {text for _, text in texts}
     if len(values) == 1:
         return values.pop()
-    return "; ".join(f"{name}: {one or 'not stated'}" for name, one in stated.items())
+    return "; ".join(f"{name}: {text or 'not stated'}" for name, text in texts)

@@ -73,6 +73,36 @@ def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> No
         project_marks(table, clips="films", name="violence", workspace=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("of_clips", "cut", "licence", "citation"),
+    [
+        ("", {"every": "2"}, "CC-BY-NC-4.0", "Film club, 2026"),
+        ("", {"clips": "films"}, "CC-BY-NC-4.0", "Film club, 2026"),
+        ("CC-BY-NC-4.0", {"clips": "films"}, "CC-BY-NC-4.0", "Film club, 2026"),
+        (
+            "CC0-1.0",
+            {"clips": "films"},
+            "films: CC0-1.0; coded: CC-BY-NC-4.0",
+            "Film club, 2026",
+        ),
+    ],
+)
+def test_the_terms_are_those_of_the_marks_and_of_the_clips(
+    of_clips, cut, licence, citation, tmp_path: Path
+) -> None:
+    ada = {"annotator": "ada"}
+    clip = Clip("lake-1", "lake", None, "", 0.0, 4.0, "S", ("Look",), ada)
+    known = {"Look": "visual"}
+    coded = Header("coded", known, licence="CC-BY-NC-4.0", citation="Film club, 2026")
+    films = Header("films", known, licence=of_clips)
+    for header in (coded, films):
+        path = tmp_path / f"manifests/{header.dataset}.toml"
+        write_manifest(Manifest(header.dataset, header, (clip,), (*ada,)), path)
+    made = project_marks("coded", **cut, name="labels", workspace=tmp_path)
+    header = made.manifest.header
+    assert (header.licence, header.citation) == (licence, citation)
+
+
 def test_clips_of_other_films_alone_are_an_error(tmp_path: Path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 S"))
     cut = write_spans(tmp_path / "c.csv", clips("0-9", film="unseen"))
