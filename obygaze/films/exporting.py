@@ -454,7 +454,7 @@ def export_table(
 
 def _header_left_out(header: Header) -> list[str]:
     """Return what the header of a manifest states, but no exported file contains."""
-    said = ("licence", "citation", "notes")
+    said = ("rule", "licence", "citation", "notes")
     left_out = [name for name in said if getattr(header, name)]
     if header.view != "raw":
         left_out.append(f"the view of the levels ({header.view})")

@@ -127,6 +127,7 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("annotators", [("",), ("ada", "Bén")])
 def test_an_exported_table_is_read_as_the_same_manifest(tmp_path, annotators) -> None:
+    """Apart from the rule of several annotators, which a mapping states."""
     lines = ["shot,film,annotator,start_s,end_s,level,mood,scene"]
     for film in ("Taxi noir", "lake", "tt0467406"):
         for n in (1, 2):
@@ -143,6 +144,8 @@ def test_an_exported_table_is_read_as_the_same_manifest(tmp_path, annotators) ->
         ["import", "sent.csv", "-o", "second"],
     ):
         done = call_obygaze("manifest", *line, cwd=tmp_path).ok()
+        is_lost = line[0] == "export" and len(annotators) > 1
+        assert ("not exported: rule" in done.stderr) == is_lost
     assert "Warning" not in done.stderr
     assert "is now" not in done.stderr
     first = read_manifest(tmp_path / "manifests" / "first.toml")
