@@ -136,6 +136,7 @@ class ComparedRuns(Listing):
         first = self.runs[0]
         metric = metric_name(self.metric)
         rows: list[RunRow | str] = []
+        bases: list[str] = []
         others: dict[str, list[str]] = {}
         compared = {row["name"] for row in self.rows if _is_compared(row)}
         for row in self.rows:
@@ -161,19 +162,24 @@ class ComparedRuns(Listing):
             if row["value"] == row["value_of_first"]:
                 shown["better?"] = "the same"
             rows.append(shown)
+            for part in ("", "difference_"):
+                if math.isfinite(row[f"{part}low"]):
+                    bases.append(row[f"{part}basis"])
         sentences = []
         units = plural(self.unit)
         if rows:
             sentences.append(
                 "All values of a row are on the clips that all runs with this model tested, with"
-                f" the same class. On unseen {units}, the difference is the mean over {units}. p is"
-                " two-sided, and corrected for all differences of this table. The last column shows"
-                f" whether the run is better than {first}."
+                " the same class."
             )
-        bases = []
-        for row in self.rows:
-            if math.isfinite(row["difference_low"]):
-                bases.append(row["difference_basis"])
+            if self.metric in RANKING_METRICS:
+                sentences.append(
+                    f"On unseen {units}, the difference is the mean over {units}. p is two-sided,"
+                    " and corrected for all differences of this table."
+                )
+            sentences.append(
+                f"The last column shows whether the run is better than {first}."
+            )
         if bases:
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(

@@ -211,6 +211,30 @@ def test_a_model_of_each_run_is_named_where_runs_have_several(tmp_path: Path) ->
         compare_runs([one, other], models=["mlp", "ridge", "trees"])
 
 
+def test_a_difference_without_intervals_is_no_mean_over_films(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path / name, [cell(seed=n)]) for n, name in enumerate("ab")]
+    of_p = "On unseen films, the difference is the mean over films. p is two-sided"
+    assert of_p in compare_runs(runs, "ap").shown().note
+    note = compare_runs(runs, "f1_binary").shown().note
+    assert "mean over films" not in note and "p is" not in note
+    assert "The last column shows whether the run is better than a." in note
+
+
+def test_a_bracket_of_seen_films_is_not_of_unseen_films(tmp_path: Path) -> None:
+    """The row has no interval of its difference, and one of its value."""
+    first = cell(seed=1)
+    rows = []
+    for place, row in enumerate(first.predictions()):
+        rows.append({**row, "fold": ("even", "odd")[place % 2], "seen": "film"})
+    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [cell(seed=2)])]
+    runs += [made_run(tmp_path / "c", [first], tables={"predictions.csv": rows})]
+    compared = compare_runs(runs)
+    of_c = rows_of_runs(compared)[2]
+    assert of_c["low"] is not None and of_c["difference_low"] is None
+    assert "which hold for the same experiment on other films" in compared.shown().note
+    assert "hold for unseen films" in compare_runs(runs[:2]).shown().note
+
+
 def test_a_comparison_has_one_p_in_text_csv_and_latex(tmp_path: Path) -> None:
     runs = [
         made_run(tmp_path / name, [cell("ridge", strength, seed)])
