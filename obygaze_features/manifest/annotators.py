@@ -235,8 +235,8 @@ def label_notes(manifest: Manifest) -> list[str]:
     differing = [clip for clip in manifest if disputed_names(clip)]
     if differing:
         notes.append(
-            f"no label for {len(differing)} of {count(len(manifest), 'clip')}, because annotators"
-            f" differ: {count_differences(differing)}"
+            f"something is open in {len(differing)} of {count(len(manifest), 'clip')}, because"
+            f" annotators differ: {count_differences(differing)}"
         )
     if manifest.annotations:
         said = manifest.annotations_by_clip.values()

@@ -40,7 +40,9 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
     told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
     assert "--order Gewalt has words that no mark has: mittel" in told
     assert "marks after the last whole clip of a film are ignored: m from 2.0" in told
-    assert "no label for 2 of 2 clips, because annotators differ: Gewalt 2" in told
+    assert (
+        "something is open in 2 of 2 clips, because annotators differ: Gewalt 2" in told
+    )
     cut = write_spans(tmp_path / "clips.csv", clips("0-24 50-59"))
     told = (
         call_obygaze(*words[:3], "--clips", cut, "-o", "in", cwd=tmp_path).ok().stderr
