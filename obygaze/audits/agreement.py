@@ -41,6 +41,8 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.annotators import (
+    UNJUDGED,
+    has_unjudged_concepts,
     match_orders,
     parse_orders,
     sort_words,
@@ -242,6 +244,12 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
             where=manifest.name,
             hint=" or ".join(f"pass --column {shell_word(own)}" for own in known)
             or None,
+        )
+    if name == CONCEPTS_COLUMN and has_unjudged_concepts(manifest):
+        raise FixInput(
+            UNJUDGED,
+            where=manifest.name,
+            hint="add levels to the annotations, EN for no concepts",
         )
     word = plain_value(typed, name)
     words: dict[str, None] = {}

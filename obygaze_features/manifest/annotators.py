@@ -47,6 +47,14 @@ WAYS_OF_RULES = (
     "pass --rule agreed to leave these labels empty, or another rule:"
     f" {', '.join(rule for rule in RULES if rule != AGREED)}"
 )
+UNJUDGED = (
+    "expected annotations with levels, which show whether a concept was judged, got concepts"
+    " without levels"
+)
+WAYS_OF_UNJUDGED = (
+    f"add levels, EN for no concepts; or pass --rule {HIGHEST} for the concepts of all annotators"
+    " together"
+)
 COMMENT = "comment"
 # The beginning of the note of a manifest about its rule.
 NOTE = "labels made by the rule "
@@ -129,6 +137,8 @@ def apply_rule(
     )
     if chosen == HIGHEST:
         _require_levels(manifest)
+    elif not chosen.startswith(BY) and has_unjudged_concepts(manifest):
+        raise FixInput(UNJUDGED, where=manifest.name, hint=WAYS_OF_UNJUDGED)
     clips = _by_rule(manifest, chosen, match_orders(orders or {}, manifest))
     differing = [clip for clip in clips if disputed_names(clip)]
     if differing and rule is None:
@@ -183,6 +193,22 @@ def _require_levels(manifest: Manifest) -> None:
         hint="give the levels and the concepts of a clip the name of one annotator, or pass --rule"
         f" {AGREED}",
     )
+
+
+def has_unjudged_concepts(manifest: Manifest) -> bool:
+    """Return whether several annotators gave concepts in one film, and nobody gave a level.
+
+    These concepts cannot be compared: an annotator who found no concept in a clip cannot be told
+    from an annotator who did not look.
+    """
+    people = set()
+    for one in manifest.annotations:
+        if one.level:
+            return False
+        if one.concepts:
+            people.add((manifest[one.clip_id].movie_id, one.annotator))
+    films = {film for film, _ in people}
+    return len(people) > len(films)
 
 
 def with_only(columns: Collection[str], clips: Iterable[Clip]) -> tuple[Clip, ...]:

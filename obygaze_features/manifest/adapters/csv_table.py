@@ -39,10 +39,14 @@ from obygaze_features.manifest.adapters.table_reading import (
 )
 from obygaze_features.manifest.annotators import (
     AGREED,
+    HIGHEST,
+    UNJUDGED,
     WAYS_OF_RULES,
+    WAYS_OF_UNJUDGED,
     apply_rule,
     differences_text,
     differing_clips,
+    has_unjudged_concepts,
     parse_orders,
     sort_annotations,
 )
@@ -122,7 +126,11 @@ def read(
     manifest = _manifest(paths, called, made, decided)
     if not decided.rule and (len(paths) > 1 or made.annotations):
         differing = differing_clips(manifest)
-        if differing:
+        if has_unjudged_concepts(manifest):
+            sentence = f"{UNJUDGED}; {WAYS_OF_UNJUDGED}"
+            questions.ask(sentence, TableMapping(rule=HIGHEST))
+            n_asked += 1
+        elif differing:
             sentence = f"{differences_text(manifest, differing)}; {WAYS_OF_RULES}"
             questions.ask(sentence, TableMapping(rule=AGREED))
             n_asked += 1

@@ -401,6 +401,16 @@ def test_levels_and_concepts_are_compared_in_the_view_of_the_manifest(tmp_path) 
     assert found.title == "Agreement: films, level, visual view"
 
 
+def test_concepts_of_people_without_levels_are_not_compared() -> None:
+    """Only clips in which both found something would count: complete agreement."""
+    look = {"level": "", "concepts": ("Look",)}
+    said = {"ada": {"lake-0": look, "lake-1": look}, "ben": {"lake-0": look}}
+    manifest = annotated(said)
+    for column in ("concepts", "concepts=Look"):
+        with pytest.raises(FixInput, match="expected annotations with levels, which"):
+            answers_of_manifest(manifest, column)
+
+
 def test_what_is_said_of_clips_says_nothing_of_annotators() -> None:
     """Each annotator would have the one cell of the clip: complete agreement."""
     manifest = said_of_clips("joy joy joy", "joy joy joy")

@@ -358,6 +358,34 @@ def test_a_new_value_of_a_column_takes_the_place_of_those_that_differ(tmp_path) 
     assert met["c1"].extra["differs"] == "rating|Body"
 
 
+def test_concepts_of_people_without_levels_need_a_rule_that_compares_none(
+    tmp_path: Path,
+) -> None:
+    """Who found nothing and who did not look have the same empty cell."""
+    said = (("c1", "ada", "Look"), ("c1", "ben", "Look"), ("c2", "ada", "Body"))
+    rows = []
+    for clip, name, concepts in (*said, ("c2", "ben", "")):
+        rows.append({**facts_of(clip), "annotator": name, "concepts": concepts})
+    table = write_rows(tmp_path / "t.csv", rows)
+    problem = (
+        "expected annotations with levels, which show whether a concept was judged"
+    )
+    with pytest.raises(FixInput) as caught:
+        read(table)
+    assert problem in caught.value.details[0]
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith(" --rule highest")
+    for rule in ("agreed", "majority", "mean"):
+        with pytest.raises(FixInput, match=problem):
+            read(table, rule=rule)
+    for rule, of_c2 in (("highest", ("Body",)), ("by:ben", ())):
+        made = read(table, rule=rule).manifest
+        assert [clip.concepts for clip in made] == [("Look",), of_c2]
+    # Of people who have films of their own, nothing is compared.
+    alone = [rows[0], {**rows[3], "movie_id": "brug", "concepts": "Body"}]
+    assert read(write_rows(table, alone)).manifest["c2"].concepts == ("Body",)
+
+
 def test_what_is_filled_in_by_hand_is_decided(tmp_path: Path) -> None:
     """In an exported table whose clips have no label where annotators differ."""
     (tmp_path / "in").mkdir()

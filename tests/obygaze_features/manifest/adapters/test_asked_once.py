@@ -176,8 +176,10 @@ def test_people_in_a_column_of_any_name_below_titles_with_commas(tmp_path) -> No
     said = typed_again(tmp_path, ["t.csv", "-o", "t"])
     assert "likely answer: --map 'annotator=Wer sah es'" in said
     assert "likely answer: --map concepts=Konzepte" in said
+    # Nobody gave a level, so a clip may lack a concept because a person did not look for it.
+    assert "likely answer: --rule highest" in said
     assert rows_of(tmp_path, "Wort", "differs") == [
-        ("Lac-1", None, None, "", "Look", "ja", "Body"),
+        ("Lac-1", None, None, "", "Look|Body", "ja", ""),
         ("Lac-2", None, None, "", "Body", "", "Wort"),
     ]
 
