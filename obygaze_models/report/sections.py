@@ -183,7 +183,7 @@ def _heading_of_test(run: Run, cell: Cell) -> str:
     It has the tasks, the number of clips and films, and the value for clips in random order.
     """
     metric = compared_metric(run)
-    facts = f"{cell.n_clips:,} clips"
+    facts = f"{cell.n_clips:,} {'clip' if cell.n_clips == 1 else 'clips'}"
     if run.has_groups:
         facts += f" of {count(cell.n_films, run.unit)}"
     facts += f", {100 * cell.share_positive:.0f} % positive"

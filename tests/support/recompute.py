@@ -159,20 +159,27 @@ def on_shared_clips(cells: list[list[Row]]) -> list[list[Row]]:
     return [[row for row in rows if row["clip_id"] in shared] for rows in cells]
 
 
+def is_constant_in_films(rows: list[Row]) -> bool:
+    scores: dict[tuple[str, str, str], set[float]] = {}
+    for row in rows:
+        fit = (row["seed"], row["fold"], row["group"])
+        scores.setdefault(fit, set()).add(row["score"])
+    return all(len(of_fit) == 1 for of_fit in scores.values())
+
+
 def by_film(
     metric: str, sides: list[list[Row]], of_pairs: list[bool]
 ) -> dict[str, float]:
     """By how much the first side is better, in each film with clips of both classes.
 
-    Beside a guess that gives all clips of a film one score in each fit, it is half of the order
+    Beside a side that gives all clips of a film one score in each fit, it is half of the order
     minus the reversed order.
     """
     first, second = sides
-    scores: dict[tuple[str, str, str], set[float]] = {}
-    for row in second:
-        fit = (row["seed"], row["fold"], row["group"])
-        scores.setdefault(fit, set()).add(row["score"])
-    is_constant = all(len(of_fit) == 1 for of_fit in scores.values())
+    is_constant = is_constant_in_films(second)
+    if is_constant_in_films(first) and not is_constant:
+        exchanged = by_film(metric, [second, first], of_pairs[::-1])
+        return {film: -apart for film, apart in exchanged.items()}
     if is_constant:
         second = [{**row, "score": -row["score"]} for row in first]
     apart = {}

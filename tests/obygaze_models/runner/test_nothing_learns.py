@@ -145,11 +145,13 @@ def test_no_model_learns_from_what_is_held_out(tmp_path: Path, splits: str) -> N
 OTHER_SPLITS = [name for name in SPLITS if name not in SOME_SPLITS]
 OTHER_WAYS = [name for name in reversed(LEARNING) if name != "plain"]
 # In two or three groups of films, too few train to choose settings.
-FEW_GROUPS = product(("groups of films", "groups of a column"), ["chosen settings"])
+FEW_GROUPS = ("groups of films", "groups of a column")
 # Each other kind of split with one of the other ways of learning, or all with all of them.
 PAIRS = amount(
     list(zip(OTHER_SPLITS, cycle(OTHER_WAYS), strict=False)),
-    sorted({*product(SPLITS, OTHER_WAYS)} - {*FEW_GROUPS}),
+    sorted(
+        {*product(SPLITS, OTHER_WAYS)} - {*product(FEW_GROUPS, ["chosen settings"])}
+    ),
 )
 
 
@@ -195,7 +197,10 @@ def all_learn_nothing(way: Way, splits: str) -> int:
     return n_fitted
 
 
-@pytest.mark.parametrize("splits", amount(("nested", "by clip"), tuple(SPLITS)))
+ENOUGH_GROUPS = [splits for splits in SPLITS if splits not in FEW_GROUPS]
+
+
+@pytest.mark.parametrize("splits", amount(["nested", "by clip"], ENOUGH_GROUPS))
 def test_no_model_of_frames_or_sentences_learns_from_it(tmp_path, splits) -> None:
     # But those of models that are not there.
     changes = [one for one in SPLITS[splits][0] if not one.startswith("models.")]
@@ -260,7 +265,7 @@ def of_another_fold(way: Way) -> list[tuple[str, str]]:
             n_fits += "scores" in alone
             if after_others != alone:
                 others.append((name, held.name))
-    assert n_fits == len(tried) * len(shared.models) > 9
+    assert n_fits == len(tried) * len(shared.models) >= 9
     return others
 
 
