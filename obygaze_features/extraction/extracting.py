@@ -273,13 +273,13 @@ def _keep_terms(plan: ExtractionPlan, run: ExtractionRun) -> None:
     """Write the licence of the option --licence into finished stores that state none.
 
     Raise an error if a store states a different licence. Warn if a store gets features of clips
-    with another licence or citation.
+    with another licence or citation. Kept frames are left out.
     """
     header = run.manifest.header
     terms = Terms(run.licence or header.licence, header.citation)
     cards: dict[Path, bytes] = {}
     for store in plan.stores:
-        if not store.seal:
+        if not store.seal or _keeps_frames(store):
             continue
         opened = open_store(store.path)
         Terms(run.licence).require_same(opened.terms, str(store.path))
@@ -296,6 +296,10 @@ def _keep_terms(plan: ExtractionPlan, run: ExtractionRun) -> None:
             )
     for path, card in cards.items():
         write_atomic(path, card)
+
+
+def _keeps_frames(store: StorePlan) -> bool:
+    return store.target.backbone.startswith(FRAMES_OF)
 
 
 def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
@@ -316,8 +320,7 @@ def _what_computes(plan: ExtractionPlan, device: str) -> Iterator[str]:
     """Yield a note on the device that computes features; nothing if no features are missing."""
     makers = []
     for store in plan.stores:
-        keeps_frames = store.target.backbone.startswith(FRAMES_OF)
-        if store.work.is_needed and not keeps_frames:
+        if store.work.is_needed and not _keeps_frames(store):
             makers.append(store.maker)
     for maker in makers:
         if maker.device != "cpu":
@@ -459,6 +462,9 @@ def _seal_if_complete(
     if filling.plan.replaces:
         # A store keeps its terms, which may have been corrected in its card.
         terms = Terms(run.licence)
+    if _keeps_frames(store):
+        # The licence of labels or features does not hold for the pictures of films.
+        terms = Terms()
     seal(store.path, seal_now=run.seal_now, terms=terms)
 
 

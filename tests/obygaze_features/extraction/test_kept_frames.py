@@ -92,6 +92,13 @@ def test_damaged_frames_are_decoded_again(films, tmp_path, monkeypatch) -> None:
     assert reasons[3].sentence.startswith("damaged: ")
 
 
+def test_kept_frames_do_not_get_the_licence_of_labels_or_features(films, tmp_path):
+    for licence in ("", "CC0-1.0"):
+        run(films, tmp_path, ["frames:descriptors", "descriptors"], licence=licence)
+        assert open_store(tmp_path / "stores" / KEPT).terms.licence == ""
+    assert open_store(tmp_path / "stores/films.descriptors").terms.licence == "CC0-1.0"
+
+
 def test_pictures_that_are_damaged_name_the_store_to_remove(films, tmp_path) -> None:
     run(films, tmp_path, "frames:descriptors")
     store = tmp_path / "stores" / KEPT
