@@ -170,12 +170,12 @@ def _files_of_films(
             unread.append(path.name)
     warn_of_unread(folder, unread, "subtitles")
     for path in found:
-        film = as_id(path.stem)
+        film = _film_of_name(path.stem, manifest)
         ending = Path(path.stem).suffix
         language = LANGUAGE.fullmatch(ending)
-        if film not in manifest.films and language and language[1] in LANGUAGES:
-            film = as_id(path.stem.removesuffix(ending))
-        if film not in manifest.films:
+        if not film and language and language[1] in LANGUAGES:
+            film = _film_of_name(path.stem.removesuffix(ending), manifest)
+        if not film:
             unused.append(path.name)
         elif film in files:
             raise FixInput(
@@ -189,6 +189,18 @@ def _files_of_films(
         endings = ", ".join(READERS)
         raise FixInput(f"the folder has no subtitles ({endings})", where=str(folder))
     return files, unused
+
+
+def _film_of_name(name: str, manifest: Manifest) -> str:
+    """Return the film with this name, or "" if there is none.
+
+    Capitals are ignored as in `link`, unless the names of two films differ only in capitals.
+    """
+    film = as_id(name)
+    if film in manifest.films:
+        return film
+    same = [one for one in manifest.films if one.casefold() == film.casefold()]
+    return same[0] if len(same) == 1 else ""
 
 
 def _of_films(
