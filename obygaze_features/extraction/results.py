@@ -160,7 +160,8 @@ def next_steps(
         (
             len(failed),
             "failed: correct their files, or their times in the table, then run the same command"
-            " with --retry-failed; all other clips can be used",
+            " with --retry-failed, or with --store BACKBONE=NAME if a corrected file has features"
+            " of other clips; all other clips can be used",
         ),
     )
     steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
+from support.damage import flip_bits_visibly
 from support.extraction import films_with_failures, keep_manifest, run
 from support.videos import write_video
 from support.written_stores import lasting_bytes
@@ -223,6 +224,23 @@ def test_a_store_without_a_licence_gets_the_typed_one(
     assert "Licence: CC-BY-4.0" in card.read_text("utf-8")
     stored = open_store(store)
     assert (len(stored), stored.terms.licence) == (n_clips, "CC-BY-4.0")
+
+
+def test_the_advice_for_a_film_that_is_damaged_in_one_clip_is_true(tmp_path) -> None:
+    """Its other clip has features, so the store does not take the repaired file."""
+    video = write_video(tmp_path / "a.mp4", numbers=range(50), size=(64, 48))
+    whole = video.read_bytes()
+    flip_bits_visibly(Path(shutil.copy(video, tmp_path / "whole.mp4")), video, {30})
+    clips = [Clip(f"a-{n}", "a", n, "a.mp4", n * 1.0, n + 1.0) for n in range(2)]
+    films = Manifest("films", Header("Films", video_root=str(tmp_path)), tuple(clips))
+    done = run(films, tmp_path)
+    assert (done[0].ok, done[0].counts["failed"]) == (1, 1)
+    advice = "--store BACKBONE=NAME if a corrected file has features of other clips"
+    assert any(advice in note for note in done.notes)
+    video.write_bytes(whole)
+    with pytest.raises(Mismatch, match="changed since the extraction"):
+        run(films, tmp_path, retry_failed=True)
+    assert run(films, tmp_path, stores={"descriptors": "other"})[0].ok == 2
 
 
 def write_bad_files(folder: Path, good: bytes) -> list[str]:
