@@ -102,9 +102,8 @@ def make_labels(
             " TABLE",
         )
     path = Workspace.of(workspace).new_manifest(name)
-    after = apply_rule(
-        replace(before, name=path.stem), rule, parse_orders(orders or {})
-    )
+    after = apply_rule(before, rule, parse_orders(orders or {}))
+    after = replace(after, name=path.stem)
     return ImportedManifest(after).save(path, force=force)
 
 

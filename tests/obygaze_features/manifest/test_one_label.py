@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.annotators import RULES, apply_rule, person_labels
@@ -186,6 +186,10 @@ def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
             assert read_manifest("second", workspace=tmp_path) == saved.manifest
             (note,) = saved.manifest.header.notes
             assert note.split(" from ")[0] == f"labels made by the rule {second}"
+    # The new manifest does not exist.
+    with pytest.raises(FixUsage) as caught:
+        make_labels("first", "third", rule="by:nobody", workspace=tmp_path)
+    assert caught.value.where == "first"
 
 
 SAID_LEVELS = st.sampled_from(["", "EN", "HN", "NS", "S"])
