@@ -75,7 +75,7 @@ def foreign(tmp_path: Path) -> Path:
 
 def imported(path: Path, **options: Any) -> ImportedMarks:
     made = import_manifest(
-        path, "m", format="marks", force=True, workspace=path.parent, **options
+        path, "m", format="elan", force=True, workspace=path.parent, **options
     )
     assert isinstance(made, ImportedMarks)
     return made
@@ -148,7 +148,10 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(
     with monkeypatch.context() as linked:
         linked.setattr(LinkedFilms, "boundaries", lambda films, film: [0.0, 4.0])
         made = imported(foreign, tiers=empty, coded=["Gewalt"])
+        alone = imported(foreign, tiers={}, coded=["Musik"])
     assert "Musik without an annotator; assumed tag 2" in made.warnings[-1]
+    unmarked = "got 'Musik'; a column without marks gets no labels"
+    assert alone.warnings[-1].endswith(unmarked)
     # Tiers of overlapping marks are of one person.
     foreign.write_text(text.replace('"Notiz"', '"Gewalt_A #2"'), "utf-8")
     assert not imported(foreign, tiers={"Gewalt_A": "Gewalt"}).guessed
