@@ -551,7 +551,7 @@ MERGED = "; if cells are merged, write the value into each of them"
 OF_NO_FILMS = 'films = "none" is for a manifest without films: remove one of the two'
 OWN_CONCEPT = (
     "the name concept is reserved for expressions; rename the column with --map concepts=concept"
-    " or --map NAME=concept"
+    " or --map NAME=concept, in the import of marks with --tier concept=concepts or concept=NAME"
 )
 OF_NO_FILE = (
     "start_s without a file is a time in the film, but film_start_s differs; add the file in the"

@@ -127,6 +127,9 @@ def test_columns_that_mean_something_else_in_a_manifest_are_refused(tmp_path) ->
     assert done.code == 1
     told = "columns of marks have names that a manifest reserves"
     assert f"{told}: start_s, video" in done.stderr
+    write_marks(table, marks("0-9 concept=Look"))
+    done = call_obygaze(*words, cwd=tmp_path)
+    assert "in the import of marks with --tier concept=concepts" in done.stderr
 
 
 @pytest.mark.check("imports and projects 6,072 published segments")
