@@ -123,8 +123,8 @@ class ImportedMarks:
         if unknown:
             shown = few([*map(repr, unknown)], 5)
             sentences.append(
-                f"{WATCHED}: expected the name of a column with marks, or {WATCHED} for all columns,"
-                f" got {shown}; a column without marks gets no labels"
+                f"{WATCHED}: expected the name of a column with marks, or {WATCHED} for all"
+                f" columns, got {shown}; a column without marks gets no labels"
             )
         return sentences
 
