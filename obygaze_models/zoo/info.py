@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +32,6 @@ from obygaze_models.models.common import Floats
 
 MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 # Columns before the scores, and columns after them if clips are counted in frames.
 FACTS = ("clip_id", "movie_id", "start_s", "end_s", "features")
 FRAME_COLUMNS = (*FRAMES, RATE_COLUMN)
@@ -169,11 +167,6 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
         return ", ".join(
             f"{name} = {json.dumps(value)}" for name, value in self.chosen.items()
         )
-
-    @property
-    def is_dataset_of_hub(self) -> bool:
-        """Whether the Hugging Face hub accepts the name of the manifest as a data set."""
-        return HUB_NAME.fullmatch(self.training.manifest) is not None
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values; a missing number is null."""
