@@ -539,10 +539,10 @@ def _without_fit(
         n_clips = int(run.features.present.sum())
         where += f" on {run.name}, with features of {n_clips} of {len(run.table)} clips"
     different = list(dict.fromkeys(reasons))
-    hint = (
-        "use different splits, a task with more clips of both classes, or --set grid.models=[...]"
-        f" without {name}"
-    )
+    hint = "use different splits, or a task with more clips of both classes"
+    # Of one model, as in `train`, and of a baseline, there is no other model to select.
+    if {name} < {*run.protocol.models}:
+        hint += f", or --set grid.models=[...] without {name}"
     if NO_SETTING in different:
         settings = run.protocol.models[name].settings
         keys = [key for key in settings if offered_values(settings[key]) is not None]

@@ -196,6 +196,26 @@ def test_a_grid_that_cannot_be_chosen_from_has_its_key_in_the_hint(
     call_obygaze(*words, "models.logistic.C=1.0").ok()
 
 
+def test_no_hint_selects_models_without_a_baseline(
+    workspace: Path,
+) -> None:
+    """Of two films with a level each, no fold has both classes to train on."""
+    manifest = films(2, 12)
+    clips = []
+    for clip in manifest:
+        level = "S" if clip.movie_id.endswith("1") else "EN"
+        clips.append(replace(clip, level=level, concepts=()))
+    manifest = replace(manifest.with_clips(clips), columns=())
+    write_workspace(workspace, manifest, planted(manifest))
+    raw = ("--set", "data.view=raw")
+    train = ("train", "logistic", "--store", "sig", "--manifest", "made-up")
+    for words in ((*train, "-o", "kept"), ("run", "honest", "--store", "sig")):
+        pair = ONE_PAIR if words[0] == "run" else ()
+        done = call_obygaze("-C", workspace, *words, *FAST, *raw, *pair)
+        assert "all clips to train on have one label" in done.stderr
+        assert "grid.models" not in done.stderr
+
+
 def test_another_model_is_refused_before_the_training(here: Path) -> None:
     words = (*TRAIN_RIDGE, "-C", here, "-o", "mine")
     call_obygaze(*words, *FAST).ok()
