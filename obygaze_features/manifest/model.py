@@ -500,11 +500,12 @@ class Manifest:
         problem = "with a level but without concepts"
         if have_concepts:
             problem = "with concepts but without a visual concept"
+        verb = "becomes" if n_of_level.total() == 1 else "become"
         levels = [f"{n_of_level[one]} {one}" for one in LEVELS if n_of_level[one]]
         about = [", ".join(levels), few(sorted(names - {""}), 3)]
         return (
             f"{count(n_of_level.total(), self.header.unit)} {problem}"
-            f" ({'; '.join(filter(None, about))}) become EN in the visual view"
+            f" ({'; '.join(filter(None, about))}) {verb} EN in the visual view"
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:
