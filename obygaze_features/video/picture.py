@@ -57,8 +57,10 @@ def geometry_of(
     if left + right >= frame.width or top + bottom >= frame.height:
         crop = (0, 0, 0, 0)
     sar = stream.sample_aspect_ratio
+    # A still picture states the density of a print, which FFmpeg takes for the shape of a pixel.
+    is_still = stream.container.format.name.endswith("_pipe")
     # An implausible value in the header must not stretch a picture to a line.
-    plausible = sar is not None and Fraction(1, 8) <= sar <= 8
+    plausible = not is_still and sar is not None and Fraction(1, 8) <= sar <= 8
     try:
         side_data = frame.side_data
     except ValueError:

@@ -130,6 +130,13 @@ def test_photographs_are_turned_upright(orientation, suffix, tmp_path) -> None:
     assert probe(path).geometry.upright == upright
 
 
+@pytest.mark.parametrize("suffix", [".jpg", ".png"])
+def test_the_density_of_a_print_does_not_stretch_a_picture(suffix, tmp_path) -> None:
+    path = tmp_path / f"a{suffix}"
+    Image.fromarray(scene()).save(path, dpi=(72, 144))
+    assert decoded(path)[0].shape == scene().shape
+
+
 def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
     levels = (10, 100, 200)
     frames = [Image.fromarray(np.full((20, 30, 3), n, np.uint8)) for n in levels]
