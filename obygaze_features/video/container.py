@@ -205,7 +205,9 @@ def _open_container(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]
         if not isinstance(error, PermissionError):
             with path.open("rb") as file:
                 head = file.read(16)
-            message = "the file is not a video, or its beginning is damaged"
+            message = (
+                "the file is not a video in a known format, or its beginning is damaged"
+            )
             if not head:
                 message = "the file is empty"
             if b"ftyp" in head:
