@@ -79,7 +79,10 @@ class Imported:
         return {**vars(self), "path": str(self.path), "n_ok": self.n_ok}
 
     def __str__(self) -> str:
-        shapes = [f"{name} {list(shape)}" for name, shape in self.arrays.items()]
+        shapes = []
+        for name, shape in self.arrays.items():
+            # One number for each clip, such as n_words, has no shape.
+            shapes.append(f"{name} {list(shape)}" if shape else name)
         return f"{self.path}: {self.n_ok} of {self.n_clips} clips, {', '.join(shapes)}"
 
     @property

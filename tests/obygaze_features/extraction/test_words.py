@@ -88,7 +88,10 @@ def test_no_word_of_the_input_is_in_any_file_of_the_store(workspace, encoder, ki
         videos = workspace / "videos"
         write_subtitled(videos / "lake.mkv", ["subrip"], [(1.0, 2.0, text)])
         call_obygaze("-C", workspace, "manifest", "link", "films", videos)
-    extract_words("films", "tiny", subtitles, weights=encoder, workspace=workspace)
+    made = extract_words(
+        "films", "tiny", subtitles, weights=encoder, workspace=workspace
+    )
+    assert str(made).endswith("], n_words")
     store = open_store("films.tiny", workspace=workspace)
     numbers = store.matrix("n_words", missing="drop").values
     assert numbers.tolist()[:2] == [3, 0]
