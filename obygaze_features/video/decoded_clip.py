@@ -135,7 +135,11 @@ class DecodedClip:
     def as_line(self) -> str:
         """Return the facts about this clip in one line of text."""
         height, width = self.shared_pictures.shape[1:3]
-        line = f"{int(self.mask.sum())} of {self.total} pictures, {width} x {height}"
+        n_frames = int(self.mask.sum())
+        n_pictures = min(n_frames, self.total)
+        line = f"{n_pictures} of {self.total} pictures, {width} x {height}"
+        if n_frames > self.total:
+            line += f", repeated to {n_frames} frames"
         return "; ".join([line, *self.remarks])
 
     @property

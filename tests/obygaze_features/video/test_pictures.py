@@ -62,6 +62,7 @@ def test_a_png_made_by_hand_is_read_exactly(name: str, tmp_path: Path) -> None:
     (tmp_path / "starred.png").write_bytes(png(scene(1), 2))
     clip = decode_clip(tmp_path / name, PictureView(4))
     assert (clip.total, clip.damaged, clip.mask.all()) == (1, False, True)
+    assert clip.as_line() == "1 of 1 pictures, 63 x 45, repeated to 4 frames"
     assert clip.index.tolist() == [0] * 4 and clip.time_s.tolist() == [0.0] * 4
     assert [np.array_equal(frame, picture) for frame in clip.pictures] == [True] * 4
 
