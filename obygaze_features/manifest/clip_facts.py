@@ -24,6 +24,8 @@ from obygaze_features.manifest.spans import (
     MILLISECOND_S,
     RATE_COLUMN,
     FrameSpan,
+    named_file,
+    span_in_film,
     stated_frames,
 )
 
@@ -43,8 +45,9 @@ class ClipFacts:
     Attributes:
         clip_ids: The ids.
         movie_ids: The films; "" where none is stated.
-        numbers: Start and end in the video in seconds, the first and the last frame in the film,
-            and the frame rate [clips, 5]; NaN where they are not stated.
+        numbers: Start and end in seconds, in the film or in the file that the table names; the
+            first and the last frame in the film; the frame rate [clips, 5]; NaN where they are not
+            stated.
     """
 
     clip_ids: Texts
@@ -79,11 +82,12 @@ class ClipFacts:
     @classmethod
     def of_clips(cls, clips: Sequence[Clip]) -> Self:
         """Return the facts of the clips of a manifest."""
+        spans = [_stated_span(clip) for clip in clips]
         return cls.of(
             [clip.clip_id for clip in clips],
             [clip.movie_id for clip in clips],
-            [clip.start_s for clip in clips],
-            [clip.end_s for clip in clips],
+            [start_s for start_s, _ in spans],
+            [end_s for _, end_s in spans],
             [stated_frames(clip.extra) for clip in clips],
         )
 
@@ -108,12 +112,12 @@ class ClipFacts:
 
     @property
     def start_s(self) -> Floats:
-        """The start of each clip in its video, in seconds."""
+        """The start of each clip, in seconds."""
         return self.numbers[:, 0]
 
     @property
     def end_s(self) -> Floats:
-        """The end of each clip in its video, in seconds."""
+        """The end of each clip, in seconds."""
         return self.numbers[:, 1]
 
     @property
@@ -129,6 +133,17 @@ class ClipFacts:
             column: [of_clip[place] for of_clip in cells]
             for place, column in enumerate((*FRAMES, RATE_COLUMN))
         }
+
+
+def _stated_span(clip: Clip) -> tuple[float | None, float | None]:
+    """Return the start and the end that the table states for a clip.
+
+    `link` moves them to FILM_TIMES if it finds a file of the clip's own.
+    """
+    stated = (clip.start_s, clip.end_s)
+    if stated == (None, None) and not named_file(clip):
+        return span_in_film(clip) or stated
+    return stated
 
 
 def _parse_seconds(row: Mapping[str, str], column: str) -> float | None:

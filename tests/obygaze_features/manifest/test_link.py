@@ -1,20 +1,25 @@
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import av
+import numpy as np
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from support.cli import call_obygaze
+from support.stores import ARRAYS, made_store
 from support.videos import write_video
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.extraction.linking import clips_past_end
-from obygaze_features.manifest.io import check_manifest, write_manifest
+from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
 from obygaze_features.manifest.link import LinkReport, find_videos, link
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.spans import FILM_TIMES, span_in_film
+from obygaze_features.store import Row, open_store
 
 
 def test_the_only_clip_of_a_film_may_have_its_id(tmp_path: Path) -> None:
@@ -296,3 +301,52 @@ def test_a_name_that_films_share_needs_the_film(tmp_path: Path) -> None:
     # scene_1.mp4 could be of either film, and a scene 3 of another film is not this one's.
     assert videos(report) == ["", of_film, "scene_2.mp4", ""]
     assert report.without == ("a-1", "b-3")
+
+
+def test_times_in_the_film_are_compared_after_a_link_to_own_files(tmp_path) -> None:
+    frames = {"start_frame": "200", "end_frame": "299", "framerate": "25"}
+    of_times = part("lake-1", "lake", 8.0, 12.0)
+    of_frames = replace(of_times, clip_id="lake-2", extra=frames)
+    # This table names the file, so that times in the film are not times in the file.
+    of_file = named(
+        "lake-3",
+        "lake-3.mp4",
+        "lake",
+        extra={"film_start_s": "8.0", "film_end_s": "12.0"},
+    )
+    clips = (of_times, of_frames, of_file)
+    files = ("lake-1.mp4", "lake-2.mp4", "lake-3.mp4")
+    own = linked(tmp_path, files, *clips).manifest.clips
+
+    def match(name: str, rows: Iterable[Row]) -> list[int]:
+        values = {"clip": np.zeros((3, 4), np.float32)}
+        store = made_store(tmp_path / name, [*rows], values, arrays=ARRAYS[:1])
+        return store.match(own).tolist()
+
+    # Stores of own files state no times, and a table of the same clips has the same times.
+    assert match("own", map(Row.of_clip, own)) == [0, 1, 2]
+    assert match("parts", map(Row.of_clip, clips)) == [0, 1, 2]
+    # In another copy of the film, the frames are the same.
+    copy = replace(of_frames, start_s=8.5, end_s=12.5)
+    in_file = replace(of_file, start_s=0.0, end_s=4.0)
+    assert match("copy", map(Row.of_clip, (of_times, copy, in_file))) == [0, 1, 2]
+    later = replace(of_times, start_s=12.0, end_s=16.0)
+    with pytest.raises(Mismatch, match="'lake-1' is 8 s to 12 s, not 12 s to 16 s"):
+        match("later", map(Row.of_clip, (later, of_frames, of_file)))
+
+
+def test_a_store_of_own_files_grows_and_is_read_with_times_in_the_film(tmp_path):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    path = tmp_path / "manifests" / "m.toml"
+    clips = [part("lake-1", "lake", 0.0, 4.0), part("lake-2", "lake", 4.0, 8.0)]
+    for n_clips in (1, 2):
+        write_video(folder / f"lake-{n_clips}.mp4")
+        write_manifest(manifest_of(*clips[:n_clips]), path, force=True)
+        call_obygaze("manifest", "link", "m", folder, cwd=tmp_path).ok()
+        made = call_obygaze("extract", "run", "m", "-b", "descriptors", cwd=tmp_path)
+        assert f"{n_clips} ok" in made.ok().stdout
+    store = open_store(tmp_path / "stores" / "m.descriptors")
+    own = read_manifest(path)
+    assert own["lake-2"].start_s is None and span_in_film(own["lake-2"]) == (4.0, 8.0)
+    assert store.match([*own]).tolist() == [0, 1]
