@@ -307,9 +307,13 @@ class Export:
         of_clips = [clips.get(clip_id) for clip_id in ids]
         levels = [clip.level or None if clip else None for clip in of_clips]
         self.columns["level"] = levels
-        self.columns["concepts"] = [
-            _concepts(clip, header.concepts) for clip in of_clips
-        ]
+        exported = "Levels"
+        # A table that states levels only does not say which concepts are absent.
+        if any(clip.concepts for clip in labels):
+            exported = "Levels and concepts"
+            self.columns["concepts"] = [
+                _concepts(clip, header.concepts) for clip in of_clips
+            ]
         sha256 = manifest_sha256(labels)
         self.origin["labels"] = {
             "name": labels.name,
@@ -319,7 +323,7 @@ class Export:
         }
         self.label_licence = header.licence
         self.labels = (
-            f"Levels and concepts come from the manifest {labels.name},"
+            f"{exported} come from the manifest {labels.name},"
             f" {view_words(header.view)}, SHA-256 {sha256}. Licence of the labels:"
             f" {header.licence or 'not stated'}."
         )

@@ -138,6 +138,13 @@ def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
     # Nobody gave lake-1 a level, so that no concept is absent.
     assert table["level"][:2] == ["S", None] and table["concepts"][1] is None
     assert sorted(table["concepts"][0]) == ["Body", "Look"]
+    # No list of concepts is written if nobody judged concepts.
+    levels = replace(labels, clips=(Clip("lake-0", "lake", level="HN"),))
+    export_features(store, tmp_path / "levels", format="parquet", labels=levels)
+    table = parquet.read_table(tmp_path / "levels/data/features.parquet").to_pydict()
+    assert table["level"][:2] == ["HN", None] and "concepts" not in table
+    card = (tmp_path / "levels/README.md").read_text("utf-8")
+    assert "\nLevels come from the manifest films," in card and "concepts" not in card
     refused = (
         (FixInput, "no clip of this store is in the manifest", Clip("x", "x")),
         (Mismatch, "'lake-0' is of the film 'sea', not", Clip("lake-0", "sea")),
