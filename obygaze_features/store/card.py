@@ -157,6 +157,9 @@ def _parse_text(value: str) -> str:
     listed = _LIST_OF_ONE.fullmatch(text)
     if listed:
         text = listed[1].strip()
+    if text.startswith(("'", '"')):
+        # Programs write a long text in quotes on several lines.
+        text = re.sub(r"\s*\n\s*", " ", text)
     if text.startswith('"'):
         with suppress(ValueError):
             return str(_JSON.raw_decode(text)[0])

@@ -73,6 +73,14 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         ("license: 'mit'\ncitation: 'Doe''s paper'", Terms("MIT", "Doe's paper")),
         ('license: other\nlicense_name: "ask: me"', Terms("ask: me")),
         ("license: \"mit\" # ours\ncitation: 'Roe''s' # both", Terms("MIT", "Roe's")),
+        (
+            "citation: 'Doe: On\n  the lake,\n\n  2026'",
+            Terms("", "Doe: On the lake, 2026"),
+        ),
+        (
+            'citation: "Doe: On\n  the lake"\nlicense: mit',
+            Terms("MIT", "Doe: On the lake"),
+        ),
         ("license: ~\ncitation: null", Terms()),
         ("license: [mit]", Terms("MIT")),
         ("license: [ 'cc-by-4.0' ] # ours", Terms("CC-BY-4.0")),
