@@ -221,6 +221,10 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     for concept, of_concept in stated.items():
         _only_one(f"the modality of the concept {concept!r}", of_concept)
     headers = [manifest.header for manifest in manifests]
+    licence = ""
+    # Without the licence of a part, the licence of all clips is unknown, and `store push` asks.
+    if all(header.licence for header in headers):
+        licence = text_of_all((one.name, one.header.licence) for one in manifests)
     said = None
     if any(header.said is not None for header in headers):
         people = [annotated_columns(manifest) for manifest in manifests]
@@ -235,7 +239,7 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         },
         rule=next(iter(rules.values()), ""),
         said=said,
-        licence=text_of_all((one.name, one.header.licence) for one in manifests),
+        licence=licence,
         citation=text_of_all((one.name, one.header.citation) for one in manifests),
         notes=tuple(dict.fromkeys(note for one in headers for note in one.notes)),
         sources=tuple(dict.fromkeys(file for one in headers for file in one.sources)),

@@ -151,17 +151,22 @@ def test_one_manifest_is_refused() -> None:
 
 
 def test_what_headers_say_of_their_own_is_kept() -> None:
-    paris = with_header("paris", licence="CC0", notes=("one",), said=("mood",))
+    terms = {"licence": "CC0", "citation": "Us, 2026"}
+    paris = with_header("paris", **terms, notes=("one",), said=("mood",))
     nice = with_header("nice", "c-2", concepts={"Look": "unknown", "Light": "visual"})
     made = merged_manifest([nice, paris], "all")
     header = made.manifest.header
     assert header.concepts == {"Look": "visual", "Light": "visual"}
-    assert header.licence == "nice: not stated; paris: CC0"
+    assert header.licence == ""
+    assert header.citation == "nice: not stated; paris: Us, 2026"
     assert (header.notes, header.said, header.dataset) == (
         ("one",),
         ("mood",),
         "made up",
     )
+    oslo = with_header("oslo", "c-3", licence="MIT")
+    both = merged_manifest([paris, oslo], "both").manifest.header
+    assert both.licence == "paris: CC0; oslo: MIT"
     (warning,) = made.warnings
     assert warning.startswith("paris does not have the concepts Light: its clips")
 
