@@ -394,7 +394,7 @@ def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
         if len(left_out) and len(kept):
             of_tasks.append(
                 f"{100 * np.mean(left_out == 1):.0f} % of {len(left_out)} excluded and"
-                f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} remaining clips in {task}"
+                f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} other clips in {task}"
             )
     if not of_tasks:
         return ""

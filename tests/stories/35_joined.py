@@ -129,9 +129,15 @@ def test_both_senses_gain_and_a_shuffled_one_does_not(ws: Workspace) -> None:
         assert said.count(sentence) == 1
     assert f"12 of {len(rows)} clips have no words in said" in said
     lacking = {*without_sound(rows), *without_text(rows)}
-    levels = [row["level"] for row in rows if row["clip_id"] in lacking]
-    n_tested = levels.count("EN") + levels.count("S")
-    share = f"{100 * levels.count('S') / n_tested:.0f} % of {n_tested} excluded"
+    shares = []
+    for is_lacking in (True, False):
+        levels = []
+        for row in rows:
+            if (row["clip_id"] in lacking) == is_lacking:
+                levels.append(row["level"])
+        n_clips = levels.count("EN") + levels.count("S")
+        shares.append(f"{100 * levels.count('S') / n_clips:.0f} % of {n_clips}")
+    share = f"{shares[0]} excluded and {shares[1]} other clips in EN_S"
     assert f"Share of positive clips: {share}" in said
     ws("report fused -o page.html")
     assert together in ws.read("page.html")
