@@ -82,9 +82,10 @@ class Copied:
         return vars(self)
 
     def __str__(self) -> str:
-        if not self.n_sent:
-            return f"{self.place}: all files exist already"
-        return f"{self.place}: {count(self.n_sent, 'file')} copied"
+        copied = "all files exist already"
+        if self.n_sent:
+            copied = f"{count(self.n_sent, 'file')} copied"
+        return f"{self.place}: {copied}\nseal: {self.seal}"
 
 
 # --- Pull ---
@@ -237,7 +238,7 @@ def push(
     variables; `hf auth login` sets the token of the hub. A new data set on the hub is private.
 
     A store without a licence is refused. --licence and --citation are written into the head of
-    README.md of the store. You may edit this head: it is not sealed, and the hub shows it.
+    README.md of the store, if it states none. You may edit this head: it is not sealed.
     `obygaze store export --as parquet` makes a table for `datasets`.
 
     Args:

@@ -121,8 +121,7 @@ def push_model(
         f"licence of the annotations: {info.training.licence or 'not stated'}; of the features:"
         f" {info.features.licence or 'not stated'}"
     )
-    notes = [licences, f"seal: {parcel.seal}"]
-    return Copied(place.location, parcel.seal, n_sent, notes)
+    return Copied(place.location, parcel.seal, n_sent, [licences])
 
 
 def pull_model(

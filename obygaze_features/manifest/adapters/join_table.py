@@ -89,14 +89,21 @@ class JoinedColumns:
 
     @property
     def notes(self) -> list[str]:
-        """The number of rows that were matched by their ids only."""
-        if not self.n_by_id:
-            return []
-        n_rows = count(self.n_by_id, "row")
-        return [
-            f"{n_rows} matched by id only: table and manifest share neither films (--map"
-            f" {FILM}=COLUMN) nor times"
-        ]
+        """The number of rows that were matched by their ids only; whom the manifest cites."""
+        notes = []
+        if self.n_by_id:
+            n_rows = count(self.n_by_id, "row")
+            notes.append(
+                f"{n_rows} matched by id only: table and manifest share neither films (--map"
+                f" {FILM}=COLUMN) nor times"
+            )
+        header = self.manifest.header
+        if header.licence or header.citation:
+            notes.append(
+                "licence and citation of the manifest are unchanged; if the table has others, edit"
+                f" them in {self.manifest.name}.toml"
+            )
+        return notes
 
 
 def join_columns(

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,15 @@ def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
     path = table(tmp_path, "clip_id,annotator,mood\ntt1-001,A1,calm\ntt1-001,A2,wild\n")
     with pytest.raises(FixInput, match="several annotators for one clip: A1, A2"):
         join(MANIFEST, path, force=True)
+
+
+def test_a_licence_of_the_manifest_is_not_that_of_the_table(tmp_path: Path) -> None:
+    path = table(tmp_path, "clip_id,movie_id,mood\ntt1-001,tt1,calm\n")
+    assert join(MANIFEST, path).notes == []
+    stated = replace(MANIFEST, header=Header("films", licence="CC-BY-4.0"))
+    assert "licence and citation of the manifest are unchanged" in str(
+        join(stated, path).notes
+    )
 
 
 def test_the_annotator_of_joined_columns_is_not_that_of_the_levels(tmp_path) -> None:
