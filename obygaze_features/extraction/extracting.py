@@ -259,7 +259,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
                         hint="run the same command without --seal-now",
                     )
                 if store.filling is not None or store.work.is_needed:
-                    begun.append(Begun(store, open_filling(store, plan)))
+                    begun.append(Begun(store, open_filling(store, plan, run.licence)))
         except AlreadyThere:
             # Another process has just finished a store.
             attempts_left -= 1
@@ -458,7 +458,9 @@ def _seal_if_complete(
         return
     _refuse_videos_of_two_files(store, clips)
     header = run.manifest.header
-    terms = Terms(run.licence or header.licence, header.citation)
+    # A command that continues an extraction may state no licence.
+    licence = run.licence or filling.plan.licence or header.licence
+    terms = Terms(licence, header.citation)
     if filling.plan.replaces:
         # A store keeps its terms, which may have been corrected in its card.
         terms = Terms(run.licence)

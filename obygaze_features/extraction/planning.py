@@ -341,7 +341,7 @@ def plan_stores(
     return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)
 
 
-def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
+def open_filling(store: StorePlan, plan: ExtractionPlan, licence: str) -> Filling:
     """Return the filling of a store; if the store is not being filled, plan its filling."""
     if store.filling is not None:
         return store.filling
@@ -358,4 +358,5 @@ def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
         windows=plan.grid is not None,
         computed=store.work.computed,
         replaces=store.seal,
+        licence=licence,
     )

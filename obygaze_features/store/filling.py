@@ -108,6 +108,7 @@ def plan_filling(
     windows: bool = False,
     computed: Sequence[bool] | None = None,
     replaces: str = "",
+    licence: str = "",
 ) -> "Filling":
     """Make NAME.next, or open it if another process made it with the same plan.
 
@@ -123,6 +124,7 @@ def plan_filling(
         computed: For each row, whether this filling computes it; by default all rows.
         replaces: The seal of the store at the target, if the filling changes this store; "" if the
             store is new.
+        licence: The licence of the features that the first command states.
     """
     check_store_name(target.name, str(target))
     check_rows(RowColumns.of(rows), str(target))
@@ -158,6 +160,7 @@ def plan_filling(
         rows=len(rows),
         kind=kind,
         replaces=replaces,
+        licence=licence,
     )
     _write_plan(target, encode(plan), encode_clips(rows, wanted))
     try:

@@ -165,6 +165,7 @@ class PlanRecord(Record, frozen=True, kw_only=True):
     rows: int
     kind: ComputeSetup
     replaces: str = ""
+    licence: str = ""
 
     @property
     def block_rows(self) -> int:

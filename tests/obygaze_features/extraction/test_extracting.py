@@ -226,6 +226,16 @@ def test_a_store_without_a_licence_gets_the_typed_one(
     assert (len(stored), stored.terms.licence) == (n_clips, "CC-BY-4.0")
 
 
+@pytest.mark.parametrize(("typed", "kept"), [("", "CC-BY-4.0"), ("MIT", "MIT")])
+def test_a_continued_extraction_keeps_the_licence_of_its_start(
+    films: Manifest, world: Path, typed: str, kept: str
+) -> None:
+    run(films, world, watch=stopped(), licence="CC-BY-4.0")
+    assert not (world / "stores" / STORE).exists()
+    run(films, world, licence=typed)
+    assert open_store(world / "stores" / STORE).terms.licence == kept
+
+
 def test_the_advice_for_a_film_that_is_damaged_in_one_clip_is_true(tmp_path) -> None:
     """Its other clip has features, so the store does not take the repaired file."""
     video = write_video(tmp_path / "a.mp4", numbers=range(50), size=(64, 48))
