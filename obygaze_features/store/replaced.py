@@ -7,9 +7,28 @@ from pathlib import Path
 
 import numpy as np
 
-from obygaze_features.manifest.model import Clip
+from obygaze_features.core.console import few
+from obygaze_features.core.shell import shell_word
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.store.reading import Store
+
+
+def replaced_videos_text(
+    clips: Sequence[Clip], manifest: Manifest, stores: Sequence[Store]
+) -> str:
+    """Return a sentence on the replaced videos of some clips of a manifest, or "" without any."""
+    videos: dict[str, None] = {}
+    for store in stores:
+        replaced = find_replaced_videos(clips, manifest.header.video_root, store)
+        videos |= dict.fromkeys(replaced)
+    if not videos:
+        return ""
+    return (
+        "the files of these videos were replaced after their features were extracted:"
+        f" {few([*videos])}; obygaze extract plan {shell_word(manifest.name)} -b BACKBONE shows"
+        " what to do"
+    )
 
 
 def find_replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[str]:

@@ -28,6 +28,7 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
 from obygaze_features.store.joining import JoinedStore
+from obygaze_features.store.replaced import replaced_videos_text
 from obygaze_models.evaluation.tables import CHOSEN
 from obygaze_models.models.examples import RATED
 from obygaze_models.models.registry import (
@@ -175,6 +176,7 @@ def gather(
     for of_store in features:
         _refuse_labels_as_features(of_store, labels)
     remarks = {
+        "replaced films": _replaced_films(table, manifest, stores),
         "left out": _shares_left_out(features, labels),
         **table.remarks,
         "one file": _share_a_file(protocol, table),
@@ -469,6 +471,15 @@ def _share_a_file(protocol: Protocol, table: ClipTable) -> str:
             hint="use --set splits.kind=kfold --set splits.folds=10 to divide clips",
         )
     return f"These {groups} share a video file, and count as one: {few(named)}."
+
+
+def _replaced_films(
+    table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
+) -> str:
+    """Return a remark on videos that were replaced after the extraction, or "" without any."""
+    read = list(chain.from_iterable(one.stores for one in stores.values()))
+    replaced = replaced_videos_text(table.clips, manifest, read)
+    return f"{replaced[0].upper()}{replaced[1:]}." if replaced else ""
 
 
 def list_needs(baselines: Sequence[str]) -> str:

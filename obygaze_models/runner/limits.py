@@ -54,6 +54,7 @@ ON_FIRST_SCREEN = (
     *("missing features", "skipped folds", "never validated"),
     *("left out", "without label", "annotators differ", "disputed", "trained"),
     *("levels lost", "levels changed"),
+    "replaced films",
     "baselines",
     *("positive folds", "picked"),
     "heard",  # concepts that these features cannot contain

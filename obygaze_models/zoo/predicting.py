@@ -34,7 +34,7 @@ from obygaze_features.store.joining import (
     open_store,
 )
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
-from obygaze_features.store.replaced import find_replaced_videos
+from obygaze_features.store.replaced import replaced_videos_text
 from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32, row_hashes
 from obygaze_models.models.registry import RESIDUAL
@@ -392,16 +392,9 @@ def _doubts(
         doubts[LENGTHS] = f"{trained_on}, but these clips are windows{length}"
     if table is not None:
         clips = [clip for clip in table if clip.clip_id in basis_of]
-        videos: dict[str, None] = {}
-        for one in store.stores:
-            replaced = find_replaced_videos(clips, table.header.video_root, one)
-            videos |= dict.fromkeys(replaced)
-        if videos:
-            doubts["replaced films"] = (
-                "the files of these videos were replaced after their features were extracted:"
-                f" {few([*videos])}; obygaze extract plan {shell_word(table.name)} -b BACKBONE"
-                " shows what to do"
-            )
+        replaced = replaced_videos_text(clips, table, store.stores)
+        if replaced:
+            doubts["replaced films"] = replaced
         training = model.info.training
         is_of_training = OUT_OF_FOLD in basis_of.values()
         is_same = manifest_sha256(table) == training.manifest_sha256

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.experiments import (
     films,
     planted,
@@ -43,6 +44,7 @@ from obygaze_models.runner.experiments import resolve_manifest, run
 from obygaze_models.runner.features import NOT_FINITE
 from obygaze_models.runner.files import RUN_FORMAT, write_run
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.limits import find_limits
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.text import read_run
 
@@ -292,6 +294,31 @@ def test_features_of_no_clip_with_a_video_are_refused_before_anything_is_fitted(
     protocol = quick("paper-pcbm", "data.view=raw")
     with pytest.raises(FixInput, match="none of the 40 usable clips has"):
         run_on(tmp_path, protocol, manifest, {"x": store})
+
+
+def test_a_film_that_was_replaced_after_the_extraction_is_a_limit(
+    manifest, tmp_path
+) -> None:
+    """The sentence is that of `models predict`; a film whose file is away is not named."""
+    present, changed, *_ = manifest.films
+    clips = [replace(c, video=f"{c.movie_id}.mp4") for c in manifest]
+    header = structs.replace(manifest.header, video_root=str(tmp_path))
+    manifest = replace(manifest.with_clips(clips), header=header)
+    for film, n_bytes in ((present, 9), (changed, 10)):
+        (tmp_path / f"{film}.mp4").write_bytes(n_bytes * b"x")
+    rows = []
+    for clip in manifest:
+        video = {"video_bytes": 9, "video_hash": f"{int(clip.movie_id[2:]):016x}"}
+        rows.append(Row(clip.clip_id, clip.movie_id, **video))
+    store = made_store(tmp_path / "s", rows, {"clip": planted(manifest)})
+    run = run_on(tmp_path, quick("honest", *RIDGE, *ONE_PAIR), manifest, {"x": store})
+    (limit,) = [one for one in find_limits(run) if one.name == "replaced films"]
+    assert limit.text == (
+        "The files of these videos were replaced after their features were extracted:"
+        f" {changed}.mp4; obygaze extract plan {manifest.name} -b BACKBONE shows what to"
+        " do."
+    )
+    assert f"! {limit.text}\n" in str(run)
 
 
 def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(tmp_path) -> None:
