@@ -74,9 +74,10 @@ class Terms(NamedTuple):
 
     @property
     def spelled(self) -> Self:
-        """These terms as they are compared: the licence in one spelling, the citation in a line."""
+        """These terms as they are compared, and as a card has them: each in a printable line."""
         return self._replace(
-            licence=_spdx_or_same(self.licence), citation=_one_line(self.citation)
+            licence=_spdx_or_same(_printable_line(self.licence)),
+            citation=_printable_line(self.citation),
         )
 
     def are_part_of(self, stated: Self) -> bool:
@@ -199,7 +200,7 @@ def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
     Hugging Face shows one licence. If the labels have a different licence than the features, the
     value of `license` is `other`, and `license_name` states both licences.
     """
-    licence = spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl")
+    licence = spdx_of(terms.spelled.licence).lower().replace("odbl-1.0", "odbl")
     name = terms.licence
     if label_licence not in (None, terms.licence):
         licence = ""
@@ -220,7 +221,12 @@ def _yaml_text(text: str) -> str:
             f"expected UTF-8 as licence and citation, got {text!r}",
             hint="type the text in UTF-8",
         )
-    return json.dumps(visible(_one_line(text)), ensure_ascii=False)
+    return json.dumps(_printable_line(text), ensure_ascii=False)
+
+
+def _printable_line(text: str) -> str:
+    """Return a text in one line, with escapes for characters that are not printable."""
+    return visible(_one_line(text))
 
 
 def _one_line(text: str) -> str:

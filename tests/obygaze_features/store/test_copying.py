@@ -206,12 +206,14 @@ def test_a_copy_that_another_process_finishes_is_the_copy(store, home, monkeypat
 
 
 def test_the_same_terms_are_stated_twice(store: Path, home: Path) -> None:
-    terms = {"licence": "cc-by-4.0", "citation": "Doe (2026).\nGazes."}
-    for licence in ("cc-by-4.0", "CC-BY-4.0", "cc-by-4.0"):
+    terms = {"licence": "cc-by-4.0", "citation": "Doe (2026).\n\tGazes\ton film. "}
+    for licence in ("cc-by-4.0 ", "CC-BY-4.0", "cc-by-4.0 "):
         push(store, home / "shared", **{**terms, "licence": licence})
     for other in ({"licence": "MIT"}, {"citation": "Doe (2027)."}):
         with pytest.raises(AlreadyThere, match="stated already"):
             push(store, home / "shared", **other)
+    card = (home / "shared" / "README.md").read_text("utf-8")
+    assert card.startswith("---\nlicense: cc-by-4.0\ncitation: ")
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
