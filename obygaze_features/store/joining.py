@@ -391,9 +391,9 @@ def open_store(
 
     Args:
         store: A name in the workspace, a folder, an https://, s3:// or hf:// URL, several of these
-            with + between, or an object with the methods of `Files`. A name, folder or URL may end
-            with `#sha256=...`, which has the same effect as `expect`. An open store is returned as
-            it is.
+            with + between (not with a URL first), or an object with the methods of `Files`. A name,
+            folder or URL may end with `#sha256=...`, which has the same effect as `expect`. An open
+            store is returned as it is.
         workspace: The workspace, if it is not the current one.
         expect: The seal that the store must have, from its publisher. A store with a different
             seal raises an error.

@@ -368,6 +368,8 @@ def _no_store_error(files: Files) -> ObygazeError:
         if being_filled is not None:
             return being_filled
         hint = "obygaze ls lists the stores"
+    elif "+" in files.location:
+        hint += "; a join cannot begin with an address: write NAME+ADDRESS"
     with suppress(FileNotFoundError, ObygazeError):
         files.length(CLAIM)
         message += ", because a push was not finished"

@@ -86,6 +86,12 @@ def test_an_address_without_a_store(server: WebServer, absent) -> None:
     server.absent = absent
     with pytest.raises(NotFound, match="no store here"):
         open_store(f"{server.url}/nothing")
+    # A URL may have a + in it.
+    with pytest.raises(NotFound, match="no store here") as caught:
+        open_store(f"{server.url}/tokens+mine")
+    assert (
+        "a join cannot begin with an address: write NAME+ADDRESS" in caught.value.hint
+    )
 
 
 def test_a_document_that_grows_is_not_fetched(server: WebServer) -> None:
