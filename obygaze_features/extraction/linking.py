@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,8 +30,8 @@ def link_manifest(
     is a part, by its times, of the file with the name of its film. In names, blanks and other
     characters that ids cannot contain are read as `_`, and case matters only if two films differ in
     case alone: `LES YEUX.mov` is the film Les_Yeux. If clips have times, the headers of videos are
-    read, and clips that end after their video are listed. Clips without a video, and files without
-    a clip, are counted; -v lists them all.
+    read, and clips that end after their video, and videos that cannot be read, are listed. Clips
+    without a video, and files without a clip, are counted; -v lists them all.
 
     A clip whose table counts frames gets the times of these frames in the file of its film. It is
     an error if the film has a different frame rate, or lacks these frames.
@@ -64,7 +63,8 @@ def link_manifest(
         report, before, Workspace.of(workspace).folder("indexes")
     )
     update_manifest(before, linked, path)
-    return replace(report, manifest=linked, past_end=clips_past_end(linked))
+    past_end, unreadable = compare_with_videos(linked)
+    return replace(report, manifest=linked, past_end=past_end, unreadable=unreadable)
 
 
 def set_times_of_frames(
@@ -112,11 +112,14 @@ def set_times_of_frames(
     return replace(report.manifest, clips=tuple(clips))
 
 
-def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:
-    """Return the clips that end after their video, by id.
+def compare_with_videos(
+    manifest: Manifest,
+) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:
+    """Return the clips that end after their video, by id, and the videos that cannot be opened.
 
-    Each has the end of the clip and the end of the video, in seconds. The end of a video is found
-    in the header of its file. Videos that cannot be read are skipped: extraction reports them.
+    Each clip has the end of the clip and the end of the video, in seconds. The end of a video is
+    found in the header of its file. Each video that cannot be opened has the reason. Only videos of
+    clips with an end are opened.
     """
     # PyAV is loaded only where videos are read, and not by the help of the command.
     from obygaze_features.video.container import BadVideo
@@ -127,11 +130,19 @@ def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:
         if clip.video and clip.end_s is not None:
             clips_of_video[clip.video].append(clip)
     past_end = {}
+    unreadable = {}
     for video, clips in clips_of_video.items():
-        with suppress(BadVideo, InstallExtra):
+        length_s = 0.0
+        try:
             length_s = present_length_of(Path(manifest.header.video_root, video))
-            for clip in clips:
-                end_s = clip.end_s or 0.0
-                if length_s and end_s - length_s > PAST_END_S:
-                    past_end[clip.clip_id] = (end_s, length_s)
-    return past_end
+        except InstallExtra:
+            pass
+        except BadVideo as error:
+            # A file without pictures may have sound.
+            if error.reason == "unreadable":
+                unreadable[video] = error.message
+        for clip in clips:
+            end_s = clip.end_s or 0.0
+            if length_s and end_s - length_s > PAST_END_S:
+                past_end[clip.clip_id] = (end_s, length_s)
+    return past_end, unreadable

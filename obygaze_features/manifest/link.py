@@ -59,7 +59,8 @@ class LinkReport:
     `by_name` lists the clips that are a whole file, `by_time` the clips that are a part of a file,
     and `without` the clips without a file. `ambiguous` maps each clip that matches several files to
     these files. `unmatched` lists the videos that match no clip. `past_end` maps each clip that
-    ends after its video to the two ends (clip, video) in seconds.
+    ends after its video to the two ends (clip, video) in seconds. `unreadable` maps each linked
+    video that cannot be opened to the reason; the videos of clips without an end are not opened.
     """
 
     manifest: Manifest
@@ -69,6 +70,7 @@ class LinkReport:
     without: tuple[str, ...]
     unmatched: tuple[str, ...] = ()
     past_end: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
@@ -82,6 +84,15 @@ class LinkReport:
             f" parts of films; {len(self.without)} without a video, {len(self.ambiguous)} with"
             " several videos"
         )
+
+    @property
+    def warnings(self) -> list[str]:
+        """The linked videos that cannot be opened."""
+        if not self.unreadable:
+            return []
+        files = [f"{video}: {reason}" for video, reason in self.unreadable.items()]
+        n_files = count(len(files), "linked video file")
+        return [f"{n_files} cannot be read: {few(files, SHOWN_CLIPS)}"]
 
     @property
     def notes(self) -> list[str]:

@@ -14,7 +14,7 @@ from support.stores import ARRAYS, made_store
 from support.videos import write_video
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.extraction.linking import clips_past_end
+from obygaze_features.extraction.linking import compare_with_videos
 from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
 from obygaze_features.manifest.link import LinkReport, find_videos, link
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -267,6 +267,31 @@ def test_a_clip_that_ends_after_its_video_is_named(tmp_path: Path) -> None:
     assert done.json()["past_end"] == {"lake-3": [5.0, 4.0], "pier-1": [44.5, 4.0]}
 
 
+def test_videos_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
+    """A file without pictures may be heard, and a whole file is not opened."""
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    whole = write_video(folder / "lake.mp4").read_bytes()
+    cut = {"dune": whole[: len(whole) // 2], "alba": b"", "pier": b"no video"}
+    for film, content in cut.items():
+        (folder / f"{film}.mp4").write_bytes(content)
+    with av.open(str(folder / "wave.mp4"), "w") as container:
+        stream = container.add_stream("aac", rate=16_000)
+        container.mux(stream.encode(None))
+    clips = [part(f"{film}-1", film) for film in ("alba", "dune", "lake", "wave")]
+    clips.append(Clip("pier", "pier"))
+    write_manifest(manifest_of(*clips), tmp_path / "manifests" / "m.toml")
+    done = call_obygaze("manifest", "link", "m", "videos", "--json", cwd=tmp_path).ok()
+    assert done.json()["unreadable"] == {
+        "alba.mp4": "the file is empty",
+        "dune.mp4": "the file ends before its table of contents (incomplete download)",
+    }
+    named_files = (
+        "alba.mp4: the file is empty, dune.mp4: the file ends before its table"
+    )
+    assert f"Warning: 2 linked video files cannot be read: {named_files}" in done.stderr
+
+
 def test_a_clip_after_the_end_of_a_video_that_was_cut_short_is_named(tmp_path):
     whole = write_video(
         tmp_path / "whole.mp4",
@@ -280,8 +305,9 @@ def test_a_clip_after_the_end_of_a_video_that_was_cut_short_is_named(tmp_path):
     clips = [Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 2.0)]
     clips.append(Clip("lake-2", "lake", 2, "lake.mp4", 2.0, 4.0))
     header = Header("films", {}, video_root=str(tmp_path))
-    past_end = clips_past_end(Manifest("films", header, tuple(clips)))
+    past_end, unreadable = compare_with_videos(Manifest("films", header, tuple(clips)))
     assert past_end == {"lake-2": (4.0, pytest.approx(2.0))}
+    assert not unreadable
 
 
 def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(tmp_path):
