@@ -69,10 +69,11 @@ KNOWN_DEVICES = {
 
 @dataclass(frozen=True)
 class StoreCost:
-    """The clips to compute for one store, their bytes, and the seconds to compute one clip.
+    """The clips to compute for one store, its new bytes, and the seconds to compute one clip.
 
-    For a GPU of a different machine, the seconds are estimated from the operations that the card of
-    the backbone states. They are None if no clip was computed.
+    Clips without a video are not in `to_extract`, but their rows are in `n_bytes`. For a GPU of a
+    different machine, the seconds are estimated from the operations that the card of the backbone
+    states. They are None if no clip was computed.
     """
 
     store: str
@@ -241,6 +242,9 @@ def plan_extraction(
             )
     videos = {clip.video for clip in plan.clips}
     files = {video for video in videos if video and Path(video).is_file()}
+    # A different machine may have videos that this machine does not have.
+    readable = files if known is None else videos - {""}
+    with_video = {clip.clip_id for clip in plan.clips if clip.video in readable}
     decoded, decode_s, decode_failure = _time_clip(plan, files, here)
     costs = []
     for store in plan.stores:
@@ -256,10 +260,14 @@ def plan_extraction(
             elif store.backbone.card.gflop:
                 speed = known.float32 if dtype == "float32" else known.half
                 forward_s = gflop_of_clip(store.backbone, clip) / speed
+        to_extract = 0
+        for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
+            has_pictures = row.clip_id in with_video or row.clip_id in store.kept
+            to_extract += is_computed and has_pictures
         cost = StoreCost(
             store=store.path.name,
             clips=len(store.work.rows),
-            to_extract=store.n_computed,
+            to_extract=to_extract,
             n_bytes=store.n_computed * store.row_bytes,
             forward_s=forward_s,
             is_on_gpu=is_on_gpu,

@@ -1,5 +1,6 @@
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,27 @@ def test_a_plan_counts_the_seconds_of_missing_clips_only(films, tmp_path) -> Non
     # The card states no operations, and a complete store needs none.
     plan = extract(tmp_path, "plan", *network, "--device", "h100", "--json").ok().json()
     assert (plan["stores"][0]["forward_s"], plan["seconds"]) == (None, 0)
+
+
+def test_a_plan_counts_clips_with_a_video_or_with_kept_frames(films, tmp_path) -> None:
+    """Of one clip, the manifest names no video; the file of another is not on this machine."""
+
+    def n_to_extract(*options: str) -> int:
+        plan = extract(tmp_path, "plan", "-b", "descriptors", "--json", *options).ok()
+        return int(plan.json()["stores"][0]["to_extract"])
+
+    unlinked, away, *others = films
+    clips = [replace(unlinked, video=""), away, *others]
+    keep_manifest(films.with_clips(clips), tmp_path)
+    away_file = tmp_path / "videos" / away.video
+    moved = away_file.rename(tmp_path / "away.mp4")
+    assert n_to_extract() == N_CLIPS - 2
+    assert n_to_extract("--device", "h100") == N_CLIPS - 1
+    moved.rename(away_file)
+    keep_manifest(films, tmp_path)
+    extract(tmp_path, "run", "-b", "frames:descriptors").ok()
+    away_file.unlink()
+    assert n_to_extract() == N_CLIPS
 
 
 def test_a_store_that_the_cpu_fills_names_the_way_on(films, tmp_path, monkeypatch):
