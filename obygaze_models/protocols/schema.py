@@ -273,7 +273,7 @@ class Protocol:
         return replace(
             self,
             models={name: self.models[name] for name in names},
-            grid=replace(self.grid, models=tuple(names)),
+            grid=replace(self.grid, models=tuple(names) if self.grid.models else ()),
             report=replace(self.report, questions=tuple(questions)),
         )
 
