@@ -304,7 +304,12 @@ def _check_names(document: Document, protocol: Protocol) -> None:
     grid = protocol.grid
     report = protocol.report
     tasks = protocol.tasks
-    _check_known(document, "grid.models", grid.models, protocol.models, "model")
+    for name in grid.models:
+        if name in KINDS and name not in protocol.models:
+            defined = f"--set models.{name}.kind={name} defines it"
+            document.add("grid.models", f"undefined model {name!r}; {defined}")
+        else:
+            _check_known(document, "grid.models", [name], protocol.models, "model")
     for key, names in (
         ("grid.train", grid.train),
         ("grid.test", grid.test),

@@ -124,6 +124,7 @@ LOGISTIC = "models.log.kind=logistic"
     [
         (["data.rule=within"], [], "has no effect without data.segments"),
         (['grid.models=["ridge"]', RIDGE_AND_MLP], [], "the run does not have mlp"),
+        (['grid.models=["svm"]'], [], "--set models.svm.kind=svm defines it"),
         (['report.questions=[{test="HN_S"}]'], [], "this training task and test task"),
         (
             ['grid.models=["ridge"]', "fit.seeds=2"],
@@ -164,6 +165,15 @@ def test_a_protocol_keeps_what_its_run_can_do() -> None:
     parse_protocol(of_file, "mine.toml", ['grid.models=["ridge"]'])
     by_task = 'models.log.C={by_task={"mood=sad"=0.1, EN_S=0.1, other=1.0}}'
     load_protocol("honest", [LOGISTIC, by_task], ["mood"])
+
+
+def test_models_that_a_run_leaves_out_do_not_change_what_it_asks_about() -> None:
+    kept = ["ridge", "mlp"]
+    # A run asks about all models of a list, so no list is made where nobody typed one.
+    protocol = load_protocol("honest").with_models(kept)
+    assert (protocol.grid.models, protocol.model_names) == ((), kept)
+    protocol = load_protocol("honest", ['grid.models=["ridge", "pcbm-lr", "mlp"]'])
+    assert [*protocol.with_models(kept).grid.models] == kept
 
 
 @pytest.mark.parametrize(
