@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import find_files
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -126,5 +126,13 @@ def import_clips(
         imported = source.read(files, name=path.stem, **given)
     except DraftWritten as error:
         return error.draft
-    saved: SavedManifest = imported.save(path, force=force)
+    written: tuple[str, ...] = ()
+    if "write_mapping" in options:
+        written = (f"{options['write_mapping']}: the mapping of this table",)
+    imported = imported._replace(notes=(*imported.notes, *written))
+    try:
+        saved: SavedManifest = imported.save(path, force=force)
+    except ObygazeError as error:
+        error.details += written
+        raise
     return saved

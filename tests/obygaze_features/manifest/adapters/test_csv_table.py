@@ -380,6 +380,17 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
 
+def test_a_mapping_that_was_written_is_named_also_if_the_import_is_refused(tmp_path):
+    data = b"clip_id,movie_id,level\nc1,m,S\n"
+    named = "m.toml: the mapping of this table"
+    assert named in imported(tmp_path, data, "--write-mapping", "m.toml")
+    (tmp_path / "m.toml").unlink()
+    more = data + b"c2,m,S\n"
+    lines = imported(tmp_path, more, "--write-mapping", "m.toml")
+    assert lines[0] == named and lines[-1].endswith("replace it with --force")
+    assert (tmp_path / "m.toml").exists()
+
+
 TOTALS = (
     "clip_id,movie_id,start_s,end_s,level\nl-1,lake,0,4,S\nl-2,lake,4,6,\nTotal,2,,,\n"
 )
