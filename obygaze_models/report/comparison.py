@@ -530,14 +530,14 @@ def _other_tests(
             n_other_folds += len(folds) > 1
         if n_other_clips:
             yield (
-                f"In {n_other_clips} of {count(n_cells, 'result')}, {name} tests different clips"
-                f" than {names[0]}, or clips with a different class: all values are on the clips"
+                f"Test clips of the runs {name} and {names[0]}, or classes of these clips, differ"
+                f" in {n_other_clips} of {count(n_cells, 'result')}: all values are on the clips"
                 " that all runs test with the same class."
             )
         if n_other_folds and metric in RANKING_METRICS:
             yield (
-                f"In {n_other_folds} of {count(n_cells, 'result')}, {name} tests clips in different"
-                f" folds than {names[0]}: {metric_name(metric)} is computed within folds, so the"
-                " values cannot be compared. On unseen films, the difference is computed within"
+                f"Test folds of the runs {name} and {names[0]} differ in {n_other_folds} of"
+                f" {count(n_cells, 'result')}: {metric_name(metric)} is computed within folds, so"
+                " the values cannot be compared. On unseen films, the difference is computed within"
                 " films; other differences have no interval (docs/reports.md)."
             )

@@ -144,7 +144,7 @@ def _most_of_a_cell(
     most = f"all {worst.n_clips} {of_test}"
     if number(worst) < worst.n_clips:
         most = f"up to {number(worst)} of the {worst.n_clips} {of_test}"
-    return f"In {len(cells)} of {len(models)} results", most
+    return f"In {len(cells)} of {count(len(models), 'result')}", most
 
 
 def _clips_as_films(run: Run) -> Iterator[str]:
@@ -171,8 +171,8 @@ def _few_films(run: Run) -> Iterator[str]:
             n_tested = number_range([tested for _, tested in of_few])
             known = f"the number of tested {run.units} is {n_tested}"
         yield (
-            f"In {len(of_few)} of {len(counts)} results, {known}; the values of so few {run.units}"
-            f" depend on chance, and may not hold for other {run.units}."
+            f"In {len(of_few)} of {count(len(counts), 'result')}, {known}; the values of so few"
+            f" {run.units} depend on chance, and may not hold for other {run.units}."
         )
 
 

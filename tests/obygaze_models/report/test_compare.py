@@ -158,13 +158,15 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     compared = compare_runs(runs[:2])
     (warning,) = compared.warnings
     assert warning not in str(compared), "the command prints it by itself"
-    assert "In 1 of 1 result, b tests clips in different folds than a" in warning
+    assert "Test folds of the runs b and a differ in 1 of 1 result: AP" in warning
     side = the_row(compared)
     assert side["difference"] is not None
     assert side["difference_low"] is None and side["difference_p"] is None
     clips, folds = compare_runs([runs[0], runs[2]]).warnings
-    assert "c tests different clips than a" in clips
-    assert "In 1 of 1 result, c tests clips in different folds than a" in folds
+    assert clips.startswith(
+        "Test clips of the runs c and a, or classes of these clips, differ in 1"
+    )
+    assert "Test folds of the runs c and a differ in 1 of 1 result: AP" in folds
 
 
 def test_values_of_other_folds_of_unseen_films_are_warned_of(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_values_of_other_folds_of_unseen_films_are_warned_of(tmp_path: Path) -> 
     runs += [made_run(tmp_path / "b", [first], tables={"predictions.csv": pairs})]
     compared = compare_runs(runs)
     (warning,) = compared.warnings
-    assert "In 1 of 1 result, b tests clips in different folds than a" in warning
+    assert "Test folds of the runs b and a differ in 1 of 1 result: AP" in warning
     assert "the values cannot be compared. On unseen films, the difference" in warning
     assert the_row(compared)["difference"] == 0
 

@@ -402,7 +402,8 @@ def test_few_films_are_those_of_the_metric_that_is_compared(
     tests = cell("ridge", [*["1111"] * 9, *[SOME] * 3])
     run = run_of(tmp_path, tests, ENDS, f"report.primary={primary}")
     said = limits(run).get("few films", "")
-    assert ("a value for 3 of 12 films;" in said) == is_warned
+    named = "In 1 of 1 result, there is a value for 3 of 12 films;"
+    assert (named in said) == is_warned
     assert bool(said) == is_warned
 
 
