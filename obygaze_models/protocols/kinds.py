@@ -89,25 +89,28 @@ def candidates(model: Model) -> list[Settings]:
 def most_chosen(
     model: Model, task: str, chosen: Sequence[Mapping[str, Any]]
 ) -> Settings:
-    """Return for each setting with a grid the value that most folds chose.
+    """Return the settings with a grid, in the combination that most folds chose.
 
     Args:
         model: The model.
         task: The training task.
-        chosen: The choices of each fold; without folds, the first value is returned.
+        chosen: The choices of each fold; without folds, the first combination is returned.
     """
-    most: Settings = {}
+    names = []
     for name, value in model.settings.items():
-        offered = offered_values(value)
-        if offered is None:
-            continue
+        if offered_values(value) is not None:
+            names.append(name)
+    offered = []
+    for settings in candidates(model):
         # Folds record the value for the task if there is one per task.
-        meant = [for_task({name: item}, task)[name] for item in offered]
-        keys = [canonical_json(item) for item in meant]
-        votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
-        winner = votes.most_common(1)[0][0] if votes else keys[0]
-        most[name] = meant[keys.index(winner)]
-    return most
+        offered.append(for_task({name: settings[name] for name in names}, task))
+    votes: Counter[bytes] = Counter()
+    for fold in chosen:
+        of_fold = {name: fold.get(name, offered[0][name]) for name in names}
+        votes[canonical_json(of_fold)] += 1
+    keys = [canonical_json(settings) for settings in offered]
+    winner = votes.most_common(1)[0][0] if votes else keys[0]
+    return offered[keys.index(winner)]
 
 
 def for_task(settings: Mapping[str, Any], task: str) -> Settings:

@@ -11,8 +11,8 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.user_code import trust
 from obygaze_features.store import Store
 from obygaze_models.models.registry import KINDS
-from obygaze_models.protocols.kinds import candidates
-from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.kinds import candidates, most_chosen
+from obygaze_models.protocols.schema import Model, Protocol
 
 OWN_CLASS = """
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -143,3 +143,19 @@ def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:
     with pytest.raises(FixInput, match="not valid"):
         quick("honest", f"models.mlp.max_epochs={by_task}")
     quick("honest", f"models.mlp.max_epochs={by_task}", 'grid.train=["EN_S"]')
+
+
+def test_the_most_chosen_settings_were_chosen_together() -> None:
+    """Most folds chose 1.0, and most chose balanced, but no fold chose both."""
+    model = Model(
+        "logistic",
+        {
+            "C": {"grid": [0.1, 1.0, 10.0]},
+            "class_weight": {"grid": ["none", "balanced"]},
+        },
+    )
+    pairs = [(0.1, "balanced"), (10.0, "balanced"), (1.0, "none")]
+    chosen = [{"C": C, "class_weight": weight} for C, weight in 2 * pairs + pairs[2:]]
+    both = {"C": 1.0, "class_weight": "none"}
+    assert most_chosen(model, "EN_S", chosen) == both
+    assert most_chosen(model, "EN_S", []) == {"C": 0.1, "class_weight": "none"}
