@@ -284,18 +284,17 @@ def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Man
     )
     stated = {**clips.header.concepts, **concepts_of_papers()}
     concepts = {mark.value for mark in marks if mark.column == CONCEPTS_COLUMN}
-    headers = [(clips.name, clips.header)]
-    for path in paths:
-        header_of_marks = read_header_of(path)
-        if header_of_marks is not None:
-            headers.append((path.stem, header_of_marks))
+    headers = [(path.stem, read_header_of(path) or Header("")) for path in paths]
+    # If marks state no licence, that of the labels is unknown, and `store push` asks.
+    is_known = all(header.licence for _, header in headers)
+    headers.insert(0, (clips.name, clips.header))
     licences = [(name, one.licence) for name, one in headers if one.licence]
     citations = [(name, one.citation) for name, one in headers if one.citation]
     header = Header(
         clips.header.dataset,
         {concept: stated.get(concept, "unknown") for concept in sorted(concepts)},
         said=tuple(sorted(columns - {WATCHED, LEVEL, CONCEPTS_COLUMN})),
-        licence=text_of_all(licences),
+        licence=text_of_all(licences) if is_known else "",
         citation=text_of_all(citations),
         sources=tuple(map(source_file, paths)),
         video_root=clips.header.video_root,

@@ -103,6 +103,12 @@ def test_the_terms_are_those_of_the_marks_and_of_the_clips(
     made = project_marks("coded", **cut, name="labels", workspace=tmp_path)
     header = made.manifest.header
     assert (header.licence, header.citation) == (licence, citation)
+    # Of other marks, no licence is known.
+    own = write_marks(tmp_path / "own.csv", marks("0-49 S", film="lake"))
+    with_own = ["coded", own]
+    made = project_marks(with_own, **cut, name="both", workspace=tmp_path)
+    header = made.manifest.header
+    assert (header.licence, header.citation) == ("", citation)
 
 
 def test_clips_of_other_films_alone_are_an_error(tmp_path: Path) -> None:
