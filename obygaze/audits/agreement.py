@@ -238,14 +238,16 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
         columns = (LEVEL, CONCEPTS_COLUMN, *one.own)
         known |= dict.fromkeys(name for name in columns if cell_of(one, name))
     name, sign, typed = (column, "", "") if column in known else column.partition("=")
+    refused = [CONCEPTS_COLUMN] if has_unjudged_concepts(manifest) else []
     if name not in known:
+        likely = [own for own in known if own not in refused]
         raise FixInput(
             f"no annotator has a value in the column {name!r}{near(name, known)}",
             where=manifest.name,
-            hint=" or ".join(f"pass --column {shell_word(own)}" for own in known)
+            hint=" or ".join(f"pass --column {shell_word(own)}" for own in likely)
             or None,
         )
-    if name == CONCEPTS_COLUMN and has_unjudged_concepts(manifest):
+    if name in refused:
         raise FixInput(
             UNJUDGED,
             where=manifest.name,

@@ -412,6 +412,9 @@ def test_concepts_of_people_without_levels_are_not_compared() -> None:
     for column in ("concepts", "concepts=Look"):
         with pytest.raises(FixInput, match="expected annotations with levels, which"):
             answers_of_manifest(manifest, column)
+    with pytest.raises(FixInput) as caught:
+        answers_of_manifest(manifest, "level")
+    assert caught.value.hint is None
 
 
 def test_what_is_said_of_clips_says_nothing_of_annotators() -> None:
