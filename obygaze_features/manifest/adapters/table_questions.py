@@ -479,7 +479,11 @@ def _ask_concepts(questions: Questions) -> None:
     rows_of_word.pop(UNKNOWN, None)
     for word, rows in rows_of_word.items():
         if questions.mapping.concept(word) is None:
-            others = [other for other in rows_of_word if other != word]
+            others = []
+            for other in rows_of_word:
+                # Words that differ only in capitals have the same answer.
+                if other.casefold() != word.casefold():
+                    others.append(other)
             sentence = f"unknown concept {word!r}{near(word, others, 0.8)}"
             if any(sign in word for sign in SEPARATORS):
                 sentence += f"; if it means several, separate them with {separator}"

@@ -88,7 +88,7 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
 
 def test_slips_and_several_concepts_in_a_cell_are_said(tmp_path: Path) -> None:
     """Separated by another sign than elsewhere, or with a letter missing."""
-    words = ("Gaze", "Gaz", "Blick|Arm", "Blick, Arm", "Blicke", "None")
+    words = ("Gaze", "Gaz", "Blick|Arm", "Blick, Arm", "Blicke", "None", "NONE")
     rows = [f"a-{n};alba;{word}" for n, word in enumerate(words)]
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["clip_id;movie_id;concepts", *rows, ""]))
