@@ -246,7 +246,10 @@ def person_labels(manifest: Manifest, person: str) -> list[Clip]:
 def differing_clips(manifest: Manifest) -> list[Clip]:
     """Return the clips on which annotators differ."""
     said = replace(manifest, annotations=sort_annotations(manifest.annotations))
-    return [clip for clip in _by_rule(said, AGREED, {}) if disputed_names(clip)]
+    # Other clips may have a column DIFFERS of the table.
+    clips = [clip for clip in said if clip.clip_id in said.annotations_by_clip]
+    clips = _by_rule(said.with_clips(clips), AGREED, {})
+    return [clip for clip in clips if disputed_names(clip)]
 
 
 def differences_text(manifest: Manifest, differing: Sequence[Clip]) -> str:

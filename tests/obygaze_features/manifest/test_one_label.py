@@ -405,6 +405,9 @@ def test_what_is_filled_in_by_hand_is_decided(tmp_path: Path) -> None:
     assert label_of(made["c3"]) == ("S", "Look", "calm", "", "rating|Body")
     others = [label_of(made[clip]) for clip in ("c1", "c2")]
     assert others == LABELS["agreed"][:2]
+    # With the clips of another table, too, nobody has to choose a rule again.
+    more = write_rows(tmp_path / "in" / "u.csv", [{**facts_of("c9"), "level": "S"}])
+    assert label_of(read([table, more]).manifest["c3"])[4] == "rating|Body"
 
 
 def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> None:
