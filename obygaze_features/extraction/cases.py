@@ -25,6 +25,7 @@ from obygaze_features.store.rows import (
 )
 
 _SHOWN = 20
+_SHOWN_FILMS = 3
 
 
 class Case(NamedTuple):
@@ -50,7 +51,7 @@ NOT_IN_MANIFEST = Case(
 CHANGED = Case(
     "{clips} changed since the extraction",
     f"correct the manifest, restore the videos, or {_ANOTHER_STORE}; to keep the features of the"
-    " other films, first: obygaze store subset {store} --without FILM -o NAME",
+    " other films, first: obygaze store subset {store} {without} -o NAME",
 )
 ANOTHER_PLAN = Case(
     "this store is being filled with different settings or clips",
@@ -98,11 +99,13 @@ class Work:
         rows: All rows of the new store.
         computed: For each row, whether the run computes it.
         found: The cases, each with a line for each clip to which it applies.
+        changed_films: The films of the changed clips, as the store has them.
     """
 
     rows: Sequence[Row]
     computed: Sequence[bool]
     found: Mapping[Case, Sequence[str]]
+    changed_films: Sequence[str] = ()
 
     @property
     def is_needed(self) -> bool:
@@ -119,6 +122,9 @@ class Work:
 
         `backbone` is the name of the backbone in the hint of the error.
         """
+        films = [shell_word(film) for film in self.changed_films]
+        if "" in self.changed_films or len(films) > _SHOWN_FILMS:
+            films = ["FILM"]
         for case, lines in self.found.items():
             if case.hint:
                 filling = shell_word(f"{where}{NEXT}")
@@ -129,8 +135,10 @@ class Work:
                         store=shell_word(where),
                         filling=filling,
                         backbone=shell_word(backbone),
+                        without=" ".join(f"--without {film}" for film in films),
                     ),
-                    details=lines[1:_SHOWN],
+                    # The details are printed above the error, so the first line is one of them.
+                    details=lines[:_SHOWN] if len(lines) > 1 else (),
                 )
 
 
@@ -149,12 +157,15 @@ def compare_with_store(request: ExtractionRequest, stored: StoreState | None) ->
     found[another] += _recipe_differences(request, stored)
     rows: list[Row] = []
     computed: list[bool] = []
+    changed_films: dict[str, None] = {}
     clip_of_id = {clip.clip_id: clip for clip in request.clips}
     for number, row in enumerate(stored.rows):
         clip = clip_of_id.pop(row.clip_id, None)
         is_planned = stored.computed is not None and stored.computed[number]
         case, line = case_of_row(row, clip, request, stored, is_planned=is_planned)
         found[case].append(line)
+        if case is CHANGED:
+            changed_films[row.movie_id] = None
         if case is AGAIN and not is_planned and clip is not None:
             row = new_row(clip)
         rows.append(row)
@@ -172,7 +183,8 @@ def compare_with_store(request: ExtractionRequest, stored: StoreState | None) ->
         computed += [True] * len(new)
     if any(computed):
         found[another] += _maker_differences(request.kind, stored)
-    return Work(rows, computed, {case: lines for case, lines in found.items() if lines})
+    cases = {case: lines for case, lines in found.items() if lines}
+    return Work(rows, computed, cases, tuple(changed_films))
 
 
 def new_row(clip: PlannedClip) -> Row:

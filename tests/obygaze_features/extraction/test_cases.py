@@ -148,11 +148,34 @@ def test_a_clip_is_that_of_its_row_by_film_and_span() -> None:
         assert found(work([clip], [row])) == {case: 1}
 
 
-def test_a_changed_clip_names_the_command_that_keeps_the_other_films() -> None:
+@pytest.mark.parametrize(
+    ("films", "named"),
+    [
+        (["alba"], ["alba"]),
+        (["my film", "alba", "my film"], ["my film", "alba"]),
+        (["alba", ""], ["FILM"]),
+        (["1", "2", "3", "4"], ["FILM"]),
+    ],
+)
+def test_a_changed_clip_names_the_command_that_keeps_the_other_films(
+    films, named
+) -> None:
+    clips = []
+    rows = []
+    for number, film in enumerate(films):
+        names = {"clip_id": f"c{number}", "movie_id": film}
+        clips.append(CLIP_A._replace(**names, end_s=1.002))
+        rows.append(ROW_A._replace(**names))
     with pytest.raises(Mismatch, match="changed since the extraction") as error:
-        work([CLIP_A._replace(end_s=1.002)], [ROW_A]).refuse("my films/clip")
+        work(clips, rows).refuse("my films/clip")
     _, _, line = str(error.value.hint).partition("first: obygaze ")
-    assert shlex.split(line)[:3] == ["store", "subset", "my films/clip"]
+    without = [word for film in named for word in ("--without", film)]
+    command = ["store", "subset", "my films/clip", *without, "-o", "NAME"]
+    assert shlex.split(line) == command
+    # The lines of all clips are in order above the error.
+    is_one = len(films) == 1
+    listed = [detail.partition(":")[0] for detail in error.value.details]
+    assert listed == ([] if is_one else [row.clip_id for row in rows])
 
 
 IDS = [f"c{number}" for number in range(6)]
