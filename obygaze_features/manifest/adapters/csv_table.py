@@ -386,10 +386,10 @@ def _imported(
             words.setdefault(mapping.level(word) or NO_LEVEL, []).append(word)
         if "" in mapping.levels:
             words.setdefault(mapping.levels[""], []).append("(no text)")
-    kept = []
-    for name in own_columns(manifest.columns):
-        if name not in mapping.columns_of_id:
-            kept.append(f"{name} ({column_words(manifest.clips, name)})")
+    kept = [
+        f"{name} ({column_words(manifest.clips, name)})"
+        for name in own_columns(manifest.columns)
+    ]
     notes = [f"columns kept under their own name: {few(kept, 12)}"] if kept else []
     facts = {"level_words": words} if words else {}
     return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts)

@@ -211,8 +211,11 @@ def test_rows_of_a_table_have_a_film_or_none(tmp_path: Path) -> None:
 
 def test_ids_of_a_table_without_films_are_made_of_its_cells(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(WITHOUT_FILMS)
-    manifest = read(tmp_path / "t.csv", films="none", form="x{nr:03d}").manifest
-    assert manifest.clip_ids == ("x001", "x002", "x003")
+    read_table = read(tmp_path / "t.csv", films="none", form="x{nr:03d}")
+    assert read_table.manifest.clip_ids == ("x001", "x002", "x003")
+    (note,) = read_table.notes
+    kept = "nr (numbers from 1 to 3), Gewalt (2 texts, empty: 1)"
+    assert note == f"columns kept under their own name: {kept}"
     counted = read(tmp_path / "t.csv", films="none", form="c{count}").manifest
     assert counted.clip_ids == ("c1", "c2", "c3")
     for options in ({"form": "{movie_id}-{nr}"}, {"columns": {"movie_id": "Gewalt"}}):
