@@ -165,7 +165,12 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             f"no visual concept has {MIN_CLIPS} HN or S clips in at least two {plural(unit)}",
             where=table.name,
         )
-    notes = [*honest.report.notes]
+    notes = [
+        *honest.report.notes,
+        "The tolerances of the vectors are those of the released code of ObyGaze12, for features of"
+        " X-CLIP. For other features, a run with a bottleneck such as pcbm-lr chooses them, and may"
+        " find more concepts.",
+    ]
     if left_out:
         notes.append(
             f"No vector is found for concepts with fewer than {MIN_CLIPS} HN or S clips or 2"
@@ -181,7 +186,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         grid=GridSettings(pairs="same", baselines=("all_positive", "neighbour")),
         report=replace(
             honest.report,
-            title="Concept vectors on unseen films",
+            title="Concept vectors of the published tolerances, on unseen films",
             questions=(),
             notes=tuple(notes),
         ),

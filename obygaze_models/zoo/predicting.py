@@ -389,7 +389,9 @@ def _doubts(
     grid = store.recipe.grid
     if grid and not features.rule and store.fingerprint != features.fingerprint:
         length = f" of {grid['seconds']:g} s" if "seconds" in grid else ""
-        doubts[LENGTHS] = f"{trained_on}, but these clips are windows{length}"
+        doubts[LENGTHS] = (
+            f"{trained_on}, but these clips are windows{length}, also across cuts"
+        )
     if table is not None:
         clips = [clip for clip in table if clip.clip_id in basis_of]
         replaced = replaced_videos_text(clips, table, store.stores)
