@@ -121,7 +121,7 @@ def extract(
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Precision of the computation.
-        licence: Licence of the features.
+        licence: Licence of the features; kept frames get none.
         device: Device that computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
         workers: Processes that decode or read clips.
         batch: Number of clips that are computed at once. [default: 16 on a GPU, fewer if memory is
