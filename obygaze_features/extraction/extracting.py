@@ -63,7 +63,7 @@ from obygaze_features.extraction.stored import read_stored, store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.atomic_files import read_seal
-from obygaze_features.store.card import Terms, with_terms
+from obygaze_features.store.card import Terms, terms_lines, with_terms
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
@@ -277,6 +277,8 @@ def _keep_terms(plan: ExtractionPlan, run: ExtractionRun) -> None:
     """
     header = run.manifest.header
     terms = Terms(run.licence or header.licence, header.citation)
+    # A licence that a card cannot have is refused before the plan is written.
+    terms_lines(terms)
     cards: dict[Path, bytes] = {}
     for store in plan.stores:
         if not store.seal or _keeps_frames(store):

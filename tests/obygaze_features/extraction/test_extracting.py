@@ -16,6 +16,7 @@ from support.written_stores import lasting_bytes
 
 from obygaze_features.core.errors import (
     AlreadyThere,
+    FixUsage,
     Mismatch,
     ObygazeError,
     ObygazeWarning,
@@ -234,6 +235,12 @@ def test_a_continued_extraction_keeps_the_licence_of_its_start(
     assert not (world / "stores" / STORE).exists()
     run(films, world, licence=typed)
     assert open_store(world / "stores" / STORE).terms.licence == kept
+
+
+def test_a_licence_that_no_card_can_have_is_refused_at_the_start(films, world):
+    with pytest.raises(FixUsage, match="expected UTF-8 as licence"):
+        run(films, world, licence="caf\udce9")
+    assert not list((world / "stores").glob("*"))
 
 
 def test_the_advice_for_a_film_that_is_damaged_in_one_clip_is_true(tmp_path) -> None:
