@@ -46,7 +46,7 @@ from obygaze_features.manifest.model import (
 )
 from obygaze_features.manifest.spans import FRAMES
 from obygaze_features.store.atomic_files import take_name
-from obygaze_features.store.card import HERE, citation_text, terms_lines
+from obygaze_features.store.card import HERE, Terms, citation_text, terms_lines
 from obygaze_features.store.files import free_bytes
 from obygaze_features.store.importing.files import (
     EXPORT_KEY,
@@ -321,7 +321,7 @@ class Export:
             "licence": header.licence,
             "citation": header.citation,
         }
-        self.label_licence = header.licence
+        self.label_licence = Terms(header.licence).spelled.licence
         self.labels = (
             f"{exported} come from the manifest {labels.name},"
             f" {view_words(header.view)}, SHA-256 {sha256}. Licence of the labels:"

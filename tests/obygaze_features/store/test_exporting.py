@@ -169,7 +169,11 @@ ODBL = "features: CC-BY-4.0, labels: ODbL-1.0"
 
 @pytest.mark.parametrize(
     ("labels", "licence", "name"),
-    [("CC-BY-4.0", "cc-by-4.0", None), ("ODbL-1.0", "other", ODBL)],
+    [
+        ("CC-BY-4.0", "cc-by-4.0", None),
+        ("cc-by-4.0", "cc-by-4.0", None),
+        ("ODbL-1.0", "other", ODBL),
+    ],
 )
 def test_no_licence_is_of_features_and_labels(tmp_path, store, labels, licence, name):
     yaml = pytest.importorskip("yaml")
