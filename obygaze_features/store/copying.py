@@ -276,9 +276,10 @@ def push(
     place = open_target(target)
     root = Path(opened.files.address)
     notes = []
-    card = with_terms(opened.card, terms)
+    card_before = opened.card
+    card = with_terms(card_before, terms)
     # The user may have edited the header only.
-    if any(terms) and card != opened.card:
+    if any(terms) and card != card_before:
         write_atomic(root / CARD, card)
         notes.append(f"wrote these terms into README.md of {opened.location}")
     marks = dict(opened.record.files)
@@ -289,6 +290,11 @@ def push(
     progress = progress or Quiet()
     try:
         n_sent = send(parcel, place, progress)
+    except (AlreadyThere, Corrupt):
+        # A refused push states no terms.
+        if notes:
+            write_atomic(root / CARD, card_before)
+        raise
     except Stopped:
         before = replaced_store_path(root, parcel.seal)
         if read_seal(before) != parcel.seal:

@@ -114,7 +114,7 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     other = write(home / "other", values=values_of(seed=1))
     before = files_of(home / "taken")
     there = "a different store exists here"
-    hint = refused(AlreadyThere, there, home / "taken", source=other)
+    hint = refused(AlreadyThere, there, home / "taken", source=other, licence="MIT")
     assert "remove the files there first" in hint
     assert files_of(home / "taken") == before
     refused(FixUsage, "web server", "https://example.org/films", licence="CC0-1.0")
