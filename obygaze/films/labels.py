@@ -35,7 +35,7 @@ from obygaze.films.projection import (
     complete_orders,
     project,
 )
-from obygaze.films.sampling import is_drawn
+from obygaze.films.sampling import is_drawn, sampled_films
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import TABLE_ENDINGS
@@ -197,8 +197,8 @@ def project_tables(
         cut = _read_clips(clips, workspace)
     bare = _without_labels(cut, marks, paths)
     spans = _clip_spans(bare, marks)
-    are_drawn = is_drawn(bare)
-    projection = project(marks, spans, threshold, orders, are_drawn=are_drawn)
+    of_sample = sampled_films(bare)
+    projection = project(marks, spans, threshold, orders, sampled_films=of_sample)
     if not projection.answers:
         films = few(sorted({mark.movie_id for mark in marks}), 5)
         raise FixInput(
@@ -206,8 +206,9 @@ def project_tables(
             where=where if clips is None else str(clips),
             hint="pass --every 30, or clips with the columns film_start_s and film_end_s",
         )
-    if clips is not None and not are_drawn:
-        outside = _marks_outside(marks, spans)
+    if clips is not None:
+        coded = [span for span in spans if span.movie_id not in of_sample]
+        outside = _marks_outside(marks, coded)
         if outside:
             warnings.append(f"marks in no clip are ignored: {few(outside, 3)}")
     warnings += _warnings(projection, bare, marks, orders or {})
@@ -219,7 +220,7 @@ def project_tables(
     if not said:
         raise FixInput("these marks give no clip a label", where=where)
     answered = {one.clip_id for one in projection.answers}
-    kept = [clip for clip in bare if are_drawn or clip.clip_id in answered]
+    kept = [clip for clip in bare if is_drawn(bare) or clip.clip_id in answered]
     manifest = replace(bare, clips=tuple(kept), annotations=tuple(said))
     return ProjectedMarks(manifest, tuple(spans), tuple(warnings))
 

@@ -13,13 +13,13 @@
   least four fifths, the cell is `none` (in `level`: EN). If it is less, the cell is empty. An
   annotator has seen all spans that the annotator marked, including the spans of `watched` marks. In
   a film without a `watched` mark of the annotator for the column, the annotator has seen the whole
-  film if any mark of the annotator in this film is in the column. Sampled clips are an exception: a
-  sampled clip without a mark was not judged.
+  film if any mark of the annotator in this film is in the column. Films with sampled clips are an
+  exception: a clip without a mark was not judged.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
@@ -112,7 +112,7 @@ def project(
     threshold: Fraction = DEFAULT_THRESHOLD,
     orders: Orders | None = None,
     *,
-    are_drawn: bool = False,
+    sampled_films: Collection[str] = (),
 ) -> Projection:
     """Return the annotation of each annotator for each clip.
 
@@ -121,7 +121,7 @@ def project(
         spans: The clips.
         threshold: The smallest share of a clip that a value must cover to count.
         orders: The words of columns with an order, from the lowest; None: no column has an order.
-        are_drawn: Whether the clips are sampled clips, which annotators judge one by one.
+        sampled_films: The films with sampled clips, which annotators judge one by one.
     """
     marks = sorted(marks)
     spelled = {}
@@ -129,7 +129,9 @@ def project(
         said = {mark.value for mark in marks if mark.column == column}
         spelled[column] = match_order(column, order, said - {NOTHING})
     projection = Projection(columns_in(marks))
-    people = _people_of_films(marks, projection, complete_orders(spelled), are_drawn)
+    people = _people_of_films(
+        marks, projection, complete_orders(spelled), sampled_films
+    )
     for span in spans:
         if span.movie_id not in people:
             projection.unseen.append(span.clip_id)
@@ -147,7 +149,10 @@ def project(
 
 
 def _people_of_films(
-    marks: Iterable[Mark], projection: Projection, orders: Orders, are_drawn: bool
+    marks: Iterable[Mark],
+    projection: Projection,
+    orders: Orders,
+    sampled_films: Collection[str],
 ) -> dict[str, list[tuple["_Person", "_Person | None"]]]:
     """Return the annotators of each film, each with the same marks at two kinds of times.
 
@@ -170,13 +175,15 @@ def _people_of_films(
                 looked_for = {*projection.columns}
             looked_for.add(COMMENT)
             used = [column for column in projection.columns if column in looked_for]
-            person = _Person(own, used, projection, orders, are_drawn)
+            person = _Person(own, used, projection, orders, film in sampled_films)
             alone = [mark for mark, levels in person.levels_of.items() if not levels]
             projection.n_without_level += len(alone) * (LEVEL in projection.columns)
             in_frames = None
             if all(mark.frames for mark in own):
                 counted = [mark.at_rate() for mark in own]
-                in_frames = _Person(counted, used, projection, orders, are_drawn)
+                in_frames = _Person(
+                    counted, used, projection, orders, film in sampled_films
+                )
             people.setdefault(film, []).append((person, in_frames))
     return people
 
@@ -190,7 +197,7 @@ class _Person:
         columns: Sequence[str],
         projection: Projection,
         orders: Orders,
-        are_drawn: bool,
+        is_sampled: bool,
     ) -> None:
         self.film = marks[0].movie_id
         self.name = marks[0].annotator
@@ -198,7 +205,7 @@ class _Person:
         self.orders = orders
         own = [mark for mark in marks if mark.column != WATCHED]
         # Columns for which the whole film counts as seen if no mark states what was watched.
-        self.counts_as_seen = {mark.column for mark in own if not are_drawn}
+        self.counts_as_seen = {mark.column for mark in own if not is_sampled}
         self.counts_as_seen -= {COMMENT, CONCEPTS_COLUMN}
         self.tracks = {LEVEL: Track(()), CONCEPTS_COLUMN: Track(())}
         self.seen: dict[str, Track] = {}

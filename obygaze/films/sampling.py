@@ -172,6 +172,11 @@ def is_drawn(manifest: Manifest) -> bool:
     return set(DRAW_COLUMNS).issubset(manifest.columns)
 
 
+def sampled_films(manifest: Manifest) -> set[str]:
+    """Return the films with sampled clips; other films may be merged with a sample."""
+    return {clip.movie_id for clip in manifest if clip.extra.get(PROBABILITY)}
+
+
 def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     """Return for each film how many clips were sampled, and how many clips the film has.
 

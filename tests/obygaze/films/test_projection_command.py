@@ -14,7 +14,13 @@ from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.manifest.io import read_manifest, saved_facts, write_manifest
-from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.model import (
+    DRAW_COLUMNS,
+    LEVELS,
+    Clip,
+    Header,
+    Manifest,
+)
 
 
 def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
@@ -73,6 +79,21 @@ def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> No
     write_marks(table, marks("0-99 Gewalt=schwach", film="lake"))
     with pytest.raises(AlreadyThere):
         project_marks(table, clips="films", name="violence", workspace=tmp_path)
+
+
+def test_a_film_next_to_a_sample_keeps_its_negatives(tmp_path: Path) -> None:
+    cut = []
+    for film, plan in (("coded", ("", "")), ("drawn", ("0.5", "4"))):
+        extra = dict(zip(DRAW_COLUMNS, plan, strict=True))
+        for start_s in (0.0, 4.0):
+            place = (f"{film}-{start_s}", film, None, f"{film}.mp4")
+            cut.append(Clip(*place, start_s, start_s + 4, extra=extra))
+    films = Manifest("films", Header("films"), tuple(cut), DRAW_COLUMNS)
+    write_manifest(films, tmp_path / "manifests/films.toml")
+    marked = [*marks("0-99 S", film="coded"), *marks("0-99 S", film="drawn")]
+    table = write_marks(tmp_path / "marks.csv", marked)
+    made = project_marks(table, clips="films", name="labels", workspace=tmp_path)
+    assert [clip.level for clip in made.manifest] == ["S", "EN", "S", ""]
 
 
 @pytest.mark.parametrize(
