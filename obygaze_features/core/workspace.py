@@ -10,6 +10,7 @@ from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, near, remove_secrets
 from obygaze_features.core.file_names import check_new_name
+from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.shell import shell_word
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -220,7 +221,11 @@ class Workspace:
             else "run obygaze ls, or choose a workspace with -C FOLDER"
         )
         if kind == "manifests" and Path(name).exists():
-            hint = f"obygaze manifest import {shell_word(name)}"
+            source = Path(name)
+            # Films are imported as a folder.
+            if source.suffix.lower() in VIDEO_SUFFIXES:
+                source = source.parent
+            hint = f"obygaze manifest import {shell_word(str(source))}"
         message = f"no {noun} called {name!r}{near(name, names)}"
         return NotFound(message, where=str(path), hint=hint)
 

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -243,6 +244,12 @@ def _find_videos(
         header = Header(ascii_id(path.resolve().name) or "films")
         folder = path
         pairs = [(ascii_id(Path(video).stem), video) for video in require_videos(path)]
+    elif path.suffix.lower() in VIDEO_SUFFIXES and path.is_file():
+        raise FixInput(
+            "expected a folder of films, got a video",
+            where=str(films),
+            hint="pass a folder that has only this video",
+        )
     else:
         manifest = read_manifest(workspace.existing_manifest(str(films)))
         header = structs.replace(manifest.header, concepts={})

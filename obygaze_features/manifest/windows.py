@@ -60,7 +60,7 @@ class Grid:
         seconds = (self.seconds, self.every)
         whole_grid = all(pictures) and not any(seconds)
         if not (whole_grid or (all(seconds) and not any(pictures))):
-            raise FixUsage(f"expected {FORMS}, got {self or 'none'}")
+            raise FixUsage(f"expected {FORMS}, got {str(self) or 'none'}")
         return self
 
     def __str__(self) -> str:

@@ -137,10 +137,19 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     for grid in (Grid(), Grid(16), both, Grid(16, -4), Grid(seconds=nan, every=1)):
         with pytest.raises(FixUsage):
             grid.check()
+    with pytest.raises(FixUsage, match="got none"):
+        Grid().check()
     (tmp_path / "films").mkdir()
     (tmp_path / "films" / "bad.mp4").write_bytes(b"not a video")
     with pytest.raises(FixInput, match="1 film"):
         make_windows(tmp_path / "films", Grid(16, 16), workspace=workspace, name="w")
+    with pytest.raises(FixInput, match="expected a folder of films, got a video"):
+        make_windows(
+            tmp_path / "films/bad.mp4", Grid(16, 16), workspace=workspace, name="w"
+        )
+    with pytest.raises(NotFound) as error:
+        workspace.existing_manifest(str(tmp_path / "films/bad.mp4"))
+    assert error.value.hint == f"obygaze manifest import {tmp_path / 'films'}"
     (tmp_path / "films" / "bad.mp4").rename(tmp_path / "bad.mp4")
     write_video(tmp_path / "films" / "a.mkv", numbers=range(15), size=(64, 48))
     with pytest.raises(FixInput, match="every film is shorter than one window"):
