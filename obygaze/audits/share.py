@@ -24,7 +24,7 @@ from obygaze.audits.annotations import require_column
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.films.marks import UNKNOWN
 from obygaze.films.predictions import score_column
-from obygaze.films.sampling import draw_plan, is_drawn
+from obygaze.films.sampling import LEAST_FILMS, draw_plan, is_drawn
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
@@ -55,11 +55,11 @@ Row = dict[str, Any]
 
 # The bases of scores of a model that may have been trained on a clip or its film.
 MAY_HAVE_TRAINED = (COPY, IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
-LEAST_FILMS = 2
 LABELS_OF_MARKS = (
     "for labels from marks: obygaze manifest project MARKS --clips SAMPLE -o NAME, then obygaze"
     " audit share NAME"
 )
+MORE_FILMS = "sample clips of more films: obygaze manifest sample --help"
 HEADERS = {
     **{"group": "films", "n_films": "n films", "n_clips": "clips", "n_drawn": "drawn"},
     **{"n_judged": "judged", "n_not_judged": "not judged"},
@@ -186,7 +186,7 @@ def read_labels(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
             f"expected labels of clips of at least {LEAST_FILMS} films, got labels in"
             f" {count(n_films, 'film')}",
             where=drawn.name,
-            hint=LABELS_OF_MARKS,
+            hint=LABELS_OF_MARKS if len(drawn.films) >= LEAST_FILMS else MORE_FILMS,
         )
     labels = {}
     for film, plan in draw_plan(drawn).items():

@@ -39,6 +39,8 @@ from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import Grid
 
 PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
+# The interval of a share is over films, so it requires two.
+LEAST_FILMS = 2
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,15 @@ class DrawnClips:
     def __str__(self) -> str:
         films = count(len(self.manifest.films), "film")
         return f"{self.path}: {len(self.manifest)} of {count(self.n_clips, 'clip')} of {films}"
+
+    @property
+    def warnings(self) -> list[str]:
+        """A warning if there are too few films for a share."""
+        if len(self.manifest.films) >= LEAST_FILMS:
+            return []
+        return [
+            f"obygaze audit share requires clips of at least {LEAST_FILMS} films, got 1 film"
+        ]
 
     @property
     def notes(self) -> list[str]:
@@ -181,8 +192,15 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     """Return for each film how many clips were sampled, and how many clips the film has.
 
     Both numbers come from the columns `draw_probability` and `draw_clips`. Raise an error if these
-    columns contradict the clips.
+    columns contradict the clips, or if some clips were not sampled.
     """
+    refuse_if(
+        [clip.clip_id for clip in manifest if not clip.extra[PROBABILITY]],
+        FixInput,
+        "the sample was merged with clips that were not sampled",
+        where=manifest.name,
+        hint="pass a manifest with the sampled clips only",
+    )
     films = {}
     for film, clips in by_film(manifest).items():
         cells = {(c.extra[PROBABILITY], c.extra[CLIPS_OF_FILM]) for c in clips}

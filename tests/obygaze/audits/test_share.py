@@ -178,6 +178,21 @@ def test_scores_of_other_clips_are_refused(tmp_path, changes, problem) -> None:
 # ---- refused -------------------------------------------------------------------------------------
 
 
+def test_one_film_and_clips_that_were_not_sampled_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FixInput, match="got labels in 1 film") as refused:
+        audit(tmp_path, drawn_films(["SSEE"]))
+    assert "sample clips of more films" in str(refused.value.hint)
+    with pytest.raises(FixInput, match="got labels in 1 film") as refused:
+        audit(tmp_path, drawn_films(["SSEE", "...."]))
+    assert "manifest project MARKS" in str(refused.value.hint)
+    manifest = drawn_films(["SSEE", "SEEE"])
+    empty = {"draw_probability": "", "draw_clips": ""}
+    other = Clip("x-1", "x", None, "", 0.0, 2.0, "S", (), empty)
+    merged = replace(manifest, clips=(*manifest.clips, other))
+    with pytest.raises(FixInput, match="clips that were not sampled: x-1"):
+        audit(tmp_path, merged)
+
+
 def concept_marks(path: Path, levels: str, n_films: int = 3) -> Path:
     """Look is marked in half of each first clip; levels are marked in whole clips."""
     rows = ["movie_id,start_s,end_s,column,value,annotator"]

@@ -77,6 +77,14 @@ def test_the_next_command_names_an_annotator(tmp_path: Path) -> None:
     ]
 
 
+def test_a_sample_of_one_film_is_warned_of_because_it_gives_no_share(tmp_path) -> None:
+    saved(tmp_path, manifest_of([4]))
+    warned = "obygaze audit share requires clips of at least 2 films, got 1 film"
+    assert draw(tmp_path, 2).warnings == [warned]
+    saved(tmp_path, manifest_of([4, 4]))
+    assert draw(tmp_path, 2, force=True).warnings == []
+
+
 def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> None:
     saved(tmp_path, manifest_of([10, 10]))
     n_draws = 100
