@@ -292,7 +292,7 @@ class _ElanReader(MarkReader):
             if boundaries is None:
                 raise FixInput(
                     f"--coded {column} of {tier.annotator}: the length of the film {film} is"
-                    " unknown, because no file is linked",
+                    " unknown, because there is no linked file of the whole film",
                     where=str(file.path),
                     hint="import the folder of the film: obygaze manifest import FOLDER; or mark"
                     f" the whole film with the word {column} in a tier {WATCHED}",

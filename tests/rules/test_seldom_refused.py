@@ -294,7 +294,7 @@ REFUSED: dict[str, Case] = {
         "valence_class > 1"
     ),
     "TIME_ORDER is missing": lambda f: ElanFile(elan(f, times="")).with_tiers([]),
-    "of ada: the length of the film lake is unknown": watched_of_unknown_length,
+    "the film lake is unknown, because there is no linked file of": watched_of_unknown_length,
     "expected a manifest in the raw view": clips_of_a_view,
     "as in other rows of the film lake, got": two_rates,
     "two videos for the film 'lake'": two_videos,
