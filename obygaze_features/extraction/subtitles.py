@@ -67,7 +67,7 @@ CUES = ("movie_id", "start_s", "end_s", "text")
 TEXTS = ("clip_id", "text")
 # The language codes of two letters, and how a name states one: juno.de.srt or juno.pt-BR.srt.
 LANGUAGES = {name[:2] for name in locale.locale_alias if name[2:3] == "_"}
-LANGUAGE = re.compile(r"\.([a-z]{2})(-[A-Z]{2})?")
+LANGUAGE = re.compile(r"\.([a-z]{2})(-[a-z]{2})?", re.IGNORECASE)
 # The rule that finds the words of a clip, for the recipe.
 RULE_OF_CUES = "each cue that overlaps the clip, whole"
 
@@ -173,7 +173,7 @@ def _files_of_films(
         film = _film_of_name(path.stem, manifest)
         ending = Path(path.stem).suffix
         language = LANGUAGE.fullmatch(ending)
-        if not film and language and language[1] in LANGUAGES:
+        if not film and language and language[1].lower() in LANGUAGES:
             film = _film_of_name(path.stem.removesuffix(ending), manifest)
         if not film:
             unused.append(path.name)

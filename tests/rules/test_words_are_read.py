@@ -53,7 +53,7 @@ ASS = (
 )
 LINE = "Dialogue: 0,0:00:01.00,0:00:02.00,Big,,0,0,0,,"
 CASES = {
-    "capitals of another name": Case("M.de.srt", srt(f"{ONE}yes"), ("yes", "", "")),
+    "capitals of a name and a language": Case("M.DE.srt", srt(f"{ONE}yes"), ("yes", "", "")),
     # Encodings.
     "utf-16": Case("m.srt", srt(f"{ONE}né", encoding="utf-16"), ("né", "", "")),
     "windows-1252": Case(
