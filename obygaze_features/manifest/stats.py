@@ -188,7 +188,12 @@ class Stats:
                 lines.append(f"genres of {facts['title']} in {source}: {listed}")
         counted = [*LEVELS, NO_LEVEL] if self._has_levels else []
         headers = ("film", f"{self.unit}s", *counted, "title", "year", "genres")
-        return "\n".join([table(headers, rows), *lines])
+        columns = []
+        for column in zip(headers, *rows, strict=True):
+            if {*column[1:]} - {None, ""}:
+                columns.append(column)
+        shown, *cells = zip(*columns, strict=True)
+        return "\n".join([table(shown, cells), *lines])
 
     def _split_rows(self) -> list[Sequence[object]]:
         rows: list[Sequence[object]] = []

@@ -44,6 +44,10 @@ def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -
 def test_a_selection_says_of_how_many_clips_it_is(manifest: Manifest) -> None:
     sure = compute_stats(manifest, where="level == S")
     assert sure.size == "3 of 8 clips of 1 film"
+    # Nothing is known of the film, so the columns of title, year and genres are left out.
+    header, row = str(sure).split("\n\n")[3].splitlines()
+    assert header.split() == ["film", "clips", "EN", "HN", "NS", "S", "no", "level"]
+    assert row.split() == ["b", "3", "0", "0", "0", "3", "0"]
     for all_clips in (None, "level in {EN, HN, NS, S} or not level"):
         size = compute_stats(manifest, where=all_clips).size
         assert size == "8 clips of 2 films"
