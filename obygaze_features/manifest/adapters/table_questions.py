@@ -175,8 +175,8 @@ class Questions:
 
 def decide(table: TableCells, stated: TableMapping) -> Questions:
     """Return the questions about a table, with a mapping that answers all of them."""
-    sheet = TableMapping(sheet=table.sheet)
-    questions = Questions(table, stated.joined(sheet), sheet)
+    # The likely sheet is not a part of the mapping: the next workbook may call it differently.
+    questions = Questions(table, stated, TableMapping(sheet=table.sheet))
     _ask_films(questions)
     _ask_times(questions)
     _ask_coders(questions)
