@@ -436,7 +436,7 @@ def _require_one_unit(names: Sequence[str], runs: Sequence[Run]) -> None:
         raise FixInput(
             f"these runs hold out different groups of clips ({', '.join(held_out)}), so their"
             " scores cannot be paired",
-            hint="compare runs with the same splits.column",
+            hint="use runs with the same splits.column, or report each run alone",
         )
 
 

@@ -145,8 +145,9 @@ def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) ->
     runs = {}
     for column in ("director", "decade"):
         runs[column] = run_of(tmp_path / column, both, f"splits.column={column}")
-    with pytest.raises(FixInput, match=r": director, .*: decade\)"):
+    with pytest.raises(FixInput, match=r": director, .*: decade\)") as refused:
         compare_runs(list(runs.values()))
+    assert str(refused.value.hint).endswith("or report each run alone")
     # A clip that is of another director in one of them.
     moved = {clip.clip_id: clip.extra["director"] for clip in manifest}
     film = manifest.clips[0].movie_id
