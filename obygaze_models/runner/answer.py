@@ -468,7 +468,15 @@ def describe_cell(run: Run, cell: Cell) -> str:
     metric = compared_metric(run)
     model = model_name(run, cell)
     if not cell.is_ranked(metric):
-        return f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
+        text = f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
+        splits = run.protocol["splits"]
+        is_by_unit = splits["kind"] == "nested" and not splits["folds"]
+        if is_by_unit and cell.rows["fold"].nunique() > 3:
+            text += (
+                f" Each fold tests one {run.unit}; --set splits.folds=3 tests {run.units} in three"
+                " folds."
+            )
+        return text
     where = f"On {tested_on(cell.basis, run.units)}"
     if cell.basis == FILM_SEEN and cell.same_film < cell.n_clips:
         clips = count(cell.n_clips, "clip")

@@ -352,6 +352,15 @@ def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     )
 
 
+def test_where_no_film_has_both_classes_folds_of_several_films_are_offered(tmp_path):
+    tests = cell("ridge", ["1111", "0000"] * 2)
+    said = "no fold tests clips of both classes."
+    more = " Each fold tests one film; --set splits.folds=3 tests films in three folds."
+    assert answer(run_of(tmp_path / "a", tests)).endswith(said + more)
+    of_several = run_of(tmp_path / "b", tests, (), "splits.folds=4")
+    assert answer(of_several).endswith(said)
+
+
 # ---- limits ----
 
 
