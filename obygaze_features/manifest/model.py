@@ -33,6 +33,7 @@ from obygaze_features.core.notebook import (
 )
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -413,6 +414,11 @@ class Manifest:
         except UnknownName as error:
             # The error names the first clip as its place, but the column is missing in all clips.
             error.where = self.name
+            if self.annotations and "annotator" in {*parsed.compared} - {*self.columns}:
+                error.hint = (
+                    f"obygaze manifest labels {shell_word(self.name)} --rule by:NAME -o OTHER makes"
+                    " a manifest with the labels of one annotator"
+                )
             raise
         for sentence in self.unknown_values(parsed):
             warnings.warn(sentence, ObygazeWarning, stacklevel=2)

@@ -109,7 +109,7 @@ def show_manifest(
 ) -> ManifestPage:
     """Show a manifest's header and clips.
 
-    An EXPRESSION tests columns, as in protocols: level == S and annotator == A1.
+    An EXPRESSION tests columns, as in protocols: level == S and Body in concept.
 
     Args:
         manifest: The manifest.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, UnknownName
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.annotators import RULES, apply_rule, person_labels
@@ -187,8 +187,14 @@ def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
             (note,) = saved.manifest.header.notes
             assert note.split(" from ")[0] == f"labels made by the rule {second}"
     # The new manifest does not exist.
+    # The label of one person is in a manifest of this person's labels.
+    with pytest.raises(UnknownName, match="no column 'annotator'") as refused:
+        saved.manifest.where("annotator == ada and mood == calm")
+    assert "manifest labels second --rule by:NAME" in str(refused.value.hint)
+    of_ada = make_labels("second", "third", rule="by:ada", workspace=tmp_path).manifest
+    assert of_ada.where("mood == calm").clip_ids == ("c1", "c2", "c3")
     with pytest.raises(FixUsage) as caught:
-        make_labels("first", "third", rule="by:nobody", workspace=tmp_path)
+        make_labels("first", "fourth", rule="by:nobody", workspace=tmp_path)
     assert caught.value.where == "first"
 
 
