@@ -56,6 +56,11 @@ WAYS_OF_UNJUDGED = (
     " together"
 )
 COMMENT = "comment"
+# Usual names of columns with free text, without capitals.
+FREE_TEXT = (
+    "comment comments remark remarks notes bemerkung bemerkungen kommentar kommentare anmerkung"
+    " anmerkungen commentaire commentaires remarque remarques"
+)
 # The beginning of the note of a manifest about its rule.
 NOTE = "labels made by the rule "
 
@@ -383,7 +388,10 @@ class Rule:
         level = own.pop("level")
         concepts, disputed_concepts = self.concepts(said, level)
         # Comments always differ, and are not labels that need a decision.
-        left_open = [name for name in left_open if name != COMMENT] + disputed_concepts
+        left_open = [
+            name for name in left_open if name.casefold() not in FREE_TEXT.split()
+        ]
+        left_open += disputed_concepts
         labelled_clip = replace(clip, level=level, concepts=concepts)
         return _with_cells(labelled_clip, {**own, DIFFERS: "|".join(left_open)})
 

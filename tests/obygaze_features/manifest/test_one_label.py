@@ -186,7 +186,6 @@ def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
             assert read_manifest("second", workspace=tmp_path) == saved.manifest
             (note,) = saved.manifest.header.notes
             assert note.split(" from ")[0] == f"labels made by the rule {second}"
-    # The new manifest does not exist.
     # The label of one person is in a manifest of this person's labels.
     with pytest.raises(UnknownName, match="no column 'annotator'") as refused:
         saved.manifest.where("annotator == ada and mood == calm")
@@ -194,6 +193,7 @@ def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
     of_ada = make_labels("second", "third", rule="by:ada", workspace=tmp_path).manifest
     assert of_ada.where("mood == calm").clip_ids == ("c1", "c2", "c3")
     with pytest.raises(FixUsage) as caught:
+    # The new manifest does not exist.
         make_labels("first", "fourth", rule="by:nobody", workspace=tmp_path)
     assert caught.value.where == "first"
 
@@ -447,12 +447,13 @@ def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> 
             assert clip.extra["comment"] == "dark"
 
 
-def test_people_who_agree_need_no_rule(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["comment", "Comments", "Bemerkung"])
+def test_people_who_agree_need_no_rule(tmp_path: Path, column: str) -> None:
     comments = ["said by ada", "said by ben"]
-    rows = rows_of_two(comment=comments[1])
-    rows[0]["comment"] = comments[0]
+    rows = rows_of_two(**{column: comments[1]})
+    rows[0][column] = comments[0]
     made = read(write_rows(tmp_path / "t.csv", rows)).manifest
     assert label_of(made["c1"]) == ("S", "Look", "", "", "")
     # Different comments are no disagreement.
-    assert made["c1"].extra == {"movie_title": "Alba", "comment": ""}
-    assert [one.own["comment"] for one in made.annotations] == comments
+    assert made["c1"].extra == {"movie_title": "Alba", column: ""}
+    assert [one.own[column] for one in made.annotations] == comments
