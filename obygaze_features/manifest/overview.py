@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +78,17 @@ class ManifestPage(Listing):
         return f"{_describe(self.manifest)}\n{clips}"
 
     def table(self) -> Columns:
-        """Return the selected clips as the columns of a table."""
-        return manifest_columns(self.selection)
+        """Return the selected clips as the columns of a table, with the labels by annotator."""
+        columns = dict(manifest_columns(self.selection))
+        said: dict[str, dict[str, str]] = defaultdict(dict)
+        for one in self.selection.annotations:
+            cells = {"level": one.level, "concepts": "|".join(one.concepts), **one.own}
+            for name, cell in cells.items():
+                if cell:
+                    said[f"{name}:{one.annotator}"][one.clip_id] = cell
+        for name, cell_of in sorted(said.items()):
+            columns[name] = [cell_of.get(clip.clip_id, "") for clip in self.selection]
+        return columns
 
     @property
     def notes(self) -> list[str]:

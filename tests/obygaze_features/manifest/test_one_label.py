@@ -22,6 +22,7 @@ from obygaze_features.manifest.io import (
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.merging import make_labels, merged_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest, Windows
+from obygaze_features.manifest.overview import show_manifest
 from obygaze_features.manifest.windows import CutFilm, Grid
 
 COLUMNS = ("level", "concepts", "mood", "rating")
@@ -192,8 +193,8 @@ def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
     assert "manifest labels second --rule by:NAME" in str(refused.value.hint)
     of_ada = make_labels("second", "third", rule="by:ada", workspace=tmp_path).manifest
     assert of_ada.where("mood == calm").clip_ids == ("c1", "c2", "c3")
-    with pytest.raises(FixUsage) as caught:
     # The new manifest does not exist.
+    with pytest.raises(FixUsage) as caught:
         make_labels("first", "fourth", rule="by:nobody", workspace=tmp_path)
     assert caught.value.where == "first"
 
@@ -457,3 +458,9 @@ def test_people_who_agree_need_no_rule(tmp_path: Path, column: str) -> None:
     # Different comments are no disagreement.
     assert made["c1"].extra == {"movie_title": "Alba", column: ""}
     assert [one.own[column] for one in made.annotations] == comments
+    # The table for a discussion has both.
+    table = show_manifest(made).table()
+    assert [table[f"{column}:ada"], table[f"{column}:ben"]] == [
+        [one] for one in comments
+    ]
+    assert table["level:ada"] == table["level:ben"] == ["S"]
