@@ -50,6 +50,7 @@ _HUB_ERRORS: dict[int | None, tuple[type[ObygazeError], str, str]] = {
 }
 # The address of an open store contains the commit, so that the store does not change.
 _HUB_URL = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([0-9a-f]{40}))?")
+JOIN_LATER = "; a join cannot begin with an address: write NAME+ADDRESS"
 
 
 class Unreachable(ObygazeError):
@@ -240,7 +241,10 @@ def split_hub_url(url: str) -> tuple[str, str]:
     """Return the data set and the commit of an address on the hub; "" for the last commit."""
     match = _HUB_URL.fullmatch(url)
     if match is None or ".." in url:
-        raise FixUsage(f"invalid address {url!r}", hint="use hf://OWNER/NAME")
+        hint = "use hf://OWNER/NAME"
+        if "+" in url:
+            hint += JOIN_LATER
+        raise FixUsage(f"invalid address {url!r}", hint=hint)
     return match[1], match[2] or ""
 
 

@@ -77,7 +77,7 @@ from obygaze_features.store.layout import (
     power_of_two,
     with_companions,
 )
-from obygaze_features.store.network import Unreachable, open_remote
+from obygaze_features.store.network import JOIN_LATER, Unreachable, open_remote
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     StoreRecord,
@@ -369,7 +369,7 @@ def _no_store_error(files: Files) -> ObygazeError:
             return being_filled
         hint = "obygaze ls lists the stores"
     elif "+" in files.location:
-        hint += "; a join cannot begin with an address: write NAME+ADDRESS"
+        hint += JOIN_LATER
     with suppress(FileNotFoundError, ObygazeError):
         files.length(CLAIM)
         message += ", because a push was not finished"

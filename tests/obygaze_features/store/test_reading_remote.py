@@ -94,6 +94,9 @@ def test_a_join_that_begins_with_an_address_says_how_to_write_it(server) -> None
         open_store(f"{server.url}/tokens+mine")
     advice = "a join cannot begin with an address: write NAME+ADDRESS"
     assert caught.value.hint.endswith(advice)
+    with pytest.raises(FixUsage, match="invalid address") as refused:
+        open_store("hf://lab/tokens+mine")
+    assert refused.value.hint.endswith(advice)
 
 
 def test_a_document_that_grows_is_not_fetched(server: WebServer) -> None:
