@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import file_facts
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.link import manifests_with_videos
 from obygaze_features.manifest.times import all_film_times
@@ -33,7 +34,7 @@ class LinkedFilms:
 
     @cached_property
     def files(self) -> dict[str, dict[Path, None]]:
-        """The linked files of each film; copies in several folders count as several files."""
+        """The linked files of each film, among them its copies in several folders."""
         files: dict[str, dict[Path, None]] = {}
         for manifest in manifests_with_videos(self.workspace):
             root = Path(manifest.header.video_root)
@@ -43,14 +44,21 @@ class LinkedFilms:
         return files
 
     def file_of(self, film: str) -> Path | None:
-        """Return the file of a film, or None if none is linked; raise an error if there are two."""
-        files = [path for path in self.files.get(film, ()) if path.is_file()]
+        """Return the file of a film, or None if none is linked.
+
+        Equal copies count as one file. Raise an error if there are different files.
+        """
+        of_facts: dict[tuple[int, str] | None, Path] = {}
+        for path in self.files.get(film, ()):
+            if path.is_file():
+                of_facts.setdefault(file_facts(path), path)
+        files = [*of_facts.values()]
         if len(files) > 1:
             raise FixInput(
                 f"manifests link the film {film} to {len(files)} files, whose pictures may have"
                 f" different times: {few([*map(str, files)], 3)}",
                 hint="link all manifests of the film to the same folder:"
-                " obygaze manifest link NAME FOLDER",
+                " obygaze manifest link NAME FOLDER; or cut windows again from this folder",
             )
         return files[0] if files else None
 

@@ -52,13 +52,15 @@ def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(linked) -> None:
         at_pictures([mark._replace(end_s=60.0)], linked)
 
 
-def test_two_files_of_one_film_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_one_film_are_refused_unless_they_are_equal(tmp_path) -> None:
     for folder in ("films", "more"):
         (tmp_path / folder).mkdir()
         write_video(tmp_path / folder / "lake.mp4", numbers=range(10))
         call_obygaze("manifest", "import", folder, cwd=tmp_path).ok()
     write_marks(tmp_path / "m.csv", [Mark("lake", 0.0, 0.2, "level", "S", "ada")])
     words = ("manifest", "project", "m.csv", "--every", "0.1", "-o", "labels")
-    refused = call_obygaze(*words, cwd=tmp_path)
+    call_obygaze(*words, cwd=tmp_path).ok()
+    write_video(tmp_path / "more/lake.mp4", numbers=range(11))
+    refused = call_obygaze(*words, "--force", cwd=tmp_path)
     assert refused.code == 1
     assert "manifests link the film lake to 2 files" in refused.stderr
