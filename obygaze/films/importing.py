@@ -35,6 +35,8 @@ from obygaze_features.core.files import write_all_new
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.adapters.table_questions import SEPARATORS
+from obygaze_features.manifest.vocabulary import canonical_concept
 
 ELAN = ".eaf"
 # A blank annotation in these columns is left out; in all other columns it becomes `?`.
@@ -115,7 +117,7 @@ class ImportedMarks:
 
     @property
     def warnings(self) -> list[str]:
-        """Return sentences on excluded contents, assumed annotators and invalid `watched` marks."""
+        """Return sentences on excluded contents, on what was assumed, and on doubtful words."""
         sentences = [f"ignored: {reason}" for reason in self.left_out]
         sentences += self.guessed
         columns = {WATCHED, *columns_in(self.marks)}
@@ -125,6 +127,15 @@ class ImportedMarks:
             sentences.append(
                 f"{WATCHED}: expected the name of a column with marks, or {WATCHED} for all"
                 f" columns, got {shown}; a column without marks gets no labels"
+            )
+        lists = []
+        for word in self.words.get(CONCEPTS_COLUMN, {}):
+            if canonical_concept(word) is None and any(map(word.count, SEPARATORS)):
+                lists.append(repr(word))
+        if lists:
+            sentences.append(
+                f"read as one concept: {few(lists, 5)}; if it means several, separate them with |:"
+                " --word 'A, B=A|B'"
             )
         return sentences
 

@@ -105,6 +105,23 @@ def test_a_tier_is_a_column_and_its_words_are_values(foreign: Path) -> None:
     assert "Gewalt  stark             1" in str(made)
 
 
+def test_a_concept_that_may_be_several_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "m.eaf"
+    words = ("Body, Look", "Look", "Farbe")
+    marks = [
+        Mark("m", n, n + 1.0, "concepts", word, "A") for n, word in enumerate(words)
+    ]
+    file.write_bytes(write_elan(marks))
+    made = import_manifest(file, "m", workspace=tmp_path)
+    assert isinstance(made, ImportedMarks)
+    (warned,) = made.warnings
+    assert "read as one concept: 'Body, Look'; if it means several" in warned
+    meanings = {"Body, Look": "Body|Look"}
+    made = import_manifest(file, "m", words=meanings, force=True, workspace=tmp_path)
+    assert isinstance(made, ImportedMarks)
+    assert made.warnings == []
+
+
 def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
     tiers = {"Gewalt": "level", "Mittel": "", "Notiz": "watched", "Teil": ""}
     words = {"stark": "S", "schwach (?)": "?"}
