@@ -280,7 +280,7 @@ def label_notes(manifest: Manifest) -> list[str]:
         command = f"obygaze agree {shell_word(manifest.name)}"
         if not any(one.level for one in manifest.annotations):
             words_of = {}
-            for own in annotated_columns(manifest):
+            for own in filter(_is_label, annotated_columns(manifest)):
                 words_of[own] = {one.own[own] for one in manifest.annotations}
             # A column with more words, such as a number for each shot, is not a label.
             likely = [own for own in words_of if 1 < len(words_of[own]) <= MOST_WORDS]
@@ -308,6 +308,11 @@ def annotated_columns(manifest: Manifest) -> tuple[str, ...]:
         return tuple(one.own)
     said = manifest.header.said
     return annotator_columns(manifest.columns) if said is None else said
+
+
+def _is_label(column: str) -> bool:
+    """Return whether a column has labels, and not free text."""
+    return column.casefold() not in FREE_TEXT.split()
 
 
 def count_differences(clips: Iterable[Clip]) -> str:
@@ -388,10 +393,7 @@ class Rule:
         level = own.pop("level")
         concepts, disputed_concepts = self.concepts(said, level)
         # Comments always differ, and are not labels that need a decision.
-        left_open = [
-            name for name in left_open if name.casefold() not in FREE_TEXT.split()
-        ]
-        left_open += disputed_concepts
+        left_open = [*filter(_is_label, left_open), *disputed_concepts]
         labelled_clip = replace(clip, level=level, concepts=concepts)
         return _with_cells(labelled_clip, {**own, DIFFERS: "|".join(left_open)})
 

@@ -109,10 +109,11 @@ def test_semicolons_decimal_commas_own_words_and_totals(tmp_path: Path) -> None:
 
 def test_workbooks_of_two_people_have_sheets_of_different_names(tmp_path) -> None:
     """A copy of a workbook has the same likely sheet: nobody meant its rows twice."""
-    rows = {"": [["clip_id", "movie_id", "shot", "mood"]]}
+    rows = {"": [["clip_id", "movie_id", "shot", "Remarks", "mood"]]}
     for name in ("ada", "ben"):
         moods = ["calm", *["wild" if name == "ada" else "calm"] * 19]
-        clips = [[f"c{n:02d}", "Alba", n, mood] for n, mood in enumerate(moods)]
+        remark = f"said by {name}"
+        clips = [[f"c{n:02d}", "Alba", n, remark, mood] for n, mood in enumerate(moods)]
         rows[name] = [*rows[""], *clips]
         about = {"About": [["a note"]], name: rows[name]}
         write_workbook(tmp_path / f"{name}.xlsx", about)
