@@ -56,9 +56,9 @@ WAYS_OF_UNJUDGED = (
     " together"
 )
 COMMENT = "comment"
-# Usual names of columns with free text, without capitals.
+# Usual names of columns with free text, without capitals. Notes may be ratings, as in French.
 FREE_TEXT = (
-    "comment comments remark remarks notes bemerkung bemerkungen kommentar kommentare anmerkung"
+    "comment comments remark remarks bemerkung bemerkungen kommentar kommentare anmerkung"
     " anmerkungen commentaire commentaires remarque remarques"
 )
 # The beginning of the note of a manifest about its rule.

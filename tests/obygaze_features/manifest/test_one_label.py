@@ -464,3 +464,12 @@ def test_people_who_agree_need_no_rule(tmp_path: Path, column: str) -> None:
         [one] for one in comments
     ]
     assert table["level:ada"] == table["level:ben"] == ["S"]
+
+
+def test_notes_of_which_people_differ_are_named(tmp_path: Path) -> None:
+    """Notes may be ratings, as in French."""
+    rows = rows_of_two(Notes="5")
+    rows[0]["Notes"] = "2"
+    with pytest.raises(FixInput) as caught:
+        read(write_rows(tmp_path / "t.csv", rows))
+    assert "annotators differ in 1 of 1 clip: Notes 1" in caught.value.details[0]
