@@ -22,6 +22,7 @@ from support.run_tables import (
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_models.report.comparison import ComparedRuns, compare_runs
+from obygaze_models.report.page import write_report
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -167,6 +168,22 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
         "Test clips of the runs c and a, or classes of these clips, differ in 1"
     )
     assert "Test folds of the runs c and a differ in 1 of 1 result: AP" in folds
+
+
+def test_runs_without_a_common_clip_have_one_warning(tmp_path: Path) -> None:
+    rows = cell().predictions()
+    ids = [*dict.fromkeys(row["clip_id"] for row in rows)]
+    runs = []
+    for name, part in {"a": ids[::2], "b": ids[1::2]}.items():
+        half = {"predictions.csv": [row for row in rows if row["clip_id"] in part]}
+        runs.append(made_run(tmp_path / name, [cell()], tables=half))
+    (warning,) = compare_runs(runs).warnings
+    reason = "nothing is compared, because no clip is tested in all results."
+    assert warning == f"EN_S: {reason}"
+    page = write_report([run.folder for run in runs])[0].read_text("utf-8")
+    beside = page.partition("side by side")[2].partition("</main>")[0]
+    assert reason in beside
+    assert "<table" not in beside
 
 
 def test_values_of_other_folds_of_unseen_films_are_warned_of(tmp_path: Path) -> None:
