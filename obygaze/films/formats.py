@@ -241,7 +241,9 @@ def export_manifest(
     """
     path = Path(output)
     by_ending = WRITTEN.get(path.suffix.lower())
-    chosen = format or by_ending
+    # Only ELAN files get new tiers.
+    of_folder = "elan" if into is not None and Path(into).is_dir() else None
+    chosen = format or by_ending or of_folder
     is_written = chosen in WRITTEN.values() and by_ending in (None, chosen)
     if chosen is None or not is_written:
         raise FixUsage(

@@ -322,7 +322,7 @@ def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:
         (tmp_path / f"elan/{film}.eaf").write_bytes(write_elan(of_film))
     (tmp_path / "marks.csv").write_bytes(marks_of("lake", "pier", "sea"))
     done = export_manifest(
-        tmp_path / "marks.csv", tmp_path / "out", format="elan", into=tmp_path / "elan"
+        tmp_path / "marks.csv", tmp_path / "out", into=tmp_path / "elan"
     )
     names = [path.relative_to(tmp_path / "out").as_posix() for path in done.files]
     assert names == ["lake.eaf", "sub/pier.eaf"]
