@@ -58,8 +58,9 @@ WAYS_OF_UNJUDGED = (
 COMMENT = "comment"
 # Usual names of columns with free text, without capitals. Notes may be ratings, as in French.
 FREE_TEXT = (
-    "comment comments remark remarks bemerkung bemerkungen kommentar kommentare anmerkung"
-    " anmerkungen commentaire commentaires remarque remarques"
+    *("comment", "comments", "remark", "remarks", "bemerkung", "bemerkungen"),
+    *("kommentar", "kommentare", "anmerkung", "anmerkungen"),
+    *("commentaire", "commentaires", "remarque", "remarques"),
 )
 # The beginning of the note of a manifest about its rule.
 NOTE = "labels made by the rule "
@@ -312,7 +313,7 @@ def annotated_columns(manifest: Manifest) -> tuple[str, ...]:
 
 def _is_label(column: str) -> bool:
     """Return whether a column has labels, and not free text."""
-    return column.casefold() not in FREE_TEXT.split()
+    return column.casefold() not in FREE_TEXT
 
 
 def count_differences(clips: Iterable[Clip]) -> str:
