@@ -494,11 +494,14 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
         named = few(found.films_of_one, 5)
         sentence = f"films without an item of two annotators, not compared: {named}"
         warnings = (*warnings, sentence)
+    rows = []
+    for row in found.rows:
+        rows.append(tuple(row[name] for name in names))
     over = "films" if found.has_films else "items"
     return Audit(
         title=title,
         headers=[name.replace("_", " ") for name in names],
-        rows=[tuple(row[name] for name in names) for row in found.rows],
+        rows=rows,
         answers=list(_answers_in_words(found)),
         limits=list(_limits(found)),
         values={

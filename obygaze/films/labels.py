@@ -51,7 +51,7 @@ from obygaze_features.manifest.annotators import (
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import read_header_of, saved_facts, write_manifest
-from obygaze_features.manifest.merging import text_of_all
+from obygaze_features.manifest.merging import licence_of_all, text_of_all
 from obygaze_features.manifest.model import (
     DIFFERS,
     LEVELS,
@@ -220,7 +220,8 @@ def project_tables(
     if not said:
         raise FixInput("these marks give no clip a label", where=where)
     answered = {one.clip_id for one in projection.answers}
-    kept = [clip for clip in bare if is_drawn(bare) or clip.clip_id in answered]
+    has_sample = is_drawn(bare)
+    kept = [clip for clip in bare if has_sample or clip.clip_id in answered]
     manifest = replace(bare, clips=tuple(kept), annotations=tuple(said))
     return ProjectedMarks(manifest, tuple(spans), tuple(warnings))
 
@@ -286,16 +287,17 @@ def _without_labels(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Man
     stated = {**clips.header.concepts, **concepts_of_papers()}
     concepts = {mark.value for mark in marks if mark.column == CONCEPTS_COLUMN}
     headers = [(path.stem, read_header_of(path) or Header("")) for path in paths]
-    # If marks state no licence, that of the labels is unknown, and `store push` asks.
-    is_known = all(header.licence for _, header in headers)
+    licences = [(name, one.licence) for name, one in headers]
+    # The labels are those of the marks, so clips need not state a licence.
+    if clips.header.licence:
+        licences.insert(0, (clips.name, clips.header.licence))
     headers.insert(0, (clips.name, clips.header))
-    licences = [(name, one.licence) for name, one in headers if one.licence]
     citations = [(name, one.citation) for name, one in headers if one.citation]
     header = Header(
         clips.header.dataset,
         {concept: stated.get(concept, "unknown") for concept in sorted(concepts)},
         said=tuple(sorted(columns - {WATCHED, LEVEL, CONCEPTS_COLUMN})),
-        licence=text_of_all(licences) if is_known else "",
+        licence=licence_of_all(licences),
         citation=text_of_all(citations),
         sources=tuple(map(source_file, paths)),
         video_root=clips.header.video_root,

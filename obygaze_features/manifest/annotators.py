@@ -58,7 +58,7 @@ WAYS_OF_UNJUDGED = (
 COMMENT = "comment"
 # Usual names of columns with free text, without capitals. Notes may be ratings, as in French.
 FREE_TEXT = (
-    *("comment", "comments", "remark", "remarks", "bemerkung", "bemerkungen"),
+    *(COMMENT, "comments", "remark", "remarks", "bemerkung", "bemerkungen"),
     *("kommentar", "kommentare", "anmerkung", "anmerkungen"),
     *("commentaire", "commentaires", "remarque", "remarques"),
 )

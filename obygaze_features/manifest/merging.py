@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from msgspec import structs
 
@@ -221,28 +222,28 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     for concept, of_concept in stated.items():
         _only_one(f"the modality of the concept {concept!r}", of_concept)
     headers = [manifest.header for manifest in manifests]
-    licence = ""
-    # Without the licence of a part, the licence of all clips is unknown, and `store push` asks.
-    if all(header.licence for header in headers):
-        licence = text_of_all((one.name, one.header.licence) for one in manifests)
+    citations = [(one.name, one.header.citation) for one in manifests]
+    licences = [(one.name, one.header.licence) for one in manifests]
+    concepts = {}
+    for concept, of_concept in stated.items():
+        concepts[concept] = next(iter(of_concept.values()), UNKNOWN_MODALITY)
+    notes = dict.fromkeys(chain.from_iterable(header.notes for header in headers))
+    sources = dict.fromkeys(chain.from_iterable(header.sources for header in headers))
     said = None
     if any(header.said is not None for header in headers):
-        people = [annotated_columns(manifest) for manifest in manifests]
-        said = tuple(dict.fromkeys(column for columns in people for column in columns))
+        columns = chain.from_iterable(map(annotated_columns, manifests))
+        said = tuple(dict.fromkeys(columns))
     is_of_one = len({header.dataset for header in headers}) == 1
     return structs.replace(
         headers[0],
         dataset=headers[0].dataset if is_of_one else name,
-        concepts={
-            concept: next(iter(of_concept.values()), UNKNOWN_MODALITY)
-            for concept, of_concept in stated.items()
-        },
+        concepts=concepts,
         rule=next(iter(rules.values()), ""),
         said=said,
-        licence=licence,
-        citation=text_of_all((one.name, one.header.citation) for one in manifests),
-        notes=tuple(dict.fromkeys(note for one in headers for note in one.notes)),
-        sources=tuple(dict.fromkeys(file for one in headers for file in one.sources)),
+        licence=licence_of_all(licences),
+        citation=text_of_all(citations),
+        notes=tuple(notes),
+        sources=tuple(sources),
         video_root="",
     )
 
@@ -257,6 +258,17 @@ def _only_one(key: str, stated: Mapping[str, str]) -> None:
                 where=name,
                 hint="correct the TOML file of one of the two, or import one again",
             )
+
+
+def licence_of_all(stated: Sequence[tuple[str, str]]) -> str:
+    """Return the licences of manifests as one text, or "" if one manifest states none.
+
+    The licence of all clips is then unknown, and `store push` asks for it.
+
+    Args:
+        stated: The name of each manifest and its licence.
+    """
+    return text_of_all(stated) if all(licence for _, licence in stated) else ""
 
 
 def text_of_all(stated: Iterable[tuple[str, str]]) -> str:

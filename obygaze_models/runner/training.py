@@ -186,7 +186,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         grid=GridSettings(pairs="same", baselines=("all_positive", "neighbour")),
         report=replace(
             honest.report,
-            title="Concept vectors of the published tolerances, on unseen films",
+            title="Concept vectors with the tolerances of the paper, on unseen films",
             questions=(),
             notes=tuple(notes),
         ),
