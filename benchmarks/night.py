@@ -221,8 +221,8 @@ class Night:
     def require_equal(self, tag: str, other: str) -> None:
         """Raise an error unless the stores of two tags have equal features, to the byte."""
         for name in self.backbones:
-            folder = self.workspace / "stores" / f"{tag}.{name}" / "data.zarr"
-            same = self.workspace / "stores" / f"{other}.{name}" / "data.zarr"
+            folder = self.workspace / "stores" / f"{tag}.{name}"
+            same = self.workspace / "stores" / f"{other}.{name}"
             for path in folder.rglob("*"):
                 twin = same / path.relative_to(folder)
                 if path.is_file() and sha256_file(path) != sha256_file(twin):

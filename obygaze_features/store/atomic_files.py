@@ -12,6 +12,7 @@ replaced the store, would undo that replacement.
 """
 
 import errno
+import hashlib
 import os
 import stat
 import time
@@ -19,6 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import msgspec
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, Corrupt
@@ -33,8 +36,13 @@ from obygaze_features.core.temporary_names import (
     hidden_name,
     remove_hidden,
 )
-from obygaze_features.store.encoding import HashedStream
-from obygaze_features.store.layout import CLAIM, NEXT, STORE_JSON, replaced_store_name
+from obygaze_features.store.layout import (
+    CLAIM,
+    GROUP_JSON,
+    NEXT,
+    STORE_JSON,
+    replaced_store_name,
+)
 from obygaze_features.store.records import FileMark, seal_of
 
 _COPY_BYTES = 2**22
@@ -51,6 +59,25 @@ _NO_LINKS = (*system.NO_LINKS, errno.EXDEV)
 # --- Files ---
 
 
+class HashedStream:
+    """A stream for writing, with the length and SHA-256 of the bytes written so far."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.n_bytes = 0
+        self._stream = stream
+        self._sha256 = hashlib.sha256()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write bytes."""
+        self._stream.write(data)
+        self._sha256.update(data)
+        self.n_bytes += len(data)
+
+    def mark(self) -> FileMark:
+        """Return the length and the hash of the written bytes."""
+        return FileMark(self.n_bytes, self._sha256.hexdigest())
+
+
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
     """Open a new file for writing. When the `with` block ends, sync it and make it read-only."""
@@ -62,7 +89,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     path.chmod(readable)
 
 
-def write_file(path: Path, data: bytes) -> FileMark:
+def write_file(path: Path, data: bytes | memoryview) -> FileMark:
     """Write a new file; return its length and hash."""
     with name_in_errors(path), new_file(path) as stream:
         hashed = HashedStream(stream)
@@ -187,6 +214,42 @@ def remove_tree(folder: Path) -> None:
         # Windows does not rename a folder that has an open file.
         hidden = folder
     remove_hidden(hidden)
+
+
+def remove_empty_group(folder: Path) -> None:
+    """Remove a folder that has an empty group of Zarr and nothing else.
+
+    This is what is left of a store after `zarr.open_group(folder, mode="w")`. The folder is renamed
+    before the second look: another process may have put a store there meanwhile.
+    """
+    if not _is_empty_group(folder):
+        return
+    hidden = hidden_name(folder)
+    if not take_name(folder, hidden):
+        return
+    if _is_empty_group(hidden):
+        remove_hidden(hidden)
+    else:
+        take_name(hidden, folder)
+
+
+def _is_empty_group(folder: Path) -> bool:
+    """Return whether a folder has only the document of a group without attributes."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+        if names != [GROUP_JSON]:
+            return False
+        group = msgspec.json.decode((folder / GROUP_JSON).read_bytes(), type=_Group)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return group.node_type == "group" and not group.attributes
+
+
+class _Group(msgspec.Struct):
+    """What the document of a group of Zarr says of its contents."""
+
+    node_type: str
+    attributes: dict[str, Any] = {}
 
 
 def store_above(path: Path) -> Path | None:

@@ -25,6 +25,7 @@ from obygaze_features.core.workspace import PathLike, Workspace, last_part
 from obygaze_features.store.atomic_files import (
     has_file,
     read_seal,
+    remove_empty_group,
     remove_tree,
     replaced_store_path,
     sync_tree,
@@ -103,7 +104,8 @@ def pull(
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted copy, and every file is checked as it arrives. An existing store is never replaced.
-    `obygaze store subset URL` copies a part.
+    After `zarr.open_group(NAME, mode="w")`, which removes all files of a store, the same command
+    copies it again. `obygaze store subset URL` copies a part.
 
     The files at an address may be changed by others. #sha256=... at its end, or --expect, refuses
     any store but the one with this seal.
@@ -133,6 +135,7 @@ def pull(
         if read_seal(target) == store.seal:
             break
         try:
+            remove_empty_group(target)
             check_name_is_free(target)
             n_sent = _pull(store, target, progress)
         except (FileNotFoundError, FileExistsError, AlreadyThere):

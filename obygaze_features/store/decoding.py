@@ -45,7 +45,7 @@ def check_content(array: Array, chunk: Bytes, expected_crc32c: int) -> Bytes:
     Args:
         array: The array.
         chunk: The bytes of the chunk, with its CRC32C at their end.
-        expected_crc32c: The CRC32C of this chunk in the file `checks` of the store.
+        expected_crc32c: The CRC32C of this chunk in the file `chunks.crc32c` of the store.
     """
     content = chunk[:-CRC_BYTES]
     (stored_crc32c,) = struct.unpack("<I", chunk[-CRC_BYTES:].data)
@@ -108,7 +108,7 @@ def shard_index(array: Array, n_chunks: int) -> bytes:
 def split_checks(
     data: Bytes, arrays: Sequence[Array], n_rows: int
 ) -> dict[str, npt.NDArray[np.uint32]]:
-    """Return the CRC32C of each chunk of each array, from the bytes of the file `checks`."""
+    """Return the CRC32C of each chunk of each array, from the bytes of the file `chunks.crc32c`."""
     n_chunks = [array.n_chunks(n_rows) for array in arrays]
     n_bytes = CRC_BYTES * sum(n_chunks)
     if len(data) != n_bytes:

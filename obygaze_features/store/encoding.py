@@ -1,37 +1,34 @@
-"""Encode rows as bytes: chunks, files of arrays, and the documents of Zarr.
+"""Encode rows as the bytes of files, and write the documents of Zarr. zarr-python does both.
 
-docs/store.md describes each of them in sections 4 and 5. Nothing here opens a file.
+docs/store.md describes the files in sections 4 and 5. Nothing here opens a file. `zarr` is imported
+by the functions, because readers do not need it.
 """
 
-import hashlib
-import struct
-from collections.abc import Iterable, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Sequence
+from typing import Any
 
-import google_crc32c
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.store.decoding import Bytes, shard_index
+from obygaze_features.store.decoding import Bytes, shard_index, stored_chunk_bytes
 from obygaze_features.store.layout import (
     ALWAYS_THERE,
+    CRC_BYTES,
+    GROUP_JSON,
     MASK,
     N_WORDS,
     PICTURES,
     ROW_DIMENSION,
     Array,
 )
-from obygaze_features.store.records import FileMark
 from obygaze_features.store.rows import STATUSES
-from obygaze_features.store.text_columns import TextColumn, side_by_side
 
 Values = npt.NDArray[Any]
-
-_U32 = struct.Struct("<I")
-
-
-# --- Chunks and files of an array ---
+_ABOUT_ROWS = (
+    "rows whose status is not 0 have no features: they are NaN, or 0 in arrays of whole"
+    " numbers"
+)
 
 
 def fill_rows(array: Array, n_rows: int) -> Values:
@@ -44,85 +41,113 @@ def stored_dtype(array: Array) -> np.dtype[Any]:
     return np.dtype(array.dtype).newbyteorder("<")
 
 
-def crc_bytes(data: bytes | Bytes) -> bytes:
-    """Return the CRC32C of bytes as the 4 bytes that follow them in a file."""
-    return _U32.pack(google_crc32c.value(data))
+# --- Files of arrays ---
 
 
-def write_shard(
-    stream: BinaryIO, array: Array, parts: Iterable[Values]
-) -> tuple[FileMark, bytes]:
-    """Write one file of an array: its chunks, then the index.
-
-    Return the length and the hash of the file, and the CRC32C of each chunk (4 bytes) for `checks`.
+def encode_file(array: Array, rows: Values) -> tuple[Bytes, bytes]:
+    """Return one file of an array, and the CRC32C of each of its chunks, 4 bytes each.
 
     Args:
-        stream: The file.
-        array: The array to which the file belongs.
-        parts: The rows of the file, in parts of whole chunks; only the last may be shorter.
+        array: The array or the column of the table of rows.
+        rows: All rows of the file. Texts are an array of `np.dtypes.StringDType`.
     """
-    hashed = HashedStream(stream)
-    checks = []
-    for rows in parts:
-        for first in range(0, len(rows), array.chunk_rows):
-            chunk = rows[first : first + array.chunk_rows]
-            if len(chunk) < array.chunk_rows:
-                missing = fill_rows(array, array.chunk_rows - len(chunk))
-                chunk = np.concatenate([chunk, missing])
-            stored = np.ascontiguousarray(chunk, dtype=stored_dtype(array))
-            data = stored.reshape(-1).view(np.uint8)
-            checks.append(crc_bytes(data))
-            hashed.write(data.data)
-            hashed.write(checks[-1])
-    hashed.write(shard_index(array, len(checks)))
-    return hashed.mark(), b"".join(checks)
+    files: dict[str, Any] = {}
+    group = _new_group(files, {})
+    _new_array(group, array, len(rows))[:] = rows
+    buffer = files[array.file_name(0)]
+    data: Bytes = buffer.as_numpy_array().view(np.uint8)
+    if array.is_text:
+        return data, data[-CRC_BYTES:].tobytes()
+    n_chunks = array.n_chunks(len(rows))
+    step = stored_chunk_bytes(array)
+    index = shard_index(array, n_chunks)
+    # A reader expects each chunk at its place. Zarr's settings may replace its encoder.
+    if data[n_chunks * step :].tobytes() != index:
+        raise RuntimeError(
+            f"zarr wrote the chunks of {array.name} in another order or another form"
+        )
+    chunks = data[: n_chunks * step].reshape(n_chunks, step)
+    return data, chunks[:, -CRC_BYTES:].tobytes()
 
 
-class HashedStream:
-    """A stream for writing, with the length and SHA-256 of the bytes written so far."""
+def _new_group(files: dict[str, Any], attributes: dict[str, Any]) -> Any:
+    """Return a new group of Zarr in memory: its files are put into `files`, by name."""
+    import zarr
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self.n_bytes = 0
-        self._stream = stream
-        self._sha256 = hashlib.sha256()
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Write bytes."""
-        self._stream.write(data)
-        self._sha256.update(data)
-        self.n_bytes += len(data)
-
-    def mark(self) -> FileMark:
-        """Return the length and the hash of the written bytes."""
-        return FileMark(self.n_bytes, self._sha256.hexdigest())
+    store = zarr.storage.MemoryStore(files)
+    return zarr.create_group(store, zarr_format=3, attributes=attributes)
 
 
-# --- Texts ---
+def _new_array(group: Any, array: Array, n_rows: int) -> Any:
+    """Return a new array of a group of Zarr."""
+    from zarr.codecs import Crc32cCodec
+
+    chunk_shape = (array.chunk_rows, *array.shape)
+    file_shape = (array.file_rows, *array.shape)
+    fill: Any = {"f": np.nan, "b": False, "s": ""}.get(array.dtype[0], 0)
+    return group.create_array(
+        array.name,
+        shape=(n_rows, *array.shape),
+        dtype=str if array.is_text else array.dtype,
+        chunks=chunk_shape,
+        shards=None if array.is_text else file_shape,
+        compressors=[Crc32cCodec()],
+        chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=[ROW_DIMENSION, *array.dims],
+        fill_value=fill,
+        attributes=_attributes(array),
+        # A chunk of fill values exists too: a missing chunk is damage.
+        config={"write_empty_chunks": True},
+    )
 
 
-def text_file(column: Array, texts: TextColumn, first: int, after: int) -> bytes:
-    """Return a file of a column of texts: one chunk, padded with empty texts.
+# --- Documents of Zarr ---
 
-    The chunk begins with the number of its texts; then follow the length and bytes of each text.
+
+def zarr_documents(arrays: Sequence[Array], n_rows: int) -> dict[str, bytes]:
+    """Return zarr.json of the group and of each array, by file name.
+
+    The document of the group repeats all others, so other readers open a store by one request.
+
+    Args:
+        arrays: The columns of the table of rows, then the arrays.
+        n_rows: The number of rows.
     """
-    n_rows = after - first
-    if texts.table is not None:
-        length = _U32.pack(texts.table.shape[1])
-        content = side_by_side(length, texts.table[first:after]).tobytes()
-    elif any(some := texts.texts[first:after]):
-        encoded = [text.encode() for text in some]
-        pieces = [b""] * (2 * n_rows)
-        pieces[0::2] = [_U32.pack(len(text)) for text in encoded]
-        pieces[1::2] = encoded
-        content = b"".join(pieces)
-    else:
-        content = _U32.pack(0) * n_rows
-    missing = _U32.pack(0) * (column.chunk_rows - n_rows)
-    data = _U32.pack(column.chunk_rows) + content + missing
-    return data + crc_bytes(data)
+    files: dict[str, Any] = {}
+    attributes = {"coordinates": " ".join(ALWAYS_THERE), "comment": _ABOUT_ROWS}
+    group = _new_group(files, attributes)
+    for array in arrays:
+        _new_array(group, array, n_rows)
+    documents = {}
+    for name, buffer in files.items():
+        documents[name] = _canonical(msgspec.json.decode(buffer.to_bytes()))
+    metadata = {array.name: documents[array.zarr_json] for array in arrays}
+    documents[GROUP_JSON]["consolidated_metadata"] = {
+        "kind": "inline",
+        "must_understand": False,
+        "metadata": metadata,
+    }
+    return {name: _document(value) for name, value in documents.items()}
 
 
-# --- Documents for other readers of Zarr ---
+def _canonical(value: Any) -> Any:
+    """Return a part of a document without empty settings, which may be omitted.
+
+    Versions of zarr differ in the order of keys and in such settings. The seal of a store must not
+    depend on them.
+    """
+    if isinstance(value, list):
+        return list(map(_canonical, value))
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _canonical(item) for key, item in value.items()}
+    return {key: item for key, item in kept.items() if item not in ({}, [])}
+
+
+def _document(value: dict[str, Any]) -> bytes:
+    encoded = msgspec.json.encode(value, order="sorted")
+    return msgspec.json.format(encoded, indent=1) + b"\n"
+
 
 # A description of each array, for readers who do not know docs/store.md.
 _MEANINGS = {
@@ -146,62 +171,6 @@ _MEANINGS = {
 }
 
 
-def group_document(documents: Sequence[tuple[str, bytes]]) -> bytes:
-    """Return zarr.json of the group of all arrays, which repeats zarr.json of each array.
-
-    `documents` has the name and the zarr.json of each array.
-    """
-    metadata = {name: msgspec.json.decode(data) for name, data in documents}
-    return _document(
-        {
-            "zarr_format": 3,
-            "node_type": "group",
-            "attributes": {
-                "coordinates": " ".join(ALWAYS_THERE),
-                "comment": "rows whose status is not 0 have no features: they are NaN, or 0 in"
-                " arrays of whole numbers",
-            },
-            "consolidated_metadata": {
-                "kind": "inline",
-                "must_understand": False,
-                "metadata": metadata,
-            },
-        }
-    )
-
-
-def array_document(array: Array, n_rows: int) -> bytes:
-    """Return zarr.json of an array or of a column of the table of rows."""
-    fill: Any = {"f": "NaN", "b": False, "s": ""}.get(array.dtype[0], 0)
-    sharding = {
-        "chunk_shape": [array.chunk_rows, *array.shape],
-        "codecs": [_BYTES, _CRC32C],
-        "index_codecs": [_BYTES, _CRC32C],
-        "index_location": "end",
-    }
-    codecs = [{"name": "sharding_indexed", "configuration": sharding}]
-    if array.is_text:
-        codecs = [_TEXTS, _CRC32C]
-    file_shape = [array.file_rows, *array.shape]
-    grid = {"name": "regular", "configuration": {"chunk_shape": file_shape}}
-    keys = {"name": "default", "configuration": {"separator": "."}}
-    return _document(
-        {
-            "zarr_format": 3,
-            "node_type": "array",
-            "shape": [n_rows, *array.shape],
-            "data_type": array.dtype,
-            "chunk_grid": grid,
-            "chunk_key_encoding": keys,
-            "fill_value": fill,
-            "codecs": codecs,
-            "attributes": _attributes(array),
-            "dimension_names": [ROW_DIMENSION, *array.dims],
-            "storage_transformers": [],
-        }
-    )
-
-
 def _attributes(array: Array) -> dict[str, Any]:
     """Return the attributes of an array, with the names of the CF metadata conventions."""
     attributes: dict[str, Any] = {
@@ -211,12 +180,3 @@ def _attributes(array: Array) -> dict[str, Any]:
         attributes["flag_values"] = list(range(len(STATUSES)))
         attributes["flag_meanings"] = " ".join(STATUSES)
     return attributes
-
-
-_BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
-_TEXTS: dict[str, Any] = {"name": "vlen-utf8"}
-_CRC32C: dict[str, Any] = {"name": "crc32c"}
-
-
-def _document(value: dict[str, Any]) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"

@@ -42,7 +42,6 @@ from obygaze_features.store.atomic_files import (
     filling_path,
     make_folder,
     make_hidden,
-    new_file,
     read_finished,
     read_seal,
     remove_tree,
@@ -53,9 +52,9 @@ from obygaze_features.store.atomic_files import (
 )
 from obygaze_features.store.encoding import (
     Values,
+    encode_file,
     fill_rows,
     stored_dtype,
-    write_shard,
 )
 from obygaze_features.store.layout import (
     BLOCKS,
@@ -572,10 +571,8 @@ class BlockWriter:
         try:
             files = {}
             for array in self.filling.arrays:
-                with new_file(self._folder / array.name) as stream:
-                    mark, checks = write_shard(
-                        stream, array, [self._values[array.name]]
-                    )
+                data, checks = encode_file(array, self._values[array.name])
+                mark = write_file(self._folder / array.name, data.data)
                 files[array.name] = BlockFile(mark.n_bytes, mark.sha256, checks.hex())
             record = BlockRecord(
                 plan=self.filling.digest,

@@ -70,10 +70,10 @@ COMPANIONS = (MASK, *TIMES, N_WORDS)
 
 STORE_JSON = "store.json"
 # The document that reserves a target for a seal until store.json is there.
-CLAIM = "claim/seal.json"
-CHECKS = "checks"
-ZARR = "data.zarr"
-GROUP_JSON = f"{ZARR}/zarr.json"
+# A dot: no array has such a name.
+CLAIM = "seal.claim/seal.json"
+CHECKS = "chunks.crc32c"
+GROUP_JSON = "zarr.json"
 CARD = "README.md"
 
 # Names of the folder in which a store is filled, and of the files in it.
@@ -168,12 +168,12 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def file_name(self, number: int) -> str:
         """Return the name of a file of this array, relative to the store."""
-        return f"{ZARR}/{self.name}/c.{number}" + ".0" * len(self.shape)
+        return f"{self.name}/c.{number}" + ".0" * len(self.shape)
 
     @property
     def zarr_json(self) -> str:
         """The name of the document that describes this array to readers of Zarr."""
-        return f"{ZARR}/{self.name}/zarr.json"
+        return f"{self.name}/zarr.json"
 
 
 def arrays_of_features(arrays: Sequence[Array]) -> list[Array]:

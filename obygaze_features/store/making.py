@@ -28,7 +28,6 @@ from obygaze_features.store.atomic_files import (
     link_file,
     make_folder,
     make_hidden,
-    new_file,
     remove_tree,
     store_above,
     sync_tree,
@@ -38,20 +37,16 @@ from obygaze_features.store.atomic_files import (
 from obygaze_features.store.card import Terms, card_of_store
 from obygaze_features.store.encoding import (
     Values,
-    array_document,
+    encode_file,
     fill_rows,
-    group_document,
-    text_file,
-    write_shard,
+    stored_dtype,
+    zarr_documents,
 )
 from obygaze_features.store.layout import (
     CARD,
     CHECKS,
-    CRC_BYTES,
-    GROUP_JSON,
     STORE_JSON,
     TIMES,
-    ZARR,
     Array,
     check_arrays,
     check_store_name,
@@ -226,13 +221,8 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     is_ok = np.asarray(table["status"]) == OK_CODE
     marks: dict[str, FileMark] = {}
     checks = []
-    documents = []
-    make_folder(folder / ZARR)
     for array in (*columns, *arrays):
-        make_folder(folder / ZARR / array.name)
-        document = array_document(array, len(rows))
-        marks[array.zarr_json] = write_file(folder / array.zarr_json, document)
-        documents.append((array.name, document))
+        make_folder(folder / array.name)
         column = table.get(array.name)
         for number in range(array.n_files(len(rows))):
             name = array.file_name(number)
@@ -245,7 +235,8 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
                     )
             marks[name], file_checks = written
             checks.append(file_checks)
-    marks[GROUP_JSON] = write_file(folder / GROUP_JSON, group_document(documents))
+    for name, document in zarr_documents((*columns, *arrays), len(rows)).items():
+        marks[name] = write_file(folder / name, document)
     marks[CHECKS] = write_file(folder / CHECKS, b"".join(checks))
     names = names_of_files((*columns, *arrays), len(rows))
     counts = np.bincount(table["status"], minlength=len(STATUSES)).tolist()
@@ -294,17 +285,17 @@ def _write_column(
     """Write a file of a column; return its length and hash, and the checksums of its chunks."""
     first = number * array.file_rows
     after = min(first + array.file_rows, len(column))
-    if not isinstance(column, TextColumn):
-        with new_file(path) as stream:
-            return write_shard(stream, array, [column[first:after]])
-    data = text_file(array, column, first, after)
+    rows = column[first:after]
+    if isinstance(column, TextColumn):
+        rows = np.array(rows, np.dtypes.StringDType())
+    data, checks = encode_file(array, rows)
     most_bytes = most_whole_bytes(after - first)
-    if len(data) > most_bytes:
+    if array.is_text and len(data) > most_bytes:
         raise FixInput(
             f"the ids or reasons of the rows are too long: expected at most {most_bytes} bytes of"
             f" {array.name} for {after - first} rows, got {len(data)}"
         )
-    return write_file(path, data), data[-CRC_BYTES:]
+    return write_file(path, data.data), checks
 
 
 def _write_features(
@@ -325,14 +316,14 @@ def _write_features(
     step = max(step, array.chunk_rows)
     first = number * array.file_rows
     after = min(first + array.file_rows, len(is_ok))
-    parts = (
-        _rows_of_source(
-            source, array, start, is_ok[start : min(start + step, after)], clip_ids
+    rows = np.empty((after - first, *array.shape), stored_dtype(array))
+    for start in range(first, after, step):
+        end = min(start + step, after)
+        rows[start - first : end - first] = _rows_of_source(
+            source, array, start, is_ok[start:end], clip_ids
         )
-        for start in range(first, after, step)
-    )
-    with new_file(path) as stream:
-        return write_shard(stream, array, parts)
+    data, checks = encode_file(array, rows)
+    return write_file(path, data.data), checks
 
 
 def _rows_of_source(

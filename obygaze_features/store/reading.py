@@ -64,6 +64,7 @@ from obygaze_features.store.layout import (
     BLOCKS,
     CARD,
     CLAIM,
+    GROUP_JSON,
     MASK,
     N_WORDS,
     NEXT,
@@ -368,6 +369,12 @@ def _no_store_error(files: Files) -> ObygazeError:
         if being_filled is not None:
             return being_filled
         hint = "obygaze ls lists the stores"
+        if (Path(files.address) / GROUP_JSON).is_file():
+            message += ", but this is a group of Zarr"
+            hint = (
+                "where zarr's mode='w' has removed a store, obygaze store pull SOURCE copies it"
+                " again"
+            )
     elif "+" in files.location:
         hint += JOIN_LATER
     with suppress(FileNotFoundError, ObygazeError):
@@ -735,7 +742,7 @@ class Store:
         """Return an xarray Dataset of all arrays of features, with the masks and times of frames.
 
         Rows without features are NaN, or 0 in arrays of whole numbers. All arrays are read into
-        memory. For larger arrays, use `xarray.open_zarr` on data.zarr.
+        memory. For larger arrays, use `xarray.open_zarr` on the folder.
         """
         xarray = import_optional("xarray", "xarray", "Store.to_xarray")
         features = [self.array(name) for name in self.feature_arrays]

@@ -14,11 +14,10 @@ from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import Corrupt, ObygazeError, first_line
 from obygaze_features.core.workspace import EXPECTED, PathLike
 from obygaze_features.store.decoding import DAMAGE
-from obygaze_features.store.encoding import array_document, group_document
+from obygaze_features.store.encoding import zarr_documents
 from obygaze_features.store.files import Files, NoRanges
 from obygaze_features.store.layout import (
     CARD,
-    GROUP_JSON,
     STORE_JSON,
 )
 from obygaze_features.store.network import Unreachable
@@ -176,14 +175,9 @@ def _check_hash(store: Store, name: str) -> None:
 
 
 def _check_documents(store: Store, report: VerifyReport) -> None:
-    """Compare the documents of data.zarr, which programs for Zarr read, with store.json."""
-    expected = {}
-    documents = []
-    for array in (*store.record.columns, *store.record.arrays):
-        document = array_document(array, store.record.rows.total)
-        documents.append((array.name, document))
-        expected[array.zarr_json] = document
-    expected[GROUP_JSON] = group_document(documents)
+    """Compare the documents of the group, which programs for Zarr read, with store.json."""
+    arrays = (*store.record.columns, *store.record.arrays)
+    expected = zarr_documents(arrays, store.record.rows.total)
     for name, document in expected.items():
         with report.collecting(name):
             found = msgspec.json.decode(store.listed.whole(name).tobytes())

@@ -282,7 +282,7 @@ def damage(place: Place) -> None:
     place("store pull stores/seen -o damaged")
     place("models pull models/kept -o broken")
     for file in (
-        "stores/damaged/data.zarr/clip/c.0.0",
+        "stores/damaged/clip/c.0.0",
         "models/broken/model.safetensors",
     ):
         path = place.folder / file

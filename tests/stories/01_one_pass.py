@@ -48,7 +48,7 @@ def arrays_of(ws: Workspace, store: str) -> Any:
     """Open the arrays of a store with zarr, as a reader without this program does."""
     import zarr
 
-    return zarr.open_group(ws.path(f"stores/{store}/data.zarr"), mode="r")
+    return zarr.open_group(ws.path(f"stores/{store}"), mode="r")
 
 
 def clip_ids() -> list[str]:
@@ -108,9 +108,7 @@ def test_one_pass_decodes_once_and_gives_what_each_backbone_gives_alone(ws) -> N
         ws(f"extract run films {BOTH} --workers 1")
     # A process that begins in the middle of a film opens it once more.
     assert 1 <= len(opens_for_two) <= len(opens_for_one) + 1
-    both, alone = (
-        ws.bytes_of(f"stores/{store}/data.zarr") for store in (STORES[0], "alone")
-    )
+    both, alone = map(ws.features_of, (STORES[0], "alone"))
     assert both == alone
 
 

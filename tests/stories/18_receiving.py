@@ -110,7 +110,7 @@ def features_with_a_failed_clip(ws: Workspace) -> tuple[list[str], dict[str, Any
 def test_zarr_and_xarray_read_the_numbers(ws: Workspace) -> None:
     ids, values = features_with_a_failed_clip(ws)
     assert "lake-004 failed" in ws("store info films").text
-    folder = ws.path("stores/films/data.zarr")
+    folder = ws.path("stores/films")
     group = zarr.open_group(folder, mode="r")
     assert [str(one) for one in np.asarray(group["clip_id"])] == ids
     data = xarray.open_zarr(folder, consolidated=False, chunks=None)

@@ -174,9 +174,9 @@ STORES = (
     "an array has rows of a petabyte",
     "store.json is nested deeply",
     "store.json has 4 GB",
-    "checks has 4 GB",
-    "data.zarr/plain/c.0.0 is a link",
-    "data.zarr/plain/c.0.0 is a pipe",
+    "chunks.crc32c has 4 GB",
+    "plain/c.0.0 is a link",
+    "plain/c.0.0 is a pipe",
     "a folder is a link",
 )
 

@@ -149,7 +149,7 @@ def numbers_of(frames: Matrix) -> npt.NDArray[np.int64]:
 
 
 def bytes_of_features(ws: Workspace, store: str = STORE) -> dict[str, bytes]:
-    return ws.bytes_of(f"stores/{store}/data.zarr")
+    return ws.features_of(store)
 
 
 def assert_whole_and_as_undisturbed(ws: Workspace) -> None:

@@ -110,6 +110,13 @@ class Workspace:
         self.write_table(name, rows)
         return self(f"manifest import {name} -o {manifest}")
 
+    def features_of(self, store: str) -> dict[str, bytes]:
+        """Return the files of a store but store.json and README.md, which have its time."""
+        files = self.bytes_of(f"stores/{store}")
+        return {
+            name: files[name] for name in files.keys() - {"store.json", "README.md"}
+        }
+
     def bytes_of(self, name: str) -> dict[str, bytes]:
         root = self.path(name)
         assert root.is_dir(), f"{name} is no folder of the workspace"

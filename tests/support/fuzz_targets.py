@@ -276,12 +276,12 @@ def resealed(files: Tree, draw: random.Random) -> Tree:
 
 
 def with_right_chunks(files: Tree, document: dict[str, Any]) -> Tree:
-    """The CRC32C of each chunk at its end and in `checks`, and that of each index."""
+    """The CRC32C of each chunk at its end and in `chunks.crc32c`, and that of each index."""
     files = dict(files)
     checks = b""
     for array in (*document["columns"], *document["arrays"]):
         n_index = 16 * (array["file_rows"] // array["chunk_rows"]) + 4
-        prefix = f"stores/s/data.zarr/{array['name']}/c."
+        prefix = f"stores/s/{array['name']}/c."
         for name in sorted(name for name in files if name.startswith(prefix)):
             data = bytearray(files[name])
             spans = [(0, len(data))]

@@ -20,7 +20,7 @@ from support.plain_store import (
 )
 
 N_ROWS = 12
-IDS = "data.zarr/clip_id/c.0"
+IDS = "clip_id/c.0"
 ABSENT = 2**64 - 1
 Spoil = Callable[[Path], object]
 # What is wrong, with a part of the message of the error.
@@ -80,8 +80,8 @@ for what, data in CONTENTS.items():
 
 NAMES = (
     *(".git/config", ".git/hooks/post-checkout", "zarr.py", "STORE.JSON", "store.json"),
-    *("README.md", "data.zarr/plain/c.9.0", "data.zarr", "../outside", "/etc/cron.d/x"),
-    *("data.zarr/../../outside", "C:autoexec.bat", "a name\nof two lines"),
+    *("README.md", "plain/c.9.0", "data.zarr", "../outside", "/etc/cron.d/x"),
+    *("../../outside", "C:autoexec.bat", "a name\nof two lines"),
 )
 for name in NAMES:
 
@@ -89,12 +89,12 @@ for name in NAMES:
         store["files"][name] = [1, "0" * 64]
 
     def in_place_of(store: dict[str, Any], name: str = name) -> None:
-        store["files"][name] = store["files"].pop("checks")
+        store["files"][name] = store["files"].pop("chunks.crc32c")
 
     case(f"{name!r} is listed", "`files` must list", document(add_name))
     case(f"{name!r} in place of checks", "`files` must list", document(in_place_of))
 
-for name in (IDS, "checks", "data.zarr/zarr.json", "data.zarr/plain/c.1.0"):
+for name in (IDS, "chunks.crc32c", "zarr.json", "plain/c.1.0"):
     without = document(lambda store, name=name: store["files"].pop(name))
     case(f"{name} is not listed", "`files` must list", without)
 for what, mark in {
@@ -104,7 +104,7 @@ for what, mark in {
     "a short hash": [1, "0"],
     "a length of text": ["1", "0" * 64],
 }.items():
-    spoil = updated({"checks": mark}, "files")
+    spoil = updated({"chunks.crc32c": mark}, "files")
     case(f"a mark is {what}", "Expected|not a length", spoil)
 terabyte = updated({IDS: [2**40, "0" * 64]}, "files")
 case("a length of a terabyte", "bytes|shorter|damaged", terabyte)
@@ -198,14 +198,14 @@ def as_many_rows(store: dict[str, Any], n_rows: int = 2**26) -> None:
             array["file_rows"] = 2**16 if is_text else 2**20
             end = ".0" * len(array["shape"])
             for number in range(1, n_rows // array["file_rows"]):
-                file = f"data.zarr/{array['name']}/c.{number}{end}"
-                first = f"data.zarr/{array['name']}/c.0{end}"
+                file = f"{array['name']}/c.{number}{end}"
+                first = f"{array['name']}/c.0{end}"
                 store["files"][file] = store["files"][first]
             n_checks += n_rows // array["chunk_rows"]
-    store["files"]["checks"][0] = 4 * n_checks
+    store["files"]["chunks.crc32c"][0] = 4 * n_checks
 
 
-words = "checks is damaged|longer|of memory|GB"
+words = "chunks.crc32c is damaged|longer|of memory|GB"
 case("store.json lies about 2**26 rows", words, document(as_many_rows))
 
 
@@ -223,7 +223,7 @@ def with_sparse(name: str, n_bytes: int) -> Spoil:
     return spoil
 
 
-for name in (IDS, "data.zarr/reason/c.0", "data.zarr/zarr.json"):
+for name in (IDS, "reason/c.0", "zarr.json"):
     vast = with_sparse(name, 4_000_000_000)
     case(f"{name} has 4 GB and is listed with them", "expected at most 1060864", vast)
 words = "the recipe has 4000076 bytes, expected at most"
@@ -239,7 +239,7 @@ def put_column(name: str, change: Callable[[bytes], bytes]) -> Spoil:
         document = json.loads((path / "store.json").read_bytes())
         names = [column["name"] for column in document["columns"]]
         is_text = document["columns"][names.index(name)]["dtype"] == "string"
-        file = path / "data.zarr" / name / "c.0"
+        file = path / name / "c.0"
         data = file.read_bytes()
         n_index = 0 if is_text else 20
         before = data[: len(data) - n_index - 4]
@@ -247,10 +247,10 @@ def put_column(name: str, change: Callable[[bytes], bytes]) -> Spoil:
         assert content != before
         chunk = content + struct.pack("<I", google_crc32c.value(content))
         file.write_bytes(chunk + data[len(data) - n_index :])
-        checks = bytearray((path / "checks").read_bytes())
+        checks = bytearray((path / "chunks.crc32c").read_bytes())
         place = 4 * names.index(name)
         checks[place : place + 4] = chunk[-4:]
-        (path / "checks").write_bytes(checks)
+        (path / "chunks.crc32c").write_bytes(checks)
         reseal(path)
 
     return spoil
@@ -292,12 +292,12 @@ def put_chunk(array: str, content: bytes) -> Spoil:
         chunk = content + struct.pack("<I", google_crc32c.value(content))
         index = struct.pack("<4Q", 0, len(chunk), ABSENT, ABSENT)
         index += struct.pack("<I", google_crc32c.value(index))
-        (path / "data.zarr" / array / "c.1.0").write_bytes(chunk + index)
+        (path / array / "c.1.0").write_bytes(chunk + index)
         # Those of six columns of one chunk come first.
         place = 4 * (6 + 3 * ("plain", "other").index(array) + 2)
-        checks = bytearray((path / "checks").read_bytes())
+        checks = bytearray((path / "chunks.crc32c").read_bytes())
         checks[place : place + 4] = chunk[-4:]
-        (path / "checks").write_bytes(checks)
+        (path / "chunks.crc32c").write_bytes(checks)
         reseal(path)
 
     return spoil
@@ -308,8 +308,8 @@ case("a plain chunk that is long", "plain/c.1.0", put_chunk("plain", b"\0" * 257
 
 
 def with_other_checksum(path: Path) -> None:
-    """Change the 4 bytes behind a chunk, but not those in `checks`."""
-    flip_bit(path / "data.zarr/plain/c.0.0", 256)
+    """Change the 4 bytes behind a chunk, but not those in `chunks.crc32c`."""
+    flip_bit(path / "plain/c.0.0", 256)
     reseal(path)
 
 
@@ -320,7 +320,7 @@ def index(change: Callable[[list[tuple[int, int]]], list[tuple[int, int]]]) -> S
     """Change the index of the first file of `plain`; its checksum is right."""
 
     def spoil(path: Path) -> None:
-        file = path / "data.zarr/plain/c.0.0"
+        file = path / "plain/c.0.0"
         data = file.read_bytes()
         entries = list(struct.iter_unpack("<2Q", data[-36:-4]))
         words = b"".join(struct.pack("<2Q", *entry) for entry in change(entries))
@@ -341,19 +341,19 @@ for what, change in {
     "a chunk beyond the file": lambda e: [e[0], (2**40, 260)],
     "a gap": lambda e: [e[0], (e[1][0] + 1, e[1][1])],
 }.items():
-    words = r"data.zarr/plain/c\.0\.0: "
+    words = r"plain/c\.0\.0: "
     case(f"an index with {what}", words, index(change))
 
 
 def as_one_file(store: dict[str, Any], file_rows: int = 2**20) -> None:
     for array in store["arrays"]:
         array["file_rows"] = file_rows
-        del store["files"][f"data.zarr/{array['name']}/c.1.0"]
+        del store["files"][f"{array['name']}/c.1.0"]
 
 
 def as_one_file_of_two(store: dict[str, Any]) -> None:
     store["arrays"][1]["file_rows"] = 2**20
-    del store["files"]["data.zarr/other/c.1.0"]
+    del store["files"]["other/c.1.0"]
 
 
 case("a file shorter than its index", "bytes for the rows", document(as_one_file))
@@ -362,7 +362,7 @@ vast = document(lambda store: as_one_file(store, 2**40))
 case("a file of 2**40 rows", words, vast)
 of_two = document(as_one_file_of_two)
 case("arrays with files of several lengths", "`file_rows` must be equal", of_two)
-name = "data.zarr/plain/zarr.json"
+name = "plain/zarr.json"
 of_lists = raw(name, b'{"codecs":[{"name":"bytes","configuration":[]}]}\n')
 case("a document of Zarr with a list of settings", name, of_lists)
 
@@ -383,7 +383,7 @@ def sparse(file: Path) -> None:
         stream.truncate(4_000_000_000)
 
 
-for name in ("store.json", IDS, "checks", "data.zarr/plain/c.0.0"):
+for name in ("store.json", IDS, "chunks.crc32c", "plain/c.0.0"):
     link = in_place(name, lambda file: file.symlink_to("/etc/passwd"))
     case(f"{name} is a link", "symbolic links", link)
     case(f"{name} is a pipe", "regular file", in_place(name, os.mkfifo))
@@ -391,11 +391,11 @@ for name in ("store.json", IDS, "checks", "data.zarr/plain/c.0.0"):
 
 
 def link_folder(path: Path) -> None:
-    folder = path / "data.zarr/plain"
+    folder = path / "plain"
     folder.rename(path / "elsewhere")
     folder.symlink_to(path / "elsewhere")
 
 
 case("a folder is a link", "symbolic links", link_folder)
-for name, words in (("store.json", "GB"), (IDS, "is damaged"), ("checks", "GB")):
+for name, words in (("store.json", "GB"), (IDS, "is damaged"), ("chunks.crc32c", "GB")):
     case(f"{name} has 4 GB", words, in_place(name, sparse))

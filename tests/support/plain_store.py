@@ -121,16 +121,14 @@ def write_plain_store(
             chunk_rows = min(entry["chunk_rows"], file_rows)
             entry |= {"file_rows": file_rows, "chunk_rows": chunk_rows}
     path.mkdir(parents=True)
-    (path / "checks").write_bytes(_write_zarr(path, values, rows, entries))
+    (path / "chunks.crc32c").write_bytes(_write_zarr(path, values, rows, entries))
     return seal_plain(path, rows, entries, **sealed)
 
 
 def _write_zarr(path: Path, values, rows, entries) -> bytes:
     is_ok = np.array([row["status"] == "ok" for row in rows])
     attributes = {"coordinates": " ".join(LABELS)}
-    group = zarr.open_group(
-        path / "data.zarr", mode="w", zarr_format=3, attributes=attributes
-    )
+    group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
     checks = b""
     for name, column in columns_of(rows).items():
         entry = column_entry(name, len(rows))
@@ -175,9 +173,9 @@ def _write_array(path: Path, group: Any, entry, values, fill: Any) -> bytes:
 
 def consolidate(path: Path) -> None:
     """Write the documents of all arrays into that of the group."""
-    file = path / "data.zarr/zarr.json"
+    file = path / "zarr.json"
     group = json.loads(file.read_bytes())
-    files = sorted((path / "data.zarr").glob("*/zarr.json"))
+    files = sorted((path).glob("*/zarr.json"))
     metadata = {one.parent.name: json.loads(one.read_bytes()) for one in files}
     inline = {"kind": "inline", "must_understand": False, "metadata": metadata}
     file.write_text(json.dumps(group | {"consolidated_metadata": inline}), "utf-8")
@@ -194,7 +192,7 @@ def checks_of(data: bytes, n_chunks: int) -> bytes:
 
 
 def file_name(entry: Mapping[str, Any], number: int) -> str:
-    return f"data.zarr/{entry['name']}/c.{number}" + ".0" * len(entry["shape"])
+    return f"{entry['name']}/c.{number}" + ".0" * len(entry["shape"])
 
 
 def seal_plain(

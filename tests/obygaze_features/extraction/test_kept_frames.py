@@ -102,7 +102,7 @@ def test_kept_frames_do_not_get_the_licence_of_labels_or_features(films, tmp_pat
 def test_pictures_that_are_damaged_name_the_store_to_remove(films, tmp_path) -> None:
     run(films, tmp_path, "frames:descriptors")
     store = tmp_path / "stores" / KEPT
-    flip_bit(next((store / "data.zarr" / PICTURES).glob("c.*")), 1000)
+    flip_bit(next((store / PICTURES).glob("c.*")), 1000)
     with pytest.raises(Corrupt) as error:
         run(films, tmp_path)
     assert str(error.value.hint).endswith(f"rm -r {store}")
@@ -192,7 +192,7 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
 
 def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(films, tmp_path):
     run(films, tmp_path, "frames:descriptors")
-    path = tmp_path / "stores" / KEPT / f"data.zarr/{CLEAN}/c.0"
+    path = tmp_path / "stores" / KEPT / f"{CLEAN}/c.0"
     path.chmod(0o644)
     path.write_bytes(b"!" + path.read_bytes()[1:])
     notes: list[str] = []

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zarr
 from support.damage import flip_bit
 from support.fake_hub import FakeHub, hub_here
 from support.planted_stores import FILM, values_of, write
@@ -79,6 +80,28 @@ def test_what_is_in_the_way_is_refused(store: Path, home: Path) -> None:
         pull(store, home / "a.next")
 
 
+def test_a_pull_restores_what_zarr_wiped(store: Path, home: Path) -> None:
+    pull(store, home / "copy")
+    zarr.open_group(home / "copy", mode="w")
+    assert [path.name for path in (home / "copy").iterdir()] == ["zarr.json"]
+    with pytest.raises(NotFound, match="but this is a group of Zarr") as error:
+        open_store(home / "copy")
+    assert "obygaze store pull SOURCE copies it again" in str(error.value.hint)
+    pull(store, home / "copy")
+    assert is_copy(home / "copy", store)
+    # Whatever somebody wrote into the group since stays.
+    for write_more in (
+        lambda group: group.create_array("own", shape=(2,), dtype="f4"),
+        lambda group: group.attrs.update({"own": 1}),
+    ):
+        write_more(zarr.open_group(home / "copy", mode="w"))
+        before = files_of(home / "copy")
+        with pytest.raises(AlreadyThere, match="of this name exists"):
+            pull(store, home / "copy")
+        assert files_of(home / "copy") == before
+    assert [path.name for path in home.iterdir()] == ["copy"]
+
+
 def test_half_a_copy_of_another_store_is_removed(store: Path, home: Path) -> None:
     with web_server(store.parent) as server:
         server.denied = ("c.1.0.0.0",)
@@ -133,9 +156,9 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     new = home / "new"
     to_read = "is only for addresses that are read"
     refused(FixUsage, to_read, f"{new}#sha256={'0' * 64}")
-    refused(FixUsage, "expected a folder, got a file", store / "checks" / "new")
+    refused(FixUsage, "expected a folder, got a file", store / "chunks.crc32c" / "new")
     refused(FixUsage, "licence of this store is missing", new, no_licence=False)
-    path = store / "data.zarr/tokens/c.1.0.0.0"
+    path = store / "tokens/c.1.0.0.0"
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     refused(Corrupt, "is damaged", new)
@@ -159,8 +182,8 @@ def test_a_place_inside_or_above_another_store_is_refused(store, home) -> None:
         push(other, home / "lab", no_licence=True)
     assert files_of(home) == before
     # What was begun there is a store, too.
-    (home / "begun" / "claim").mkdir(parents=True)
-    (home / "begun" / "claim" / "seal.json").write_text('{"seal": "ab"}')
+    (home / "begun" / "seal.claim").mkdir(parents=True)
+    (home / "begun" / "seal.claim" / "seal.json").write_text('{"seal": "ab"}')
     with pytest.raises(AlreadyThere, match=inside):
         push(other, home / "begun" / "new", no_licence=True)
     with pytest.raises(AlreadyThere, match="is being sent here, or was sent in part"):
@@ -226,7 +249,7 @@ def test_a_store_that_changes_while_it_is_pushed(store, home, monkeypatch, is_ke
     expected = files_of(store)
 
     def put(self: FolderTarget, name: str, path: Path, mark: FileMark) -> None:
-        if not before.exists() and name.startswith("data.zarr/tokens"):
+        if not before.exists() and name.startswith("tokens"):
             store.rename(before)
             later.rename(store)
         real(self, name, path, mark)
@@ -283,7 +306,7 @@ def test_a_store_is_pushed_to_the_hub(hub: FakeHub, store: Path, home: Path) -> 
 
 def test_a_copy_that_is_there_and_damaged_is_said(store: Path, home: Path) -> None:
     pull(store, home / "copy")
-    flip_bit(home / "copy" / "data.zarr/tokens/c.0.0.0.0", 5)
+    flip_bit(home / "copy" / "tokens/c.0.0.0.0", 5)
     with pytest.raises(Corrupt, match=r"tokens/c\.0\.0\.0\.0"):
         pull(store, home / "copy")
 

@@ -63,7 +63,7 @@ def test_a_push_to_a_bucket_that_was_interrupted_goes_on(store, bucket, monkeypa
     with monkeypatch.context() as patch, pytest.raises(Stopped):
         patch.setattr(BucketTarget, "put", breaking)
         push(store, URL)
-    assert content(bucket).keys() == {*names, "claim/seal.json"}
+    assert content(bucket).keys() == {*names, "seal.claim/seal.json"}
     with pytest.raises(NotFound, match="no store here"):
         open_store(URL)
     made = push(store, URL)
@@ -84,7 +84,7 @@ def test_a_place_inside_another_store_of_a_bucket_is_refused(tmp_path, store, bu
 
 def test_a_byte_changed_in_the_bucket_is_found(tmp_path, store, bucket, monkeypatch):
     push(store, URL)
-    changed = bucket.Object("features/toy/data.zarr/frames/c.0.0.0")
+    changed = bucket.Object("features/toy/frames/c.0.0.0")
     was = changed.get()
     data = bytearray(was["Body"].read())
     data[5] ^= 1

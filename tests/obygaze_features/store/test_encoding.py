@@ -15,7 +15,7 @@ from support.written_stores import some_rows, some_values
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json
 from obygaze_features.store.decoding import check_content, decode_texts
-from obygaze_features.store.encoding import text_file
+from obygaze_features.store.encoding import encode_file
 from obygaze_features.store.layout import DTYPES, Array, column_of
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row, RowColumns
 from obygaze_features.store.table import check_rows, new_table
@@ -45,9 +45,60 @@ def test_zarr_reads_what_was_written(
     values = some_values(array, n_rows, seed)
     folder = tmp_path_factory.mktemp("store") / "s"
     made_store(folder, some_rows(n_rows), {"a": values}, arrays=[array])
-    read = zarr.open_group(folder / "data.zarr", mode="r", zarr_format=3)["a"]
+    read = zarr.open_group(folder, mode="r", zarr_format=3)["a"]
     assert read.dtype == values.dtype and read.shape == values.shape
     np.testing.assert_array_equal(read[:], values)
+
+
+def file_by_hand(array: Array, values: np.ndarray) -> tuple[bytes, bytes]:
+    """Return a file and its checksums as docs/store.md, section 4, describes them."""
+    data, checks, index = b"", b"", b""
+    for first in range(0, array.file_rows, array.chunk_rows):
+        chunk = np.full((array.chunk_rows, *array.shape), array.fill, array.dtype)
+        rows = values[first : first + array.chunk_rows]
+        if not len(rows):
+            index += struct.pack("<2Q", 2**64 - 1, 2**64 - 1)
+            continue
+        chunk[: len(rows)] = rows
+        content = chunk.astype(chunk.dtype.newbyteorder("<")).tobytes()
+        checks += struct.pack("<I", google_crc32c.value(content))
+        index += struct.pack("<2Q", len(data), len(content) + 4)
+        data += content + checks[-4:]
+    return data + index + struct.pack("<I", google_crc32c.value(index)), checks
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    array=ARRAYS,
+    n_rows=st.integers(1, 32),
+    seed=st.integers(0, 99),
+    is_fill=st.booleans(),
+)
+def test_a_file_is_as_the_format_says(
+    array: Array, n_rows: int, seed: int, is_fill: bool
+) -> None:
+    n_rows = min(n_rows, array.file_rows)
+    values = some_values(array, n_rows, seed)
+    if is_fill:
+        # zarr leaves out such a chunk, unless it is told to write it.
+        values[...] = array.fill
+    data, checks = encode_file(array, values)
+    assert (data.tobytes(), checks) == file_by_hand(array, values)
+
+
+def test_settings_of_zarr_change_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = Array.of("clip", "float32", (4,))
+    values = np.zeros((9, 4), "f4")
+    expected = encode_file(array, values)[0].tobytes()
+    settings = {"array.write_empty_chunks": False, "default_zarr_format": 2}
+    with zarr.config.set({**settings, "array.order": "F"}):
+        assert encode_file(array, values)[0].tobytes() == expected
+    # An encoder that leaves out a chunk is found before the file is written.
+    monkeypatch.setattr(
+        "obygaze_features.store.encoding.shard_index", lambda array, n: b"other"
+    )
+    with pytest.raises(RuntimeError, match="wrote the chunks of clip in another order"):
+        encode_file(array, values)
 
 
 def test_zarr_reads_the_table_of_rows(tmp_path: Path) -> None:
@@ -57,7 +108,7 @@ def test_zarr_reads_the_table_of_rows(tmp_path: Path) -> None:
         Row("c", 'x,"y"日', status=NO_VIDEO, reason="\x1b[31mred"),
     ]
     made_store(tmp_path / "s", rows, {"clip": np.ones((3, 2), "f4")})
-    group = zarr.open_consolidated(tmp_path / "s" / "data.zarr", zarr_format=3)
+    group = zarr.open_consolidated(tmp_path / "s", zarr_format=3)
     read = {name: array[:].tolist() for name, array in group.arrays()}
     assert read["clip_id"] == ["a", 'b, "b"', "c"]
     assert read["movie_id"] == ["one", "one", 'x,"y"日']
@@ -176,7 +227,9 @@ def test_tables_of_ids_are_those_of_single_texts(ids, films) -> None:
     assert columns.clips_sha256 == expected
     for name, texts in (("clip_id", columns.clip_ids), ("movie_id", columns.movie_ids)):
         column = column_of(name, len(ids))
-        data = text_file(column, texts, 0, len(ids))
+        rows = np.array(list(texts), np.dtypes.StringDType())
+        data, checks = encode_file(column, rows)
+        assert checks == data[-4:].tobytes()
         read = decode_texts(np.frombuffer(data[:-4], np.uint8), column.chunk_rows)
         expected_texts = [*texts, *[""] * (column.chunk_rows - len(ids))]
         assert list(read) == expected_texts

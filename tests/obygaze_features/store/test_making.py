@@ -119,7 +119,7 @@ class Linking(ArraySource):
         document = json.loads((self.store / "store.json").read_bytes())
         n_bytes, sha256 = document["files"][name]
         # Those of six columns of one chunk come first.
-        checks = (self.store / "checks").read_bytes()[24:40]
+        checks = (self.store / "chunks.crc32c").read_bytes()[24:40]
         return FinishedFile(self.store / name, FileMark(n_bytes, sha256), checks)
 
 

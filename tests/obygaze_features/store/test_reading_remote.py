@@ -102,14 +102,18 @@ def test_a_join_that_begins_with_an_address_says_how_to_write_it(server) -> None
 def test_a_document_that_grows_is_not_fetched(server: WebServer) -> None:
     """The length that store.json lists bounds what is taken into memory."""
     store = open_store(f"{server.url}/tokens")
-    server.root.joinpath("tokens", "checks").rename(server.root / "checks")
+    server.root.joinpath("tokens", "chunks.crc32c").rename(
+        server.root / "chunks.crc32c"
+    )
     try:
-        with (server.root / "tokens" / "checks").open("wb") as stream:
+        with (server.root / "tokens" / "chunks.crc32c").open("wb") as stream:
             stream.truncate(50_000_000)
-        with pytest.raises(Corrupt, match=r"checks has 50(\.0)? MB"):
+        with pytest.raises(Corrupt, match=r"chunks\.crc32c has 50(\.0)? MB"):
             store.matrix("tokens", clips=[CLIPS[7]])
     finally:
-        (server.root / "checks").replace(server.root / "tokens" / "checks")
+        (server.root / "chunks.crc32c").replace(
+            server.root / "tokens" / "chunks.crc32c"
+        )
 
 
 def test_a_server_that_breaks_off_is_no_damage(server: WebServer) -> None:

@@ -58,10 +58,10 @@ def problems_of(path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("data.zarr/clip/zarr.json", {"shape": [9, 5]}),
-        ("data.zarr/real/zarr.json", {"codecs": [{"name": "pickle"}]}),
-        ("data.zarr/status/zarr.json", {"chunk_key_encoding": {"name": "v2"}}),
-        ("data.zarr/zarr.json", {"must_understand": True}),
+        ("clip/zarr.json", {"shape": [9, 5]}),
+        ("real/zarr.json", {"codecs": [{"name": "pickle"}]}),
+        ("status/zarr.json", {"chunk_key_encoding": {"name": "v2"}}),
+        ("zarr.json", {"must_understand": True}),
     ],
 )
 def test_documents_of_zarr_are_those_of_store_json(tmp_path, name, change) -> None:
@@ -75,7 +75,7 @@ def test_documents_of_zarr_are_those_of_store_json(tmp_path, name, change) -> No
 def test_other_readers_find_the_chunks_of_a_file(tmp_path: Path) -> None:
     """This program needs no index; one that names other chunks gives zarr other numbers."""
     write(tmp_path / "s")
-    name = "data.zarr/clip/c.0.0"
+    name = "clip/c.0.0"
     data = bytearray((tmp_path / "s" / name).read_bytes())
     # Two chunks, with their offsets and lengths in 16 bytes each, and the CRC of the index.
     index = data[-20:-4] + data[-36:-20]
@@ -86,11 +86,11 @@ def test_other_readers_find_the_chunks_of_a_file(tmp_path: Path) -> None:
 
 def test_other_readers_learn_what_a_status_means(tmp_path: Path) -> None:
     write(tmp_path / "s")
-    file = tmp_path / "s/data.zarr/status/zarr.json"
+    file = tmp_path / "s/status/zarr.json"
     document = json.loads(file.read_bytes())
     document["attributes"]["flag_meanings"] = "ok fine"
     file.write_text(json.dumps(document), encoding="utf-8")
-    assert problems_of(tmp_path / "s") == ["data.zarr/status/zarr.json"]
+    assert problems_of(tmp_path / "s") == ["status/zarr.json"]
 
 
 def test_a_store_of_a_version_with_more_statuses_is_whole(tmp_path, monkeypatch):
@@ -98,7 +98,7 @@ def test_a_store_of_a_version_with_more_statuses_is_whole(tmp_path, monkeypatch)
         words = (*getattr(plain_store, name), more)
         monkeypatch.setattr(plain_store, name, words)
     write(tmp_path / "s")
-    text = (tmp_path / "s/data.zarr/status/zarr.json").read_text("utf-8")
+    text = (tmp_path / "s/status/zarr.json").read_text("utf-8")
     assert "too-dark" in text
     assert problems_of(tmp_path / "s") == []
 
@@ -106,7 +106,7 @@ def test_a_store_of_a_version_with_more_statuses_is_whole(tmp_path, monkeypatch)
 def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(tmp_path) -> None:
     write(tmp_path / "s")
     write(tmp_path / "later", manifest_name="later")
-    checks = tmp_path / "later/checks"
+    checks = tmp_path / "later/chunks.crc32c"
     checks.write_bytes(checks.read_bytes() + b"\n")
     opened = open_store(tmp_path / "s")
     shutil.rmtree(tmp_path / "s")

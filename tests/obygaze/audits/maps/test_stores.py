@@ -26,7 +26,7 @@ def test_clips_without_maps_are_failed_rows_with_the_reason(tmp_path: Path) -> N
     write_maps(tmp_path / "maps", source, clip_ids, NAMES, {"method": "none"}, results)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["maps", "tokens"]
 
-    group = zarr.open_group(tmp_path / "maps" / "data.zarr", mode="r", zarr_format=3)
+    group = zarr.open_group(tmp_path / "maps", mode="r", zarr_format=3)
     assert group["clip_id"][:].tolist() == clip_ids
     assert group["status"][:].tolist() == [0, 1, 0]
     stored = group[MAPS][:]

@@ -1,0 +1,156 @@
+"""The root of a store is its Zarr group: other programs open it without this one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import filled_stores
+from support.filled_stores import fill
+from support.store_servers import web_server
+from support.stores import made_store, some_ids, some_rows, some_values
+
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.layout import Array
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.rows import Row
+from obygaze_features.store.sealing import seal
+
+# Only zarr, numpy and xarray are imported, and any warning ends the program.
+READER = """
+import json, sys, warnings
+warnings.simplefilter("error")
+import numpy, zarr
+
+place, out, *wanted = sys.argv[1:]
+group = zarr.open_group(place, mode="r")
+arrays = dict(group.members())
+read = {name: arrays[name][:] for name in wanted or arrays}
+try:
+    import xarray
+except ImportError:
+    xarray = None
+if xarray is not None:
+    data = xarray.open_zarr(place, chunks=None)
+    assert set(data.coords) == set(group.attrs["coordinates"].split())
+    assert {*data.coords, *data.data_vars} == {*arrays}
+    for name, values in read.items():
+        numpy.testing.assert_array_equal(data[name].values, values)
+assert not any(name.startswith("obygaze") for name in sys.modules)
+texts = {name: values.tolist() for name, values in read.items() if values.dtype.kind not in "fbui"}
+numbers = {name: values for name, values in read.items() if name not in texts}
+numpy.savez(out, **numbers)
+print(json.dumps(texts))
+"""
+
+
+def read_elsewhere(
+    place: object, out: Path, *wanted: str
+) -> dict[str, np.ndarray | list[str]]:
+    """Return the arrays of a group, as a process without this program reads them."""
+    arguments = [sys.executable, "-c", READER, str(place), str(out), *wanted]
+    # In this folder Python finds no package of this project.
+    done = subprocess.run(
+        arguments, capture_output=True, text=True, cwd=out.parent, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load(out) as numbers:
+        return {**json.loads(done.stdout), **numbers}
+
+
+def stores_of_all_kinds(folder: Path) -> dict[str, Path]:
+    """Make stores with failed rows, of a part, merged, and grown."""
+    ids, films = some_ids(23)
+    rows = list(map(Row, ids, films))
+    rows[3] = Row(ids[3], films[3], 1.5, 2.25, status="failed", reason="no such stream")
+    rows[22] = Row(ids[22], films[22], status="no-video", reason="café, ünïcode 日本")
+    made_store(folder / "failed", rows, some_values(23))
+    subset(folder / "failed", folder / "part", films=[films[5]])
+    subset(folder / "failed", folder / "rest", without=[films[5]])
+    merge([folder / "part", folder / "rest"], folder / "merged")
+    fill(filled_stores.plan(folder / "grown"), filled_stores.values_of())
+    replaced = seal(folder / "grown").seal
+    n_before, n_rows = filled_stores.N_ROWS, 110
+    again = [filled_stores.fails_at_first(number) for number in range(n_before)]
+    computed = again + [True] * (n_rows - n_before)
+    filling = filled_stores.plan(
+        folder / "grown", n_rows, replaces=replaced, computed=computed
+    )
+    fill(filling, filled_stores.values_of(0, n_rows))
+    seal(folder / "grown")
+    names = ("failed", "part", "merged", "grown")
+    return {name: folder / name for name in names}
+
+
+def test_other_programs_read_what_this_one_reads(tmp_path: Path) -> None:
+    for name, path in stores_of_all_kinds(tmp_path).items():
+        read = read_elsewhere(path, tmp_path / f"{name}.npz")
+        store = open_store(path)
+        rows = store.rows
+        is_ok = np.array([row.is_ok for row in rows])
+        assert read["clip_id"] == [row.clip_id for row in rows]
+        assert read["movie_id"] == [row.movie_id for row in rows]
+        assert read["reason"] == [row.reason for row in rows]
+        statuses = [*store.record.rows.by_status]
+        assert {row.status for row in rows} == set(statuses)
+        assert (read["status"] == 0).tolist() == is_ok.tolist()
+        starts = [np.nan if row.start_s is None else row.start_s for row in rows]
+        np.testing.assert_array_equal(read["start_s"], starts)
+        for array in store.record.arrays:
+            with_features = store.matrix(array.name, missing="drop").values
+            np.testing.assert_array_equal(read[array.name][is_ok], with_features)
+            fill = np.nan if array.is_float else 0
+            others = read[array.name][~is_ok]
+            np.testing.assert_array_equal(others, np.full_like(others, fill))
+
+
+def test_from_afar_only_the_needed_bytes_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    pytest.importorskip("fsspec")
+    # A chunk has 4 rows of 512 numbers: 8,192 bytes of a store of half a megabyte.
+    arrays = (Array("pooled", "float32", (512,), ("d512",), 4, 16),)
+    values = some_values(240, arrays)
+    made_store(tmp_path / "s", some_rows(240), values, arrays=arrays)
+    n_bytes = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    assert n_bytes > 490_000
+    one_row = (
+        "import sys, warnings; warnings.simplefilter('error'); import zarr\n"
+        "group = zarr.open_group(sys.argv[1], mode='r')\n"
+        "assert len(dict(group.members())) == 7\n"
+        "print(group['pooled'][37].tolist())\n"
+    )
+    with web_server(tmp_path) as server:
+        arguments = [sys.executable, "-c", one_row, f"{server.url}/s"]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == values["pooled"][37].tolist()
+        documents = (tmp_path / "s/zarr.json").stat().st_size
+        # The documents, an index of 4 entries and a chunk.
+        assert server.n_bytes == documents + 4 * 16 + 4 + 4 * 512 * 4 + 4
+        # xarray reads the coordinates too.
+        read = read_elsewhere(f"{server.url}/s", tmp_path / "afar.npz", "pooled")
+        np.testing.assert_array_equal(read["pooled"], values["pooled"])
+
+
+def test_plain_zarr_does_not_find_what_this_reader_finds(tmp_path: Path) -> None:
+    """The reason why this program has a reader (docs/design/0003-store.md)."""
+    zarr = pytest.importorskip("zarr")
+    values = some_values(9)
+    made_store(tmp_path / "s", some_rows(9), values)
+    made_store(tmp_path / "other", some_rows(9), some_values(9, seed=1))
+    file = tmp_path / "s/clip/c.0.0"
+    file.unlink()
+    assert np.isnan(zarr.open_group(tmp_path / "s", mode="r")["clip"][:]).all()
+    shutil.copy(tmp_path / "other/clip/c.0.0", file)
+    exchanged = zarr.open_group(tmp_path / "s", mode="r")["clip"][:]
+    np.testing.assert_array_equal(exchanged, some_values(9, seed=1)["clip"])
+    with pytest.raises(Exception, match="damaged"):
+        open_store(tmp_path / "s").matrix("clip")
+    file.unlink()
+    with pytest.raises(Exception, match=r"clip/c\.0\.0"):
+        open_store(tmp_path / "s").matrix("clip")
