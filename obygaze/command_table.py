@@ -172,7 +172,7 @@ COMMANDS: dict[str, Command | str] = {
         "obygaze_features.extraction.words:extract_words",
         {
             "backbone": Option("-b --backbone", metavar="NAME"),
-            "subtitles": Option("--subtitles", metavar="FOLDER|embedded|TABLE"),
+            "subtitles": Option("--subtitles", metavar="FOLDER|TABLE"),
             "out": Option(
                 "-o --output", metavar="STORE", shown_default="MANIFEST.NAME"
             ),

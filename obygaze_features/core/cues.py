@@ -1,4 +1,4 @@
-"""Subtitle cues with their times, read from SubRip, WebVTT and SubStation Alpha files."""
+"""Subtitle cues with their times, read from SubRip and WebVTT files."""
 
 import html
 import re
@@ -15,14 +15,11 @@ from obygaze_features.core.tables import text_lines
 # Hours, minutes, seconds.
 _VTT = re.compile(r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})")
 _SRT = re.compile(r"([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-9](?:[.,][0-9]{1,3})?)")
-_ASS = re.compile(r"([0-9]{1,6}):([0-5][0-9]):([0-5][0-9]\.[0-9]{2,3})")
 _ARROW = "-->"
 # A line of times with a damaged arrow, as in 0:00:01,000 -> 0:00:02,000, which is not speech.
 _CLOCK = r"(?:[0-9]{1,6}:){1,2}[0-9]{1,2}[.,][0-9]{1,3}"
 _TWO_TIMES = re.compile(rf"{_CLOCK}[^0-9]{{0,9}}{_CLOCK}")
-# Override tags of SubStation Alpha: `\p1` starts a drawing, written with letters and numbers.
-_BRACES = re.compile(r"(\{[^{}]*\})")
-_DRAWS = re.compile(r"\\p([0-9])")
+# Override tags of SubStation Alpha, which files of SubRip have too.
 _OVERRIDES = re.compile(r"\{\\[^{}]*\}")
 _BREAKS = re.compile(r"\\[Nnh]|<br ?/?>", re.IGNORECASE)
 _TAGS = re.compile(r"</?[A-Za-z][^<>]*>|<[0-9:.]+>")
@@ -125,48 +122,9 @@ def _strip_empty_end(lines: Sequence[str]) -> Sequence[str]:
     return lines[:n_lines]
 
 
-def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
-    """Yield the dialogue of SubStation Alpha, without drawings."""
-    section = ""
-    columns: list[str] = []
-    for number, line in enumerate(map(str.strip, lines), start=1):
-        if line.startswith("["):
-            section = line.lower()
-        kind, _, rest = line.partition(":")
-        if section != "[events]" or kind not in ("Format", "Dialogue"):
-            continue
-        if kind == "Format":
-            columns = [name.strip().lower() for name in rest.split(",")]
-            continue
-        where = f"{path}:{number}"
-        cells = dict(zip(columns, rest.split(",", len(columns) - 1), strict=False))
-        if columns[-1:] != ["text"] or not {"start", "end", "text"} <= cells.keys():
-            raise FixInput(
-                "expected a line Format before this line, with the columns Start, End and, last,"
-                " Text",
-                where=where,
-            )
-        timing = f"{cells['start'].strip()} {_ARROW} {cells['end'].strip()}"
-        yield _cue(_ASS, timing, [ass_text(cells["text"])], where)
-
-
-def ass_text(text: str) -> str:
-    """Return a text of SubStation Alpha without drawings and override tags."""
-    parts = []
-    is_shape = False
-    for place, part in enumerate(_BRACES.split(text)):
-        if place % 2:
-            for digit in _DRAWS.findall(part):
-                is_shape = digit != "0"
-        else:
-            parts.append(" " if is_shape else part)
-    return "".join(parts)
-
-
 READERS: Mapping[str, Callable[[Sequence[str], Path], Iterator[Cue]]] = {
     ".srt": srt_cues,
     ".vtt": vtt_cues,
-    ".ass": ass_cues,
 }
 
 

@@ -123,7 +123,7 @@ def compare_with_videos(
     """
     # PyAV is loaded only where videos are read, and not by the help of the command.
     from obygaze_features.video.container import BadVideo
-    from obygaze_features.video.subtitles import present_length_of
+    from obygaze_features.video.packets import present_length_of
 
     clips_of_video: dict[str, list[Clip]] = defaultdict(list)
     for clip in manifest:

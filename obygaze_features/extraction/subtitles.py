@@ -1,9 +1,8 @@
-"""Find the spoken words of the clips of a manifest, in subtitles or in a table."""
+"""Find the spoken words of the clips of a manifest, in subtitles or in a table of texts."""
 
 import locale
 import re
-import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -13,28 +12,17 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.cues import READERS, Cue, read_cues, spoken
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeWarning
-from obygaze_features.core.files import (
-    VIDEO_SUFFIXES,
-    file_facts,
-    warn_of_unread,
-)
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.files import VIDEO_SUFFIXES, warn_of_unread
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
+    SUBTITLES,
     CsvTable,
     TableRow,
     read_header,
     read_table,
-    thousands_text,
 )
-from obygaze_features.extraction.clips import (
-    NO_VIDEO_NAMED,
-    Failure,
-    PlannedClip,
-    Source,
-    plan_clips,
-    video_path,
-)
+from obygaze_features.extraction.clips import Failure, video_path
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
@@ -59,11 +47,9 @@ from obygaze_features.store.recipe import RULE_OF_TEXTS
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED, NO_WORDS
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.index import check_bounds, overshoot
-from obygaze_features.video.subtitles import length_of, read_embedded
+from obygaze_features.video.index import overshoot
+from obygaze_features.video.packets import length_of
 
-EMBEDDED = "embedded"
-CUES = ("movie_id", "start_s", "end_s", "text")
 TEXTS = ("clip_id", "text")
 # The language codes of two letters, and how a name states one: juno.de.srt or juno.pt-BR.srt.
 LANGUAGES = {name[:2] for name in locale.locale_alias if name[2:3] == "_"}
@@ -80,18 +66,13 @@ class ClipTexts:
         rule: The rule that found the words.
         texts: The words of each clip; "" if nothing is said.
         failures: The status and the reason of each clip whose words are unknown.
-        streams: For each clip, the subtitles of its video that were read; "" if the video has no
-            other subtitles.
-        videos: For each clip, the facts of the video that was read.
-        origins: The folder or the table that was read; empty for subtitles inside videos.
+        origins: The folder or the table that was read.
         unused: Files, films or clips of the source that the manifest does not have.
     """
 
     rule: str
     texts: Mapping[str, str]
     failures: Mapping[str, Failure] = field(default_factory=dict)
-    streams: Mapping[str, str] = field(default_factory=dict)
-    videos: Mapping[str, Source] = field(default_factory=dict)
     origins: Sequence[Origin] = ()
     unused: Sequence[str] = ()
 
@@ -101,8 +82,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
 
     Args:
         manifest: The clips.
-        subtitles: A folder with files MOVIE_ID.srt, .vtt or .ass; "embedded", for the subtitles
-            inside the videos; or a table of cues or of texts.
+        subtitles: A folder with files MOVIE_ID.srt or .vtt, or a table of the texts of clips.
     """
     if isinstance(manifest.clips, Windows):
         raise FixUsage(
@@ -111,20 +91,18 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
             hint=f"use the manifest of the clips; or {windows_to_clips(manifest.name)}",
         )
     path = Path(subtitles)
-    where = subtitles
     read_files = None
-    if subtitles == EMBEDDED:
-        words = _of_videos(manifest)
-        where = manifest.name
-    elif path.is_dir():
+    if path.is_dir():
         files, unused = _files_of_films(path, manifest)
         read_files = list(files.values())
         cues_of_film = {film: read_cues(file) for film, file in files.items()}
         words = _of_films(manifest, cues_of_film, unused, str(path))
     elif not path.is_file():
-        hint = f"use a folder of subtitles, {EMBEDDED}, or a table"
+        hint = (
+            f"use a folder of subtitles, or a table with the columns {', '.join(TEXTS)}"
+        )
         raise NotFound("no such file or folder", where=subtitles, hint=hint)
-    elif path.suffix.lower() in READERS:
+    elif path.suffix.lower() in SUBTITLES:
         hint = "use --subtitles FOLDER, with a file MOVIE_ID.srt of each film"
         raise FixUsage("expected a folder, got a file", where=subtitles, hint=hint)
     else:
@@ -135,9 +113,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
             n_clips = count(len(words.texts), manifest.header.unit)
             reasons.add(f"nothing is said in {n_clips} ({words.rule})")
         problem = f"no clip has any words: {'; '.join(sorted(reasons))}"
-        raise FixInput(problem, where=where)
-    if subtitles == EMBEDDED:
-        return words
+        raise FixInput(problem, where=subtitles)
     read = describe_origin("subtitles", path, read_files)
     return replace(words, origins=[Origin(path.resolve().name, read["sha256"])])
 
@@ -187,7 +163,11 @@ def _files_of_films(
             files[film] = path
     if not found:
         endings = ", ".join(READERS)
-        raise FixInput(f"the folder has no subtitles ({endings})", where=str(folder))
+        raise FixInput(
+            f"the folder has no subtitles ({endings})",
+            where=str(folder),
+            hint="convert other subtitles: ffmpeg -i MOVIE_ID.ass MOVIE_ID.srt",
+        )
     return files, unused
 
 
@@ -242,7 +222,7 @@ def _of_films(
     return ClipTexts(RULE_OF_CUES, texts, failures, unused=unused)
 
 
-def _ids(clips: Iterable[Clip | PlannedClip]) -> list[str]:
+def _ids(clips: Iterable[Clip]) -> list[str]:
     return [clip.clip_id for clip in clips]
 
 
@@ -322,41 +302,6 @@ def _join_words(utterances: Iterable[Utterance], span: Span) -> str:
     return " ".join(texts)
 
 
-# --- Subtitles inside videos
-
-
-def _of_videos(manifest: Manifest) -> ClipTexts:
-    """Return the words of clips, which are found by the times of the clips in their videos."""
-    clips_of_video: dict[str, list[PlannedClip]] = {}
-    for clip in plan_clips(manifest):
-        clips_of_video.setdefault(clip.video, []).append(clip)
-    texts: dict[str, str] = {}
-    streams: dict[str, str] = {}
-    videos: dict[str, Source] = {}
-    failures: dict[str, Failure] = {}
-    no_video = clips_of_video.pop("", [])
-    failures.update(dict.fromkeys(_ids(no_video), NO_VIDEO_NAMED))
-    for video, clips in clips_of_video.items():
-        path = Path(video)
-        source = Source.of(file_facts(path))
-        try:
-            embedded = read_embedded(path)
-        except BadVideo as error:
-            failures.update(dict.fromkeys(_ids(clips), Failure.of(error)))
-            continue
-        utterances = _utterances(embedded.cues)
-        streams.update(dict.fromkeys(_ids(clips), embedded.stream))
-        videos.update(dict.fromkeys(_ids(clips), source))
-        for clip in clips:
-            outside = _outside_failure(embedded.length_s, clip.start_s, clip.end_s)
-            if outside:
-                failures[clip.clip_id] = outside
-            else:
-                span = check_bounds(clip.start_s, clip.end_s)
-                texts[clip.clip_id] = _join_words(utterances, span)
-    return ClipTexts(RULE_OF_CUES, texts, failures, streams, videos)
-
-
 # --- Tables
 
 
@@ -366,13 +311,10 @@ def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
         return _of_texts(manifest, _read_texts(path, manifest), path)
     if columns.issuperset(mobygaze.TEXTS):
         return _of_texts(manifest, mobygaze.texts_of_segments(path), path)
-    if columns.issuperset(CUES):
-        cues_of_film, unused = _read_cues(path, manifest.films)
-        return _of_films(manifest, cues_of_film, unused, str(path))
     raise FixInput(
-        f"expected the columns {', '.join(CUES)} (cues), or {', '.join(TEXTS)} (texts of clips),"
-        f" got {few(sorted(columns))}",
+        f"expected the columns {', '.join(TEXTS)}, got {few(sorted(columns))}",
         where=str(path),
+        hint="or use --subtitles FOLDER, with a file MOVIE_ID.srt or .vtt of each film",
     )
 
 
@@ -429,38 +371,6 @@ def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipT
             where=str(path),
         )
     return ClipTexts(RULE_OF_TEXTS, found, failures, unused=unused)
-
-
-def _read_cues(
-    path: Path, films: Collection[str]
-) -> tuple[dict[str, list[Cue]], list[str]]:
-    """Return the cues of each of these films in a table, and the ids of all other films in it."""
-    violations = Violations(path)
-    table = read_table(path, required=CUES, violations=violations, content="cues")
-    cues_of_film: dict[str, list[Cue]] = {}
-    unused: dict[str, None] = {}
-    id_of_name = ids_of_names(
-        (row["movie_id"] for row in table.rows), "film", str(path)
-    )
-    for row in table.rows:
-        _require_name(row, "movie_id")
-        start_s = _time(row, "start_s", table)
-        end_s = _time(row, "end_s", table)
-        if start_s is None or end_s is None:
-            continue
-        if end_s < start_s:
-            row.add("end_s", f"the end {row['end_s']} is before {row['start_s']}")
-        film = id_of_name[row["movie_id"]]
-        if film in films:
-            cue = Cue(start_s, end_s, row["text"], where=f"{path}:{row.line}")
-            cues_of_film.setdefault(film, []).append(cue)
-        else:
-            unused[film] = None
-    for column, number in table.maybe_thousands.items():
-        text = f"{path}: {thousands_text(column, number)}"
-        warnings.warn(text, ObygazeWarning, stacklevel=2)
-    violations.raise_if_any("the cues cannot be read")
-    return cues_of_film, list(unused)
 
 
 def _require_name(row: TableRow, column: str) -> None:

@@ -21,7 +21,6 @@ from obygaze_features.core.console import ProgressBars, count, few, progress_bar
 from obygaze_features.core.cues import n_words
 from obygaze_features.core.machine import cpu_name, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import Source
 from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.recipes import made_here
 from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
@@ -84,9 +83,8 @@ def extract_words(
 ) -> Imported:
     """Make a store of vectors of the spoken words of clips.
 
-    --subtitles is a folder with a file MOVIE_ID.srt, .vtt or .ass for each film; or `embedded`, for
-    the subtitles inside the videos; or a table: of cues (movie_id, start_s, end_s, text), of texts
-    of clips (clip_id, text), or the released table of MObyGaze. The text of a clip is every cue
+    --subtitles is a folder with a file MOVIE_ID.srt or .vtt for each film; or a table of the texts
+    of clips (clip_id, text); or the released table of MObyGaze. The text of a clip is every cue
     that overlaps the clip, each cue whole; the model reads a long text in pieces. A clip without
     words has the vector of the empty text. The store has the arrays clip and n_words, and contains
     no words.
@@ -102,8 +100,8 @@ def extract_words(
 
     Commands:
         obygaze extract words films -b minilm --subtitles subtitles/
-        obygaze extract words films -b minilm-multilingual --subtitles embedded -o films.said
-        obygaze extract words films -b minilm --subtitles cues.csv --json
+        obygaze extract words films -b minilm-multilingual --subtitles said/ -o films.said
+        obygaze extract words films -b minilm --subtitles texts.csv --json
         obygaze extract words mobygaze -b minilm --subtitles mobygaze_dataframe.csv
     """
     here = Workspace.of(workspace)
@@ -188,16 +186,8 @@ def _make_rows(
             failure = words.failures[clip.clip_id]
             row = row._replace(status=failure.status, reason=failure.reason)
         else:
-            remark = words.streams.get(clip.clip_id, "")
-            if not n_words(text):
-                remark = NOTHING_SAID
-            video = words.videos.get(clip.clip_id, Source())
-            row = row._replace(
-                status=OK,
-                reason=remark,
-                video_bytes=video.n_bytes,
-                video_hash=video.quick_hash,
-            )
+            remark = "" if n_words(text) else NOTHING_SAID
+            row = row._replace(status=OK, reason=remark)
             texts.append(text)
             rows_of_texts.append(number)
         rows.append(row)

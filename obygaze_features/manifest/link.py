@@ -17,7 +17,6 @@ from typing import Any
 from msgspec import structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.cues import READERS as SUBTITLE_READERS
 from obygaze_features.core.errors import (
     FixInput,
     NotFound,
@@ -33,6 +32,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import SUBTITLES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
     as_id,
@@ -179,9 +179,8 @@ def _videos_and_others(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         where=folder,
         hint="rename these files",
     )
-    subtitles = (*SUBTITLE_READERS,)
     others = [name for name in names if name not in chosen]
-    return tuple(videos), tuple(n for n in others if not n.lower().endswith(subtitles))
+    return tuple(videos), tuple(n for n in others if not n.lower().endswith(SUBTITLES))
 
 
 def _is_a(suffixes: Sequence[str], path: Path) -> bool:

@@ -78,15 +78,6 @@ _FOR_SOME = re.compile(
     r"|hørehæmmed|hørselshemm|kuulovamm|słyszących|neslyšíc|глухих|слабослыш",
     re.IGNORECASE,
 )
-# Titles of subtitles that translate only foreign speech, or text in the pictures.
-_FORCED = re.compile(
-    r"(?<!non.)(?<!not )\bforced\b|\bsigns?\W+(?:and\W+)?songs?\b|\bsongs?\W+(?:and\W+)?signs?\b"
-    r"|\bsigns only\b|\bforeign (?:parts|dialog)|erzwungen|\bforcés?\b|\bfor[zç]ad[oa]s?\b"
-    r"|\bforzat[oi]\b|gedwongen|tvungne?\b|tvungen|tvingad|wymuszon|pakotet|vynucen"
-    r"|форсирован|強制",
-    re.IGNORECASE,
-)
-
 # Reasons that are errors of the caller, not faults of the file.
 USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
 
@@ -361,7 +352,7 @@ def _sound_stream(container: Any, path: Path) -> Any:
 
 
 def track_of_film(streams: Sequence[Any]) -> Any | None:
-    """Return the audio or subtitle track of the film, or None.
+    """Return the audio track of the film, or None.
 
     It is the track flagged as default, or else the first one. A commentary is never used. Tracks
     for people with impaired hearing or sight, and tracks with other words than the spoken ones
@@ -389,12 +380,6 @@ def track_of_film(streams: Sequence[Any]) -> Any | None:
         and not _FOR_SOME.search(_title(stream))
     ]
     return next(iter(for_all or of_film), None)
-
-
-def is_forced(stream: Any) -> bool:
-    """Return whether a flag or the title marks subtitles that only translate foreign words."""
-    flag = stream.disposition & av().stream.Disposition.forced
-    return bool(flag) or _FORCED.search(_title(stream)) is not None
 
 
 def _title(stream: Any) -> str:

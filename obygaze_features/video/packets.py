@@ -1,6 +1,7 @@
 """Read the packets of a video once, without decoding, into the index of the film."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -496,3 +497,27 @@ def _is_hidden(packet: Any) -> bool:
     at = 5 if data[0] >> 4 & 0b11 == 0b11 else 4
     bits = data[0] << 8 | (data[1] if len(data) > 1 else 0)
     return not bits >> (15 - at) & 1 and not bits >> (13 - at) & 1
+
+
+def length_of(path: Path) -> float:
+    """Return the end of a video that its header states, in seconds, or 0 if it states none."""
+    with open_video(path) as video:
+        return declared_end(video.container, video.stream)
+
+
+def present_length_of(path: Path) -> float:
+    """Return the end of the pictures that are in a file, in seconds, or 0 if it is unknown.
+
+    The header of MP4 states where each picture is: in a copy that was cut short, the last ones are
+    missing. The header of other formats states only the end.
+    """
+    with open_video(path) as video:
+        n_bytes = path.stat().st_size
+        entries = video.stream.index_entries
+        n_present = bisect_right(
+            entries, n_bytes, key=lambda entry: entry.pos + entry.size
+        )
+        if "mov" in video.container.format.name and n_present < len(entries):
+            missing_s = float(entries[n_present].timestamp * video.stream.time_base)
+            return missing_s - clock_zero(video.container)
+        return declared_end(video.container, video.stream)

@@ -47,11 +47,6 @@ def srt(*cues: str, ends: str = "\n", encoding: str = "utf-8") -> bytes:
 ONE = "1\n00:00:01,000 --> 00:00:02,000\n"
 TWO = "2\n00:00:06,000 --> 00:00:07,000\n"
 VTT = "WEBVTT\n\n"
-ASS = (
-    "[Script Info]\nTitle: x\n\n[V4+ Styles]\nFormat: Name, Fontname\nStyle: Big,Arial\n\n"
-    "[Events]\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
-)
-LINE = "Dialogue: 0,0:00:01.00,0:00:02.00,Big,,0,0,0,,"
 CASES = {
     "capitals of a name and a language": Case("M.DE.srt", srt(f"{ONE}yes"), ("yes", "", "")),
     # Encodings.
@@ -98,19 +93,6 @@ CASES = {
         "<00:01.500>there\n\nNOTE more\n\n00:00:06.000 --> 00:00:07.000\n- No\n- Yes\n".encode(),
         ("Hi youthere", "- No - Yes", ""),
     ),
-    "ass": Case(
-        "m.ass",
-        f"{ASS}Comment: {LINE[10:]}not said\n{LINE}{{\\b1\\fs20}}Well{{\\b0}}, yes\\Nno{{a note}}\n"
-        f"{LINE}{{\\p1}}m 0 0 l 100 0{{\\p0}}\n".encode(),
-        ("Well, yes no", "", ""),
-    ),
-    "ass without columns": Case(
-        "m.ass", f"[Events]\n{LINE}x\n".encode(), refused="columns Start, End", line=2
-    ),
-    "ass with a wrong time": Case(
-        "m.ass", f"{ASS}{LINE}x\n".replace("0:00:01.00", "0:01").encode(),
-        refused="expected times", line=10,
-    ),
     # What other programs and people make of them.
     "shift-jis": Case(
         "m.srt", srt(f"{ONE}どこにいたの", encoding="shift-jis"), refused="in UTF-8, got", line=3
@@ -136,7 +118,7 @@ CASES = {
         b'<tt><body><div><p begin="00:00:01.000" end="00:00:02.000">&b;</p></div></body></tt>\n',
         refused="the file has no cues",
     ),
-    # What WebVTT and SubStation Alpha have beside words.
+    # What WebVTT has beside words.
     "vtt whose cues begin with a blank": Case(
         "m.vtt",
         f"{VTT}00:01.000 --> 00:02.000 align:start\n \nso<00:01.200><c> today</c>\n\n"
@@ -144,11 +126,13 @@ CASES = {
         ("so today", "so today", ""),
     ),
     "cues of the same time stay in the order of the file": Case(
-        "m.ass",
-        ASS.encode()
-        + b"Dialogue: 0,0:00:01.00,0:00:02.00,D,,0,0,0,,Will you?\n"
-        + b"Dialogue: 0,0:00:01.00,0:00:01.50,D,,0,0,0,,No, never.\n",
+        "m.srt",
+        srt(f"{ONE}Will you?", "2\n00:00:01,000 --> 00:00:01,500\nNo, never."),
         ("Will you? No, never.", "", ""),
+    ),
+    # What files that were converted from SubStation Alpha have beside words.
+    "override tags": Case(
+        "m.srt", srt(f"{ONE}{{\\b1\\fs20}}Well{{\\b0}}, yes\\Nno"), ("Well, yes no", "", "")
     ),
 }  # fmt: skip
 
@@ -196,23 +180,15 @@ def test_texts_of_other_clips_are_refused(cells, refused, tmp_path) -> None:
         words_of_clips(FILM, str(path))
 
 
-@pytest.mark.parametrize(
-    ("head", "rows", "column"),
-    [
-        ("movie_id,start_s,end_s,text", ["m,1,2,tea", ",6,7,more tea"], "movie_id"),
-        ("clip_id,text", ["m-0,tea", ",more tea"], "clip_id"),
-    ],
-    ids=["cues", "texts"],
-)
-def test_a_row_of_no_film_or_clip_is_not_left_out(head, rows, column, tmp_path) -> None:
+def test_a_row_of_no_clip_is_not_left_out(tmp_path: Path) -> None:
     """In a sheet, cells that are merged have a value in the first one only."""
     path = tmp_path / "said.csv"
-    path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
+    path.write_text("clip_id,text\nm-0,tea\n,more tea\n", encoding="utf-8")
     with pytest.raises(FixInput) as caught:
         words_of_clips(FILM, str(path))
     (detail,) = caught.value.details
     assert detail.startswith(
-        f"{path}:3: column {column!r}: is empty, but required in each"
+        f"{path}:3: column 'clip_id': is empty, but required in each"
     )
 
 
@@ -223,29 +199,20 @@ SAID = st.lists(CUE, min_size=1, max_size=6)
 
 
 @settings(max_examples=40, deadline=None)
-@given(said=SAID, ending=st.sampled_from([".srt", ".vtt", ".ass", ".csv"]))
+@given(said=SAID, ending=st.sampled_from([".srt", ".vtt"]))
 def test_drawn_cues_say_the_same_in_every_format(tmp_path_factory, said, ending):
     folder = tmp_path_factory.mktemp("drawn")
-    where = str(folder)
-    if ending == ".csv":
-        where = str(folder / "cues.csv")
     forms = {
         ".srt": "1\n0:00:{} --> 0:00:{}\n{}\n\n",
         ".vtt": "00:{} --> 00:{}\n{}\n\n",
-        ".ass": "Dialogue: 0,0:00:{},0:00:{},,,0,0,0,,{}\n",
-        ".csv": 'm,{},{},"{}"\n',
     }
     lines = []
     for start, length, text in said:
         times = [f"{tenths / 10:06.3f}" for tenths in (start, start + length)]
-        if ending == ".ass":
-            times = [time[:-1] for time in times]
         line = forms[ending].format(*times, text)
         lines.append(line.replace(".", ",") if ending == ".srt" else line)
-    heads = {".vtt": VTT, ".ass": ASS, ".csv": "movie_id,start_s,end_s,text\n"}
-    name = "cues.csv" if ending == ".csv" else f"m{ending}"
-    text = heads.get(ending, "") + "".join(lines)
-    (folder / name).write_text(text, encoding="utf-8")
+    head = VTT if ending == ".vtt" else ""
+    (folder / f"m{ending}").write_text(head + "".join(lines), encoding="utf-8")
     expected = []
     for clip in range(3):
         parts = []
@@ -259,17 +226,17 @@ def test_drawn_cues_say_the_same_in_every_format(tmp_path_factory, said, ending)
         expected.append(sorted(parts))
     if not any(expected):
         with pytest.raises(ObygazeError, match="no clip has any words"):
-            words_of_clips(FILM, where)
+            words_of_clips(FILM, str(folder))
         return
-    texts = words_of_clips(FILM, where).texts
+    texts = words_of_clips(FILM, str(folder)).texts
     assert [sorted(texts[clip.clip_id].split()) for clip in CLIPS] == expected
 
 
 @pytest.mark.parametrize("time", ["9" * 5000, "1e999", "0:00:01." + "1" * 5000])
 def test_a_time_with_more_digits_than_a_number_is_refused(time, tmp_path) -> None:
-    table = tmp_path / "cues.csv"
-    table.write_text(f"movie_id,start_s,end_s,text\nm,0,{time},Tea\n", "utf-8")
-    with pytest.raises(FixInput, match="cues cannot be read"):
+    table = tmp_path / "texts.csv"
+    table.write_text(f"clip_id,text,start_s,end_s\nm-0,Tea,0,{time}\n", "utf-8")
+    with pytest.raises(FixInput, match="texts of the clips cannot be read"):
         words_of_clips(FILM, str(table))
 
 

@@ -66,8 +66,8 @@ def rows_and_texts() -> tuple[list[Row], list[str]]:
     return rows, texts
 
 
-def clock(seconds: float, sign: str, digits: int = 3) -> str:
-    return f"0:00:{seconds:0{3 + digits}.{digits}f}".replace(".", sign)
+def clock(seconds: float, sign: str) -> str:
+    return f"0:00:{seconds:06.3f}".replace(".", sign)
 
 
 def write_subtitles(ws: Workspace, rows: list[Row], texts: list[str]) -> None:
@@ -77,24 +77,17 @@ def write_subtitles(ws: Workspace, rows: list[Row], texts: list[str]) -> None:
             for row, said in zip(rows, texts, strict=True)
             if row["movie_id"] == film and said
         ]
-        ending = (".srt", ".vtt", ".ass")[place % 3]
+        ending = (".srt", ".vtt")[place % 2]
         parts = []
         for number, (start_s, end_s, said) in enumerate(cues, start=1):
             if ending == ".srt":
                 times = f"{clock(start_s, ',')} --> {clock(end_s, ',')}"
                 parts.append(f"{number}\n{times}\n<i>{said}</i>\n\n")
-            elif ending == ".vtt":
+            else:
                 times = f"{clock(start_s, '.')[2:]} --> {clock(end_s, '.')[2:]} line:0"
                 parts.append(f"{times}\n<v Ann>{said}</v>\n\n")
-            else:
-                times = f"{clock(start_s, '.', 2)},{clock(end_s, '.', 2)}"
-                parts.append(f"Dialogue: 0,{times},Big,,0,0,0,,{{\\an8}}{said}\n")
-        heads = {
-            ".vtt": "WEBVTT\n\nNOTE made up\n\n",
-            ".ass": "[Events]\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR,"
-            " MarginV, Effect, Text\n",
-        }
-        text = heads.get(ending, "") + "".join(parts)
+        head = "WEBVTT\n\nNOTE made up\n\n" if ending == ".vtt" else ""
+        text = head + "".join(parts)
         encoding = "utf-16" if film == FILMS[0] else "utf-8"
         path = ws.path(f"said/{film}{ending}")
         path.parent.mkdir(exist_ok=True)

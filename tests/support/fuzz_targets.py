@@ -41,18 +41,6 @@ SRT = """1
 - No.
 - {\\an8}Yes
 """
-ASS = """[Script Info]
-ScriptType: v4.00+
-
-[Events]
-Format: Layer, Start, End, Text
-Dialogue: 0,0:00:00.50,0:00:02.00,{\\i1}Tea{\\i0}\\Nand cake
-Dialogue: 0,0:00:02.50,0:00:04.00,{\\p1}m 0 0 l 1 1{\\p0}No
-"""
-CUES = """movie_id;start_s;end_s;text
-pier;0:00:00,5;0:00:02;Tea
-pier;2,5;4;"No; yes"
-"""
 MARKS = """movie_id,start_s,end_s,column,value,annotator
 pier,0,1,level,S,ada
 pier,0,1,concepts,Look,ada
@@ -453,8 +441,6 @@ def text_targets(folder: Path, workspace: Path) -> list[Target]:
     subtitles = [
         {"pier.srt": SRT.encode()},
         {"pier.vtt": b"WEBVTT\n\n" + SRT.replace(",", ".").encode()},
-        {"pier.ass": ASS.encode()},
-        {"t.csv": CUES.encode()},
         {"t.csv": b"clip_id,text\npier-1,Tea\npier-2,\n"},
     ]
     marks = {"m.csv": MARKS.encode(), "c.csv": SPANS.encode()}

@@ -31,18 +31,14 @@ def write_subtitled(
     said: Said,
     *,
     seconds: int = 15,
-    kinds: Sequence[str] = (),
-    titles: Sequence[str] = (),
-    options: dict[str, str] | None = None,
+    late_s: int = 0,
 ) -> Path:
     """Write a video of two pictures a second, with the same subtitles in some codecs.
 
-    A codec of pictures gets packets of no meaning. `kinds` are what the file says of the first
-    streams, such as "forced", or "", and `titles` are their titles. `options` are those of the
-    container.
+    All times in the file are `late_s` later.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(path, "w", options=options or {}) as container:
+    with av.open(path, "w") as container:
         video = container.add_stream("mpeg4", rate=2)
         video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
         packets = []
@@ -54,13 +50,11 @@ def write_subtitled(
         packets += video.encode()
         for codec in codecs:
             packets += _packets(container, codec, said)
-        for stream, kind in zip(container.streams.subtitles, kinds, strict=False):
-            if kind:
-                stream.disposition = getattr(av.stream.Disposition, kind)
-        for stream, title in zip(container.streams.subtitles, titles, strict=False):
-            stream.metadata["title"] = title
         packets.sort(key=lambda packet: packet.dts * packet.time_base)
         for packet in packets:
+            ticks = int(late_s / packet.time_base)
+            packet.pts += ticks
+            packet.dts += ticks
             container.mux(packet)
     return path
 
@@ -70,17 +64,13 @@ def _packets(
 ) -> list[av.Packet]:
     stream = container.add_stream(codec)
     stream.time_base = Fraction(1, 1000)
-    is_bitmap = codec == "dvdsub"
-    if not is_bitmap:
-        stream.codec_context.subtitle_header = HEADER
+    stream.codec_context.subtitle_header = HEADER
     packets = []
     for number, (start_s, end_s, text) in enumerate(said):
-        packet = av.Packet(b"\x00\x08\x00\x04\x00\x00\x00\x00")
-        if not is_bitmap:
-            line = f"{number},0,Default,,0,0,0,,{text}".encode()
-            length_ms = round(1000 * (end_s - start_s))
-            shown = SubtitleSet.create(line, 0, length_ms, round(1e6 * start_s))
-            packet = stream.codec_context.encode_subtitle(shown)
+        line = f"{number},0,Default,,0,0,0,,{text}".encode()
+        length_ms = round(1000 * (end_s - start_s))
+        shown = SubtitleSet.create(line, 0, length_ms, round(1e6 * start_s))
+        packet = stream.codec_context.encode_subtitle(shown)
         packet.stream = stream
         packet.time_base = Fraction(1, 1000)
         packet.pts = packet.dts = round(1000 * start_s)

@@ -2,6 +2,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from support.checkpoints import write_tiny_card
-from support.cli import call_obygaze
+from support.cli import ROOT, call_obygaze
+from support.pages import blocks
 from support.subtitled import write_subtitled
 from support.words import real_encoder, save_encoder, save_text_model, words_card
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import Quiet
+from obygaze_features.core.cues import read_cues, spoken
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.compute import clip_threads
@@ -71,23 +74,15 @@ def embed_long(tower: TextTower, texts: Sequence[str]) -> NDArray[np.float32]:
         return tower.embed_long(texts, Quiet(), threads)
 
 
-@pytest.mark.parametrize("kind", ["folder", "cues", "texts", "embedded"])
+@pytest.mark.parametrize("kind", ["folder", "texts"])
 def test_no_word_of_the_input_is_in_any_file_of_the_store(workspace, encoder, kind):
     words = ["zanzibar", "quixotic", "wolframite"]
     text = " ".join(words)
     subtitles = say(workspace, lake=text, pier=text)
-    tables = {
-        "cues": f"movie_id,start_s,end_s,text\nlake,1,2,{text}\npier,1,2,{text}\n",
-        "texts": f"clip_id,text\nlake-0,{text}\nlake-1,\n",
-    }
-    if kind in tables:
-        subtitles = str(workspace / f"{kind}.csv")
-        Path(subtitles).write_text(tables[kind], "utf-8")
-    elif kind == "embedded":
-        subtitles = "embedded"
-        videos = workspace / "videos"
-        write_subtitled(videos / "lake.mkv", ["subrip"], [(1.0, 2.0, text)])
-        call_obygaze("-C", workspace, "manifest", "link", "films", videos)
+    if kind == "texts":
+        subtitles = str(workspace / "texts.csv")
+        table = f"clip_id,text\nlake-0,{text}\nlake-1,\n"
+        Path(subtitles).write_text(table, "utf-8")
     made = extract_words(
         "films", "tiny", subtitles, weights=encoder, workspace=workspace
     )
@@ -131,16 +126,38 @@ def test_a_clip_behind_the_end_of_its_film_has_no_words(workspace, encoder) -> N
     films = Manifest("late", Header("Films"), tuple(clips))
     write_manifest(films, workspace / "manifests" / "late.toml")
     video = workspace / "videos" / "lake.mkv"
-    write_subtitled(video, ["subrip"], [(14.0, 14.5, "a man")])
+    write_subtitled(video, [], [])
+    (workspace / "said" / "lake.srt").write_text(
+        "1\n00:00:14,000 --> 00:00:14,500\na man\n"
+    )
     call_obygaze("-C", workspace, "manifest", "link", "late", video.parent)
     given = {"weights": encoder, "workspace": workspace}
-    made = extract_words("late", "tiny", "embedded", **given)
+    made = extract_words("late", "tiny", workspace / "said", **given)
     end = r"ends at {} s, the film at 15\.\d\d s"
     assert re.fullmatch(f"too-long: the part {end.format(19)}", made.failed["across"])
     assert re.fullmatch(f"too-long: the part {end.format(25)}", made.failed["behind"])
     begin = r"outside: the part begins at 15\.6 s, the film ends at 15\.\d\d s"
     assert re.fullmatch(begin, made.failed["near"])
     assert sorted(made.failed) == ["across", "behind", "near"]
+
+
+@pytest.mark.parametrize("name, codec", [("mkv", "ass"), ("mp4", "mov_text")])
+def test_the_guide_writes_the_subtitles_inside_a_film(name, codec, workspace) -> None:
+    """The film begins late in its file, and a drawing is not said."""
+    page = blocks(ROOT / "docs" / "guide" / "extraction.md")
+    (code,) = [block.text for block in page if "def write_srt" in block.text]
+    functions, _, call = code.rpartition("\n\n")
+    assert call.strip().startswith("write_srt(")
+    names: dict[str, Any] = {}
+    exec(functions, names)
+    said = [(1.0, 2.5, "Hello {\\i1}big{\\i0} world\\Nagain, you"), (6.25, 7.0, "bye")]
+    if codec == "ass":
+        said.append((7.5, 8.0, "{\\p1}m 0 0 l 100 0{\\p0}"))
+    film = write_subtitled(workspace / f"lake.{name}", [codec], said, late_s=3)
+    names["write_srt"](str(film), workspace / "said" / "lake.srt")
+    cues = read_cues(workspace / "said" / "lake.srt")
+    read = [(float(cue.start_s), float(cue.end_s), spoken(cue.text)) for cue in cues]
+    assert read == [(1.0, 2.5, "Hello big world again, you"), (6.25, 7.0, "bye")]
 
 
 def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(workspace, encoder):
@@ -236,15 +253,20 @@ def test_bad_input_is_one_error_and_nothing_is_made(workspace, encoder) -> None:
     call_obygaze("-C", workspace, "manifest", "link", "films", workspace / "videos")
     beyond = refused(said, r"begins at 60.0 s, and the film lake ends at 15.0 s")
     assert beyond.where == f"{said / 'lake.srt'}:2"
-    no_words = "no clip has any words: .*no-words: it has no subtitles"
-    silent = refused("embedded", no_words)
-    assert silent.where == "films"
     table = workspace / "table.csv"
-    table.write_text("movie_id,text\nlake,a\n")
-    refused(table, "expected the columns movie_id, start_s, end_s, text")
-    rows = "lake,1,x,a\nlake,1/0,2,a\nlake,3,2,a\n"
-    table.write_text(f"movie_id,start_s,end_s,text\n{rows}")
-    refused(table, "the cues cannot be read: 3 problems")
+    table.write_text("movie_id,start_s,end_s,text\nlake,1,2,a\n")
+    of_cues = refused(table, "expected the columns clip_id, text, got end_s, movie_id")
+    assert "--subtitles FOLDER, with a file MOVIE_ID.srt" in of_cues.hint
+    refused("embedded", "no such file or folder")
+    refused(workspace / "said" / "lake.srt", "expected a folder, got a file")
+    others = workspace / "others"
+    others.mkdir()
+    (others / "lake.ass").write_text("[Events]\n")
+    converted = refused(others, r"the folder has no subtitles \(.srt, .vtt\)")
+    assert "ffmpeg -i MOVIE_ID.ass MOVIE_ID.srt" in converted.hint
+    rows = "lake-0,1,x,a\nlake-1,1/0,2,a\n"
+    table.write_text(f"clip_id,start_s,end_s,text\n{rows}")
+    refused(table, "the texts of the clips cannot be read: 2 problems")
     table.write_text("clip_id,text\nlake-0,a\nlake-0,b\n")
     unread = refused(table, "texts of the clips cannot be read")
     assert "already on line 2" in unread.details[0]

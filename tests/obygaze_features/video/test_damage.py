@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from support.cli import call_obygaze
 from support.damage import flip_bits_visibly, zero_the_middle
+from support.seeds import amount
 from support.videos import packet_of, read_numbers, remux, write_video
 
 from obygaze_features.core.errors import FixInput
@@ -22,8 +23,8 @@ from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView, contact_sheet
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import overshoot
+from obygaze_features.video.packets import length_of
 from obygaze_features.video.sound import SoundView, decode_sound
-from obygaze_features.video.subtitles import length_of
 
 EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
 
@@ -93,6 +94,27 @@ def cut(source: Path, target: Path, share: float) -> Path:
 
 FRONT = {"movflags": "faststart"}
 CUT = {".avi": ("mpeg4", {"g": "12"})}
+
+
+@pytest.mark.parametrize("seed", amount(range(1), range(80)))
+def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(seed, tmp_path):
+    """An edit list leaves out what is before 0; files of other formats begin at any time."""
+    draw = random.Random(seed)
+    suffix = draw.choice([".mp4", ".mov", ".mkv", ".webm", ".ts"])
+    codec = "libvpx" if suffix == ".webm" else "libx264"
+    has_edit_list = suffix in (".mp4", ".mov")
+    first = draw.randrange(-25, 0) if has_edit_list else draw.randrange(400)
+    path = write_video(
+        tmp_path / f"film{suffix}",
+        codec,
+        numbers=range(50),
+        options={"g": "50"},
+        ticks=range(first, first + 50),
+    )
+    end_s = (50 + min(first, 0)) / 25
+    assert length_of(path) == pytest.approx(end_s, abs=0.05)
+    with pytest.raises(BadVideo, match=f"ends at {end_s + 1.2:g} s, the film at"):
+        decode_clip(path, PictureView(1), start_s=end_s - 0.5, end_s=end_s + 1.2)
 
 
 def test_a_film_cut_short_is_named_also_where_its_pictures_begin_late(tmp_path) -> None:
