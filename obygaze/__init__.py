@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from obygaze.audits.maps import compare_conditions as compare_conditions
     from obygaze.audits.maps import write_concept_maps as write_concept_maps
     from obygaze.audits.maps import write_saliency as write_saliency
-    from obygaze.audits.maps.drawing import draw_maps as draw_maps
     from obygaze.contents import ls as ls
     from obygaze.demo.tour import write_demo as write_demo
     from obygaze.doctor import check_up as check_up

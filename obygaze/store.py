@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.describing import describe_store as info
     from obygaze_features.store.exporting import export_features as export
     from obygaze_features.store.importing import import_features as import_
+    from obygaze_features.store.importing import write_features as write
     from obygaze_features.store.verifying import verify
 else:
     __getattr__, __dir__, _ = lazy_exports(__name__)
@@ -23,4 +24,5 @@ __all__ = [
     "push",
     "subset",
     "verify",
+    "write",
 ]

@@ -232,7 +232,10 @@ def require_file(path: Path) -> None:
 
 
 def import_of_features(path: Path) -> str:
-    """Return the command that imports a file of features, or "" for other extensions."""
+    """Return the command that imports a file of features, or "" for other extensions.
+
+    Of a Parquet file, this command prints the lines of Python that write the store.
+    """
     if path.suffix.lower() not in FORMATS_OF_FEATURES:
         return ""
     return f"obygaze store import {shell_word(path)} -o NAME"

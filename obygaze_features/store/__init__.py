@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.copying import push as push
     from obygaze_features.store.exporting import export_features as export_features
     from obygaze_features.store.importing import import_features as import_features
+    from obygaze_features.store.importing import write_features as write_features
     from obygaze_features.store.layout import Array as Array
     from obygaze_features.store.making import write_store as write_store
     from obygaze_features.store.reading import Matrix as Matrix

@@ -54,7 +54,6 @@ from obygaze_features.store.importing.files import (
     ID_KEY,
     SPAN_KEYS,
 )
-from obygaze_features.store.importing.parquet import PARQUET_EXTRA
 from obygaze_features.store.layout import (
     CARD,
     CHUNK_BYTES,
@@ -73,6 +72,7 @@ HDF5_BYTES = 2**16
 SHOWN_CLIPS = 20
 # The format of tables. A table may have labels as columns; the hub reads a folder with a table.
 TABLE = "parquet"
+PARQUET_EXTRA = "parquet"
 EXPORTED_TABLE = "data/features.parquet"
 # Columns of facts of clips, with their descriptions.
 FACT_COLUMNS = {

@@ -14,14 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
-import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 from support.joined_stores import join_of
 from support.seeds import amount
 from support.stores import a_recipe, made_store
@@ -33,7 +32,7 @@ from obygaze_features.manifest.io import rows_to_csv
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.spans import stated_frames
 from obygaze_features.store import Row, Store, open_store
-from obygaze_features.store.importing import import_features
+from obygaze_features.store.importing import import_features, write_features
 from obygaze_features.store.records import ManifestMark
 
 FILMS = ("alba", "brug")
@@ -229,12 +228,6 @@ def hdf5_of(source: Source, path: Path) -> Path:
     return path.with_suffix(".h5")
 
 
-def parquet_of(source: Source, path: Path) -> Path:
-    table = {name: list(values) for name, values in columns_of(source).items()}
-    parquet.write_table(pyarrow.table(table), path.with_suffix(".parquet"))
-    return path.with_suffix(".parquet")
-
-
 def check_numbers(store: Store, width: int = 1) -> None:
     """Check that each row with features has those of its id."""
     for number, row in enumerate(store.rows):
@@ -272,6 +265,15 @@ def at_an_import(written, ours, theirs, folder) -> str:
     return " ".join(done.notes)
 
 
+def at_the_memory(ours: Source, theirs: Source, folder: Path) -> str:
+    """Arrays are written for the clips of a manifest."""
+    arrays = columns_of(theirs)
+    given: Any = {"manifest": manifest_of(ours, "films"), "workspace": folder}
+    done = write_features("store", arrays.pop("clip_id"), arrays, **given)
+    check_numbers(open_store(done.path))
+    return " ".join(done.notes)
+
+
 def at_a_join(ours: Source, theirs: Source, folder: Path) -> str:
     one = store_of(ours, folder / "one")
     other = store_of(theirs, folder / "other", "also")
@@ -300,8 +302,8 @@ def at_files_of_people(ours: Source, theirs: Source, folder: Path) -> str:
 
 
 # Whatever the format: each states films and times in its own way.
-FILES = (npz_of, hdf5_of, parquet_of)
-IMPORTS = [partial(at_an_import, written) for written in FILES]
+FILES = (npz_of, hdf5_of)
+IMPORTS = [*[partial(at_an_import, written) for written in FILES], at_the_memory]
 DOORS = (at_the_function, at_a_store, *IMPORTS, at_a_join, at_files_of_people)
 # Where both sources may count frames.
 WITH_FRAMES = (at_the_function, at_a_store, *IMPORTS, at_a_join)

@@ -1,7 +1,9 @@
 """Story 15: I ask which concepts a model uses, correct them, look where they are, remove them."""
 
+import contextlib
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +11,8 @@ import pytest
 from scipy.special import logit
 from sklearn.svm import SVC
 from support.checkpoints import LAYERS, stir, write_card
+from support.cli import ROOT
+from support.pages import blocks
 from support.videos import encode_video
 
 import obygaze as og
@@ -166,9 +170,15 @@ def test_a_planted_corner_is_the_peak_of_its_map(ws: Workspace) -> None:
         assert of_look > others
     assert max(body["shares"]) < min(look["shares"])
 
-    ws("explain draw maps alba-002 -o sheets")
-    names = sorted(path.name for path in ws.path("sheets").iterdir())
-    assert names == ["alba-002.Body.png", "alba-002.Look.png", "alba-002.random-1.png"]
+    # The lines of the guide that draw the map of a clip.
+    page = blocks(ROOT / "docs" / "guide" / "concepts.md")
+    (code,) = [block.text for block in page if "imshow" in block.text]
+    clip_id = looks[0]["clip_id"]
+    names: dict[str, Any] = {}
+    with contextlib.chdir(ws.folder):
+        exec(code.replace("alba-00", clip_id), names)
+    np.testing.assert_array_equal(names["steps"], maps[0][0])
+    assert ws.path(f"{clip_id}.Look.png").stat().st_size > 1000
 
 
 def films_with_corners(folder: Path) -> list[Row]:

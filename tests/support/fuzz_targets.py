@@ -398,9 +398,6 @@ def import_targets(folder: Path) -> list[Target]:
         np.save(folder / "npy" / f"{name}.npy", vectors)
     columns = {"clip_id": ids, "movie_id": ["tt1", "tt1", "tt2"]}
     columns |= {"start_s": [0.0, 1.0, 0.0], "end_s": [1.0, 2.0, 1.0]}
-    clip = pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), 4)
-    table = pyarrow.table({**columns, "clip": clip})
-    write_table(table, folder / "f.parquet", write_page_index=True)
     labels = {**columns, "level": ["S", "EN", None], "n": [1.0, None, 2.5]}
     write_table(pyarrow.table(labels), folder / "t.parquet")
 
@@ -412,7 +409,6 @@ def import_targets(folder: Path) -> list[Target]:
         Target("npz", [of("f.npz")], typed("store import f.npz -o new"), 6),
         Target("hdf5", [of("f.h5")], typed("store import f.h5 -o new"), 2),
         Target("hdf5 rows", [of("g.h5")], typed("store import g.h5 -o new"), 2),
-        Target("parquet", [of("f.parquet")], typed("store import f.parquet -o new"), 4),
         Target("npy", [npy], typed("store import npy -o new"), 5),
         Target("labels", [of("t.parquet")], typed("manifest import t.parquet -o t"), 6),
     ]

@@ -16,13 +16,6 @@ COMMANDS = {
         "obygaze.audits.maps.conditions:compare_conditions",
         then="obygaze.audits.result:Audit.write",
     ),
-    "draw": Command(
-        "obygaze.audits.maps.drawing:draw_maps",
-        {
-            "clips": Option(is_repeated=True),
-            "folder": Option("-o --output", metavar="PATH"),
-        },
-    ),
     "model": Command(
         "obygaze.audits.maps.saliency:write_saliency",
         {

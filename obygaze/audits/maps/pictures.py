@@ -55,7 +55,7 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     card = find_card(_backbone_name(recipe), workspace)
     cut = recipe["sampling"].get("grid")
     grid = Grid(**cut) if cut else None
-    require_pictures(card, "a sheet of pictures is")
+    require_pictures(card, "a map is")
     # Only a checkpoint knows the edge of some presets.
     edge = recipe["preprocessing"]["edge"]
     resize = replace(card.family.resize(card), edge=edge)

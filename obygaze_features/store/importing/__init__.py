@@ -1,20 +1,24 @@
-"""Make a store of features that another program wrote: npz, HDF5, Parquet, or a file for each clip.
+"""Make a store of features that another program made: npz, HDF5, a file for each clip, or arrays.
 
-`open_features` opens files of one format. The other steps are the same for all formats: the rows of
-clips, the stored arrays, pooling, masks, and the check for invalid numbers.
+`open_features` opens files of one format, `write_features` takes arrays from memory. The other
+steps are the same for both: the rows of clips, the stored arrays, pooling, masks, and the check for
+invalid numbers.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import Corrupt, FixUsage
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.files import (
     FORMATS_OF_FEATURES,
     find_files,
@@ -31,9 +35,15 @@ from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.card import Terms
 from obygaze_features.store.importing.arrays import open_npz, open_tree
 from obygaze_features.store.importing.clips import match_clips
-from obygaze_features.store.importing.files import FeatureFiles
+from obygaze_features.store.importing.files import (
+    FILM_KEY,
+    ID_KEY,
+    SPAN_KEYS,
+    FeatureFiles,
+    Values,
+    features_of_rows,
+)
 from obygaze_features.store.importing.hdf5 import open_hdf5
-from obygaze_features.store.importing.parquet import open_parquet
 from obygaze_features.store.importing.staging import POOLINGS, ImportedRows
 from obygaze_features.store.layout import has_vector
 from obygaze_features.store.making import new_store, write_store
@@ -43,7 +53,6 @@ from obygaze_features.store.rows import FAILED
 
 # The formats of a folder of files, by their endings.
 FORMATS_OF_FOLDERS = {
-    ".parquet": "parquet",
     ".npy": "npy",
     ".pth": "pth",
     ".pt": "pth",
@@ -53,6 +62,9 @@ ONLY_THESE_FILES = (
     " made in the same way with the same --backbone NAME"
 )
 SHOWN_CLIPS = 5
+PARQUET = ".parquet"
+# The name of the origin of features that were no file.
+MEMORY = "memory"
 
 
 @dataclass(frozen=True)
@@ -124,8 +136,8 @@ def import_features(
 ) -> Imported:
     """Make a store from features in another format.
 
-    SOURCE is a file (.npz, .h5, .hdf5, .parquet), or a folder of .npy, .pth or .parquet files;
-    docs/guide/stores.md describes each. Imports with the same --backbone and --pool have the same
+    SOURCE is a file (.npz, .h5, .hdf5), or a folder of .npy or .pth files; docs/guide/stores.md
+    describes each. Imports with the same --backbone and --pool have the same
     recipe: they can be merged, and a model of one reads the other. With --manifest, clips are
     found by their ids, and films or times that differ from those of SOURCE are refused. Clips
     without usable features are failed rows.
@@ -150,9 +162,144 @@ def import_features(
         obygaze store import FEATURES --manifest obygaze12 --pool max --keep-frames -o xclip
         obygaze store import all.h5 --id-key names --array clip=features -o all
         obygaze store import charades.h5 --array clip='{id}/features' -o charades
-        obygaze store import xclip.parquet --manifest obygaze12 -o xclip
     """
+    source = Path(source)
+    if isinstance(manifest, Manifest):
+        name_of_manifest = manifest.name
+    else:
+        name_of_manifest = os.fspath(manifest or "")
+    options = {
+        "manifest": name_of_manifest,
+        "pool": pool,
+        "keep_frames": keep_frames,
+        "backbone": backbone,
+        "licence": licence,
+        "citation": citation,
+    }
+    _refuse_parquet(source, path, arrays, id_key, options)
+    target = _new_folder(path, workspace)
+    with name_in_errors(target):
+        kind, parts = feature_paths(source)
+        files = open_features(source, arrays, id_key=id_key, folder=target.parent)
+        parts_of_folder = parts if source.is_dir() else None
+        origin = describe_origin(kind, source, parts_of_folder, files.keys)
+    return _make_store(
+        path,
+        target,
+        files,
+        origin,
+        source.name,
+        are_named=bool(arrays),
+        manifest=manifest,
+        pool=pool,
+        keep_frames=keep_frames,
+        backbone=backbone,
+        licence=licence,
+        citation=citation,
+        progress=progress,
+        workspace=workspace,
+    )
+
+
+def write_features(
+    path: PathLike,
+    ids: Sequence[Any] | Values,
+    arrays: Mapping[str, Any],
+    *,
+    manifest: PathLike | Manifest | None = None,
+    pool: Literal["mean", "max", "last"] | None = None,
+    keep_frames: bool = False,
+    backbone: str = "",
+    licence: str = "",
+    citation: str | None = None,
+    progress: Progress | None = None,
+    workspace: PathLike | None = None,
+) -> Imported:
+    """Make a store from features in memory.
+
+    What is refused, and which clips become failed rows, is the same as for a file that
+    `og.store.import_` reads.
+
+    Args:
+        path: The new store: a name or a folder.
+        ids: The id of each clip.
+        arrays: The arrays of the store by their names, each with a row for each id. Facts of the
+            clips may be among them: `movie_id`, `start_s`, `end_s`, `start_frame`, `end_frame` and
+            `framerate`.
+        manifest: A row for each clip of this manifest. Films or times that differ from those of
+            `arrays` are refused.
+        pool: Keep one vector of each clip: mean, maximum or last one of all that it has. [default:
+            max for tokens]
+        keep_frames: Keep the frames or tokens beside what `pool` makes of them.
+        backbone: The model that made the features.
+        licence: The licence of the features; that of the manifest is of its labels.
+        citation: What to cite for them. [default: the manifest's]
+        progress: Counts clips, twice: when they are checked and when they are written.
+        workspace: The workspace, if it is not the current one.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> here = tempfile.mkdtemp()
+    >>> X = np.random.default_rng(0).normal(size=(2, 3))
+    >>> made = write_features("mine", ["alba-00", "alba-01"], {"clip": X}, workspace=here)
+    >>> made.n_ok, made.arrays
+    (2, {'clip': (3,)})
+    """
+    target = _new_folder(path, workspace)
+    files = _features_in_memory(ids, arrays)
+    return _make_store(
+        path,
+        target,
+        files,
+        _describe_memory(files),
+        MEMORY,
+        are_named=True,
+        manifest=manifest,
+        pool=pool,
+        keep_frames=keep_frames,
+        backbone=backbone,
+        licence=licence,
+        citation=citation,
+        progress=progress,
+        workspace=workspace,
+    )
+
+
+def _new_folder(path: PathLike, workspace: PathLike | None) -> Path:
+    """Return the folder of the new store, and make the folder above it."""
     target = new_store(Workspace.of(workspace), path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def _make_store(
+    path: PathLike,
+    target: Path,
+    files: FeatureFiles,
+    origin: Mapping[str, Any],
+    place: str,
+    *,
+    are_named: bool,
+    manifest: PathLike | Manifest | None,
+    pool: Literal["mean", "max", "last"] | None,
+    keep_frames: bool,
+    backbone: str,
+    licence: str,
+    citation: str | None,
+    progress: Progress | None,
+    workspace: PathLike | None,
+) -> Imported:
+    """Write a store of the features of clips.
+
+    Args:
+        path: The new store, as the user named it.
+        target: Its folder.
+        files: The features.
+        origin: The record of their files or arrays.
+        place: The name of the origin.
+        are_named: Whether the user named the arrays.
+        manifest: As of `import_features`, and all others.
+    """
     if pool not in (None, *POOLINGS):
         raise FixUsage(
             f"unknown pool {pool!r}", hint=f"use one of {', '.join(POOLINGS)}"
@@ -161,17 +308,11 @@ def import_features(
         manifest = read_manifest(manifest, workspace=workspace)
     if citation is None:
         citation = "" if manifest is None else manifest.header.citation
-    source = Path(source)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if pool is None and list(files.arrays) == ["tokens"] and not keep_frames:
+        # Experiments read one vector per clip: the maximum of the tokens is stored with them.
+        pool = "max"
+        keep_frames = True
     with name_in_errors(target):
-        kind, parts = feature_paths(source)
-        files = open_features(source, arrays, id_key=id_key, folder=target.parent)
-        if pool is None and list(files.arrays) == ["tokens"] and not keep_frames:
-            # Experiments read one vector per clip: the maximum of the tokens is stored with them.
-            pool = "max"
-            keep_frames = True
-        parts_of_folder = parts if source.is_dir() else None
-        origin = describe_origin(kind, source, parts_of_folder, files.keys)
         clips = match_clips(files, manifest)
         rows = ImportedRows(
             files,
@@ -180,7 +321,7 @@ def import_features(
             progress or Quiet(),
             pool=pool,
             keep_frames=keep_frames,
-            are_named=bool(arrays),
+            are_named=are_named,
         )
     # Without a backbone, it is unknown how the features were made. The files become part of the
     # recipe, so that only an import of the same files has the same recipe.
@@ -194,7 +335,7 @@ def import_features(
         arrays=rows.arrays,
         recipe=Recipe.unknown(STATED if backbone else str(origin["format"]), facts),
         manifest=clips.manifest,
-        origins=[Origin(source.name, str(origin["sha256"]))],
+        origins=[Origin(place, str(origin["sha256"]))],
         terms=Terms(licence, citation),
     )
     remarks = [*files.notes, *clips.notes]
@@ -220,6 +361,87 @@ def import_features(
     )
 
 
+def _refuse_parquet(
+    source: Path,
+    path: PathLike,
+    arrays: Mapping[str, str] | None,
+    id_key: str | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Raise an error for Parquet, with the lines of Python that write the store."""
+    files = [source]
+    if source.is_dir():
+        files = find_files(source, (PARQUET,))
+    if not any(file.suffix.lower() == PARQUET for file in files):
+        return
+    columns = []
+    for name, key in (arrays or {"clip": "clip"}).items():
+        columns.append(f"{name!r}: np.stack(table[{key!r}])")
+    given = ""
+    for name, value in options.items():
+        if value:
+            given += f", {name}={value!r}"
+    facts = (FILM_KEY, *SPAN_KEYS)
+    ids = f"table[{id_key or ID_KEY!r}]"
+    raise FixInput(
+        "Parquet is not read as features",
+        where=str(source),
+        hint="run these lines in Python, with the names of your columns",
+        details=[
+            "import numpy as np",
+            "import pandas",
+            "import obygaze as og",
+            f"table = pandas.read_parquet({str(source)!r})",
+            f"arrays = {{{', '.join(columns)}}}",
+            f"arrays |= {{name: table[name] for name in {facts} if name in table}}",
+            f"og.store.write({os.fspath(path)!r}, {ids}, arrays{given})",
+        ],
+    )
+
+
+def _features_in_memory(
+    ids: Sequence[Any] | Values, arrays: Mapping[str, Any]
+) -> FeatureFiles:
+    """Return arrays in memory as the features of clips, with the facts that are among them."""
+    if ID_KEY in arrays:
+        raise FixUsage(f"expected the ids as `ids`, got an array {ID_KEY!r}")
+    columns = {ID_KEY: _as_array(ids, ID_KEY)}
+    asked = {}
+    for name, values in arrays.items():
+        columns[name] = _as_array(values, name)
+        if name in (FILM_KEY, *SPAN_KEYS):
+            continue
+        asked[name] = name
+        if columns[name].dtype.kind not in "fiub":
+            raise FixInput(
+                f"{name}: expected an array of numbers, got {columns[name].dtype}",
+                hint="make one array of equal rows with np.stack",
+            )
+    return features_of_rows("the arrays", columns, asked, None, is_export=False)
+
+
+def _as_array(values: Any, name: str) -> Values:
+    """Return values as an array of NumPy."""
+    if np.ma.is_masked(values):
+        raise FixInput(
+            f"{name}: expected values without a mask", hint="use values.filled(np.nan)"
+        )
+    try:
+        return np.asarray(values)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise FixInput(f"{name}: expected an array, got {error}") from error
+
+
+def _describe_memory(files: FeatureFiles) -> dict[str, Any]:
+    """Return the record of features in memory, with the SHA-256 of everything that was given."""
+    digest = hashlib.sha256(json.dumps([files.names, files.films]).encode())
+    for key, values in sorted({**files.spans, **files.arrays}.items()):
+        digest.update(f"{key}\0{values.dtype.str}\0{values.shape}\n".encode())
+        digest.update(np.ascontiguousarray(values).tobytes())
+    keys = dict(files.keys or {})
+    return {"format": MEMORY, "sha256": digest.hexdigest(), "arrays": keys}
+
+
 def open_features(
     source: Path,
     arrays: Mapping[str, str] | None = None,
@@ -237,8 +459,6 @@ def open_features(
         return open_npz(source, arrays, id_key, folder)
     if kind == "hdf5":
         return open_hdf5(source, arrays, id_key)
-    if kind == "parquet":
-        return open_parquet(source, files, arrays, id_key)
     if arrays or id_key is not None:
         raise FixUsage(f"--array and --id-key do not apply to {kind}")
     return open_tree(source, files, kind)
@@ -250,7 +470,8 @@ def feature_paths(source: Path) -> tuple[str, list[Path]]:
     The only file is `source`; if `source` is a folder, the files are all files below it that
     are not hidden.
     """
-    formats = FORMATS_OF_FEATURES
+    formats = {**FORMATS_OF_FEATURES}
+    del formats[PARQUET]
     files = [source]
     if source.is_dir():
         formats = FORMATS_OF_FOLDERS

@@ -127,14 +127,19 @@ def damaged(problem: str, where: object, *more: type[Exception]) -> Iterator[Non
 
 
 def features_of_rows(
-    where: Path, columns: Columns, asked: Keys, id_key: str | None, *, is_export: bool
+    where: Path | str,
+    columns: Columns,
+    asked: Keys,
+    id_key: str | None,
+    *,
+    is_export: bool,
 ) -> FeatureFiles:
     """Return the features in arrays that have a row for each id.
 
     If `asked` is empty, all arrays of floats are selected.
 
     Args:
-        where: The file or folder.
+        where: The file or folder, or what the arrays are.
         columns: The arrays of the file, with `shape`, `dtype` and `array[first:after]`.
         asked: The keys of the requested arrays, by their names in the store.
         id_key: The key of the array of clip ids; None: `clip_id`.
@@ -185,7 +190,7 @@ def features_of_rows(
 
 
 def _arrays_of_floats(
-    columns: Columns, n_clips: int, where: Path, *, is_export: bool
+    columns: Columns, n_clips: int, where: Path | str, *, is_export: bool
 ) -> dict[str, str]:
     """Return the keys of the arrays of features, by their names in the store.
 
@@ -217,7 +222,7 @@ def _arrays_of_floats(
 
 
 def to_texts(column: Any, key: str, where: object) -> list[str]:
-    """Return the ids in a column of NumPy, HDF5 or Parquet as Python texts."""
+    """Return the ids in a column of NumPy or HDF5 as Python texts."""
     place = str(where)
     if len(column.shape) != 1:
         problem = f"{key!r}: expected a list of ids, got the shape {column.shape}"

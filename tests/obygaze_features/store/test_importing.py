@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.damage import flip_bit
+from support.printed_lines import run_printed_lines
 from support.stores import imported, values_of
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import export_features, importing
+from obygaze_features.store import importing
 from obygaze_features.store.importing import (
     arrays,
     import_features,
     open_features,
     staging,
+    write_features,
 )
 from obygaze_features.store.reading import open_store
 
@@ -252,18 +254,6 @@ def test_labels_are_never_read_because_they_come_first(tmp_path: Path) -> None:
     assert store.default_array == "a_label"
 
 
-def test_parquet_files_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    for number, clip in enumerate("ab"):
-        file = saved(tmp_path / f"{clip}.npz", clip_id=[clip], clip=X[:1] + number)
-        import_features(file, tmp_path / clip)
-        export_features(tmp_path / clip, tmp_path / f"sent/{clip}", format="parquet")
-    with pytest.raises(FixInput, match="one table or store"):
-        import_features(tmp_path / "sent", tmp_path / "both")
-    alone = imported(tmp_path / "sent/b", tmp_path / "alone")
-    np.testing.assert_array_equal(values_of(alone, "clip"), X[:1] + 1)
-
-
 def test_the_mask_of_another_array_fails_no_clip(tmp_path: Path) -> None:
     """It belongs to no array that is stored, so that nothing depends on it."""
     file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, mask=[[1, 0], [0, 0], [2, 1]])
@@ -345,3 +335,101 @@ def test_an_array_keeps_its_place_when_it_is_pooled(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames)
     store = imported(file, tmp_path / "s", pool="max")
     assert [array.name for array in store.record.arrays] == ["clip", "pooled"]
+
+
+def test_arrays_in_memory_are_stored_as_those_of_a_file(tmp_path: Path) -> None:
+    """Ids, films, times, numbers that cannot be stored, masks and pooling."""
+    given: dict[str, Any] = {"movie_id": ["tt02", "tt02", "tt01"]}
+    given |= {"start_s": np.array([1.0, np.nan, 3.0]), "end_s": np.array([2.0, 4, 5])}
+    frames = np.arange(24.0).reshape(3, 2, 4)
+    given |= {"frames": frames, "mask": np.array([[1, 0], [1, 1], [0, 0]])}
+    given["clip"] = np.where(np.arange(9).reshape(3, 3) == 4, np.nan, X)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, **given)
+    clips = [Clip("tt02-9", "tt02", end_s=4.0), Clip("tt02-010", "tt02", start_s=1.0)]
+    more: Any = {"pool": "mean", "keep_frames": True, "backbone": "theirs"}
+    more |= {"licence": "CC0-1.0", "citation": "Doe 2026"}
+    for manifest in (None, a_manifest([*clips, Clip("tt01-001", "tt01")])):
+        stores = []
+        for name, ids, arrays_of_clips in (
+            ("list", IDS, given),
+            ("array", np.array(IDS, object), {**given, "frames": frames.tolist()}),
+        ):
+            place = tmp_path / f"{name}-{manifest is None}"
+            done = write_features(
+                place, ids, arrays_of_clips, manifest=manifest, **more
+            )
+            stores.append((done, open_store(place)))
+        place = tmp_path / f"file-{manifest is None}"
+        named = {name: name for name in ("frames", "mask", "clip")}
+        done = import_features(file, place, manifest=manifest, arrays=named, **more)
+        expected = open_store(place)
+        reason = "clip has NaN, infinity or numbers beyond float32"
+        assert done.failed == {"tt02-9": reason, "tt01-001": "mask has no real frame"}
+        for written, store in stores:
+            assert written.failed == done.failed
+            assert written.arrays == done.arrays
+            assert store.rows[:] == expected.rows[:]
+            assert store.recipe == expected.recipe
+            for array in expected.record.arrays:
+                found = store.matrix(array.name, missing="drop").values
+                there = expected.matrix(array.name, missing="drop").values
+                np.testing.assert_array_equal(found, there)
+    (origin,) = stores[0][1].record.origins
+    assert origin.place == "memory" and origin == stores[1][1].record.origins[0]
+
+
+def test_arrays_in_memory_without_a_backbone_are_of_their_numbers(tmp_path) -> None:
+    """Only equal arrays have one recipe, as only equal files have."""
+    fingerprints = []
+    for number, values in enumerate((X, X.copy(order="F"), X + 1)):
+        done = write_features(tmp_path / f"s{number}", IDS, {"clip": values})
+        assert importing.ONLY_THESE_FILES in done.remarks
+        fingerprints.append(open_store(done.path).fingerprint)
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+
+
+@pytest.mark.parametrize(
+    ("ids", "changed", "words"),
+    [
+        (["a", "b", ""], {}, "empty id"),
+        (["a", "b", None], {}, "not ids"),
+        (["a", "b"], {}, "expected a row for each of 2 ids"),
+        (["a", "a", "b"], {}, "the clip 'a' occurs twice"),
+        (IDS, {"clip": [[1.0], [1.0, 2.0], [3.0]]}, "clip: expected an array"),
+        (IDS, {"clip": np.array([["a"]] * 3)}, "expected an array of numbers, got <U1"),
+        (IDS, {"clip": X.astype(complex)}, "expected an array of numbers, got complex"),
+        (IDS, {"clip": np.ma.array(X, mask=X > 8)}, "expected values without a mask"),
+        (IDS, {"clip": X * np.nan}, "no clip has usable features"),
+        (IDS, {"clip_id": IDS}, "expected the ids as `ids`"),
+        (IDS, {"start_s": [2, 2, 2], "end_s": [1, 3, 3]}, "end_s is before start_s"),
+        (IDS, {"movie_id": ["Né", "Ne", "Ne"]}, "both become the film 'Ne'"),
+        (IDS, {"A-1": X}, "cannot be the name"),
+    ],
+)
+def test_bad_arrays_in_memory_are_refused(tmp_path, ids, changed, words) -> None:
+    with pytest.raises((FixInput, FixUsage), match=words):
+        write_features(tmp_path / "s", ids, {"clip": X, **changed})
+    assert not (tmp_path / "s").exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_lines_that_are_printed_for_parquet_write_the_store(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    columns = {"name": IDS, "movie_id": ["a", "a", "b"], "vector": list(X)}
+    (tmp_path / "sent").mkdir()
+    pandas.DataFrame(columns).to_parquet(tmp_path / "sent/x.parquet")
+    given: Any = {"arrays": {"clip": "vector"}, "id_key": "name", "backbone": "x-clip"}
+    given["manifest"] = a_manifest([Clip(one, "a") for one in IDS])
+    for source in ("sent/x.parquet", "sent"):
+        with pytest.raises(FixInput, match="Parquet is not read") as caught:
+            import_features(tmp_path / source, tmp_path / "s", **given)
+        lines = "\n".join(caught.value.details)
+        assert "manifest='films', backbone='x-clip'" in lines
+        assert not (tmp_path / "s").exists()
+    lines = lines.replace(", manifest='films'", "")
+    run_printed_lines(lines, tmp_path)
+    store = open_store(tmp_path / "s")
+    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
+    assert store.movie_ids.tolist() == ["a", "a", "b"]
+    assert store.recipe.facts == {"backbone": "x-clip"}

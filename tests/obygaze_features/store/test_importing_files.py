@@ -11,7 +11,6 @@ import pytest
 from support.damage import flip_bit
 from support.stores import imported, values_of
 
-from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.importing import import_features, open_features
@@ -298,52 +297,6 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
         import_features(root, tmp_path / "t")
 
 
-def parquet(path: Path, settings: Any = None, **columns: Any) -> Path:
-    pyarrow = pytest.importorskip("pyarrow")
-    writer = pytest.importorskip("pyarrow.parquet")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table = pyarrow.table(columns)
-    writer.write_table(table, path, row_group_size=2, **(settings or {}))
-    return path
-
-
-def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:
-    good = [[1.0, 2.0], [3.0, 4.0]]
-    file = parquet(
-        tmp_path / "mine.parquet",
-        clip_id=["m-1", "m-2", "m-3", "m-4", "m-5", "m-6"],
-        clip=[None, [1.0, 2.0], [], [None, 1.0], [4.0, 5.0], [6.0, 7.0]],
-        frames=[good, good, good, good, [[1.0], [2.0, 3.0]], good],
-    )
-    done = import_features(file, tmp_path / "s")
-    assert done.failed == {
-        "m-1": "clip: a value is missing, or lists differ in size",
-        "m-3": "clip: expected at most 16 dimensions, not empty, got (0,)",
-        "m-4": "clip has NaN, infinity or numbers beyond float32",
-        "m-5": "frames: a value is missing, or lists differ in size",
-    }
-    store = open_store(tmp_path / "s")
-    assert values_of(store, "clip", ["m-6", "m-2"]).tolist() == [[6, 7], [1, 2]]
-    assert values_of(store, "frames", ["m-6"]).tolist() == [good]
-
-
-def test_errors_of_parquet(tmp_path: Path) -> None:
-    file = parquet(tmp_path / "a.parquet", name=["m-1"], x=[[1.0]], clip=[["a"]])
-    named = "no array 'clip_id'.*of the file: name, x, clip"
-    with pytest.raises(FixInput, match=named):
-        open_features(file)
-    with pytest.raises(FixInput, match="no array 'y'"):
-        open_features(file, {"clip": "y"}, id_key="name")
-    without_id = parquet(tmp_path / "b.parquet", clip_id=["m-1", None], x=[[1.0]] * 2)
-    with pytest.raises(FixInput, match="'clip_id' holds object, not ids"):
-        open_features(without_id)
-    (tmp_path / "c.parquet").write_bytes(file.read_bytes()[:-20])
-    (tmp_path / "d.parquet").write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
-    for name in ("c", "d"):
-        with pytest.raises(Corrupt, match="not a complete Parquet file"):
-            open_features(tmp_path / f"{name}.parquet")
-
-
 @pytest.mark.parametrize("name", ["clip_id", "movie_id"])
 def test_texts_that_are_not_unicode_are_refused(name: str, tmp_path: Path) -> None:
     ids = np.array(["a", "b"])
@@ -386,26 +339,6 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
         (tmp_path / "f" / name).unlink()
 
 
-def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
-    parquet(tmp_path / "f/data/a.parquet", clip_id=["a-1"], clip=[[1.0, 2.0]])
-    two = [[3.0, 4.0]] * 2
-    parquet(tmp_path / "f/data/b.parquet", clip_id=["b-1", "b-2"], clip=two)
-    store = imported(tmp_path / "f", tmp_path / "s")
-    assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [3, 4]]
-    parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
-    with pytest.raises(FixInput, match="the files of one table or store"):
-        open_features(tmp_path / "f")
-
-
-def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
-    columns = {"clip_id": ["garlic", "b", "c"], "clip": A.tolist()}
-    plain = {"compression": "none", "write_statistics": False, "use_dictionary": False}
-    path = parquet(tmp_path / "f.parquet", plain, **columns)
-    path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
-    with pytest.raises(Corrupt, match="Invalid UTF8"):
-        open_features(path)
-
-
 def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     npy(tmp_path / "f/m-1.npy", V)
     np.save(tmp_path / "secret.npy", V)
@@ -434,23 +367,3 @@ def test_a_clip_that_ends_before_it_starts_is_refused(tmp_path: Path, names) -> 
     np.savez(path, clip_id=["a", "b"], clip=np.ones((2, 4), np.float32), **times)
     with pytest.raises(FixInput, match=f"{names[1]} is before {names[0]}: b"):
         import_features(path, tmp_path / "s")
-
-
-def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    writer = pytest.importorskip("pyarrow.parquet")
-    vectors = pyarrow.array([[1.0, 2.0]])
-    columns = [pyarrow.array(["m-1"]), vectors, vectors]
-    table = pyarrow.Table.from_arrays(columns, names=["clip_id", "x", "x"])
-    writer.write_table(table, tmp_path / "a.parquet")
-    same = "columns with different names, got clip_id, x, x"
-    with pytest.raises(FixInput, match=same):
-        open_features(tmp_path / "a.parquet")
-
-
-def test_numbers_that_are_packed_small_are_counted_before_all(tmp_path, monkeypatch):
-    file = parquet(tmp_path / "a.parquet", clip_id=["a", "b"], x=[[0.0] * 100_000] * 2)
-    assert file.stat().st_size < 100_000
-    monkeypatch.setattr(system, "memory_bytes", lambda: 1_000_000)
-    with pytest.raises(FixInput, match=r"the column x needs 1\.6 MB"):
-        import_features(file, tmp_path / "s")
