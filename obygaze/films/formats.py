@@ -21,6 +21,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import SavedManifest
 from obygaze_features.manifest.adapters.csv_table import Draft
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
+from obygaze_features.manifest.history import command_line
 from obygaze_features.manifest.importing import (
     DATASETS,
     FILMS_IN_FOLDER,
@@ -117,17 +118,22 @@ def import_manifest(
     chosen = _choose_format(paths, format)
     options_of = {known.name: known.options for known in FORMATS}
     _refuse_options(chosen.name, given, options_of)
+    called = chosen.default_name(paths) if name is None else name
+    path = Workspace.of(workspace).new_manifest(called)
     if chosen.read is import_marks:
         files = chosen.files_in(paths)
-        called = chosen.default_name(paths) if name is None else name
-        path = Workspace.of(workspace).new_manifest(called)
         return import_marks(files, path.stem, force=force, workspace=workspace, **given)
+    flags: dict[str, Any] = {"-o": path.stem, "--as": format}
+    for option, value in given.items():
+        is_path = option in ("mapping", "splits") and isinstance(value, str)
+        flags[_flag(option)] = Path(value) if is_path else value
     return import_clips(
         chosen,
         paths,
         given,
         name=name,
         words_of_format=["--as", format] if format else [],
+        command=command_line("manifest import", paths, flags, workspace),
         force=force,
         workspace=workspace,
     )
@@ -190,8 +196,14 @@ def _refuse_options(
     for option in given:
         names = [name for name, options in options_of.items() if option in options]
         if chosen not in names:
-            flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
-            raise FixUsage(f"{flag} is for {', '.join(names)}, not for {chosen}")
+            raise FixUsage(
+                f"{_flag(option)} is for {', '.join(names)}, not for {chosen}"
+            )
+
+
+def _flag(option: str) -> str:
+    """Return the option of the command for a parameter of the function."""
+    return FLAGS.get(option, f"--{option.replace('_', '-')}")
 
 
 def export_manifest(

@@ -16,6 +16,7 @@ from typing import Any
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
+    FOLDER,
     LEVEL,
     NOTHING,
     WATCHED,
@@ -50,7 +51,13 @@ from obygaze_features.manifest.annotators import (
     parse_orders,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
+from obygaze_features.manifest.history import (
+    command_line,
+    manifest_word,
+    with_command,
+)
 from obygaze_features.manifest.io import read_header_of, saved_facts, write_manifest
+from obygaze_features.manifest.link import manifests_with_videos
 from obygaze_features.manifest.merging import licence_of_all, text_of_all
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -167,8 +174,48 @@ def project_marks(
     manifest = apply_rule(projected.manifest, rule, own_orders)
     path = Workspace.of(workspace).new_manifest(name)
     manifest = replace(manifest, name=path.stem)
+    options: dict[str, Any] = {
+        "--every": every,
+        "--threshold": threshold,
+        "--order": orders,
+    }
+    options |= {"--rule": rule, "-o": path.stem}
+    manifest = _with_command(manifest, marks, clips, options, workspace)
     write_manifest(manifest, path, force=force)
     return ProjectedLabels(manifest, path, projected.warnings)
+
+
+def _with_command(
+    manifest: Manifest,
+    marks: PathLike | Sequence[PathLike],
+    clips: PathLike | None,
+    options: Mapping[str, Any],
+    workspace: PathLike | None,
+) -> Manifest:
+    """Return projected labels with the command that made them, and those of what it read."""
+    here = Workspace.of(workspace)
+    folders = [here.folder(name).absolute() for name in (FOLDER, "manifests")]
+    words: list[str | Path] = []
+    parents = []
+    for name in [marks] if isinstance(marks, str | os.PathLike) else marks:
+        path = table_of_marks(name, workspace)
+        words.append(path.stem if path.parent.absolute() in folders else path)
+        if read_header_of(path) is not None:
+            parents.append(read_manifest(path))
+    of_clips: str | Path | None = None
+    if clips is not None:
+        of_clips = Path(clips)
+        if of_clips.suffix.lower() not in TABLE_ENDINGS:
+            parents.append(read_manifest(clips, workspace=workspace))
+            of_clips = manifest_word(clips, workspace)
+    # A linked film gives the times of its pictures.
+    for linked in manifests_with_videos(here):
+        is_read = not set(manifest.films).isdisjoint(linked.films)
+        if is_read and linked.name != manifest.name:
+            parents.append(linked)
+    given = {"--clips": of_clips, **options}
+    command = command_line("manifest project", words, given, workspace)
+    return with_command(manifest, command, *parents)
 
 
 def project_tables(

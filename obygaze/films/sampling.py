@@ -27,6 +27,11 @@ from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, whole_number
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.history import (
+    command_line,
+    manifest_word,
+    with_command,
+)
 from obygaze_features.manifest.io import read_manifest, saved_facts, write_manifest
 from obygaze_features.manifest.model import (
     DRAW_COLUMNS,
@@ -174,6 +179,10 @@ def sample_clips(
     made = replace(
         source.with_clips(drawn), name=path.stem, header=header, columns=columns
     )
+    word = manifest_word(manifest, workspace)
+    options = {"-n": n_clips, "--seed": seed or None, "-o": path.stem}
+    command = command_line("manifest sample", [word], options, workspace)
+    made = with_command(made, command, source)
     write_manifest(made, path, force=force)
     return DrawnClips(made, path, n_all)
 

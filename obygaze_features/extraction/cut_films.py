@@ -19,6 +19,11 @@ from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.history import (
+    command_line,
+    manifest_word,
+    with_command,
+)
 from obygaze_features.manifest.io import (
     read_manifest,
     saved_facts,
@@ -130,6 +135,19 @@ def write_windows(
         every=every or seconds or 0,
     ).check()
     manifest = make_windows(films, grid, workspace=here, name=path.stem)
+    parents = []
+    word: str | Path = Path(films)
+    if not Path(films).is_dir():
+        parents = [read_manifest(here.existing_manifest(str(films)))]
+        word = manifest_word(films, workspace)
+    options: dict[str, Any] = {
+        "--window": window,
+        "--stride": stride,
+        "--seconds": seconds,
+    }
+    options |= {"--every": every, "-o": path.stem}
+    command = command_line("manifest windows", [word], options, workspace)
+    manifest = with_command(manifest, command, *parents)
     write_manifest(manifest, path, force=force)
     return WrittenWindows(manifest, grid, path)
 

@@ -9,6 +9,11 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, InstallExtra, NotFound
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.history import (
+    command_line,
+    manifest_word,
+    with_command,
+)
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
 from obygaze_features.manifest.link import SHOWN_CLIPS, LinkReport, is_linked, link
 from obygaze_features.manifest.model import Clip, Manifest
@@ -62,6 +67,9 @@ def link_manifest(
     linked = set_times_of_frames(
         report, before, Workspace.of(workspace).folder("indexes")
     )
+    words = [manifest_word(path, workspace), Path(folder)]
+    command = command_line("manifest link", words, {}, workspace)
+    linked = with_command(linked, command, before)
     update_manifest(before, linked, path)
     past_end, unreadable = compare_with_videos(linked)
     return replace(report, manifest=linked, past_end=past_end, unreadable=unreadable)

@@ -17,6 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.console import count, plural, table
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.manifest.history import (
+    command_line,
+    manifest_word,
+    with_command,
+)
 from obygaze_features.manifest.io import (
     manifest_path,
     read_manifest,
@@ -109,6 +114,10 @@ def assign_folds(
         )
     cells = {clip: str(fold) for clip, fold in fold_of_clip.items()}
     after = before.with_column(FOLD_PREFIX + SPLIT, cells)
+    options = {"-k": k, "--force": force}
+    word = manifest_word(path, workspace)
+    command = command_line("manifest folds", [word], options, workspace)
+    after = with_command(after, command, before)
     update_manifest(before, after, path)
     return SplitReport(compute_stats(after).folds[SPLIT], after.header.view)
 

@@ -24,6 +24,7 @@ from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import Rule, with_only
+from obygaze_features.manifest.history import command_line, manifest_word
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -147,7 +148,12 @@ def group(
         chosen = _read_groups(Path(groups))
     else:
         chosen = _find_subconstructs(before)
-    return ImportedManifest(group_concepts(before, chosen)).save(path, force=force)
+    file = groups if groups is None or isinstance(groups, Mapping) else Path(groups)
+    word = manifest_word(manifest, workspace)
+    options = {"-o": path.stem, "--groups": file}
+    command = command_line("manifest group", [word], options, workspace)
+    grouped = ImportedManifest(group_concepts(before, chosen))
+    return grouped.save(path, command, before, force=force)
 
 
 def _find_subconstructs(manifest: Manifest) -> Groups:

@@ -92,6 +92,7 @@ def import_clips(
     *,
     name: str | None = None,
     words_of_format: Sequence[str] = (),
+    command: str,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SavedManifest | Draft:
@@ -105,6 +106,7 @@ def import_clips(
         options: The values of the options of the format, by name.
         name: The name of the manifest; None: the name of the file or of the data set.
         words_of_format: The options that name the format in the command, such as `--as elan`.
+        command: The command that imports these files.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
@@ -131,7 +133,7 @@ def import_clips(
         written = (f"{options['write_mapping']}: the mapping of this table",)
     imported = imported._replace(notes=(*imported.notes, *written))
     try:
-        saved: SavedManifest = imported.save(path, force=force)
+        saved: SavedManifest = imported.save(path, command, force=force)
     except ObygazeError as error:
         error.details += written
         raise

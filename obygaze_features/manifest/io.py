@@ -75,7 +75,7 @@ ANNOTATORS = ".annotators"
 ANNOTATION_COLUMNS = ("clip_id", "annotator", "level", "concepts")
 STRINGS = (
     *("dataset", "unit", "view", "films", "rule"),
-    *("licence", "citation", "video_root"),
+    *("licence", "citation", "video_root", "commands_sha256"),
 )
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 # It may begin with `-`, as ids of YouTube do.
@@ -336,6 +336,9 @@ def header_to_toml(header: Header) -> str:
         tables.append(("[grid]", header.grid.to_json()))
     tables += [("[[sources]]", structs.asdict(source)) for source in header.sources]
     lines = toml_lines({"schema": SCHEMA, **filled})
+    if header.commands:
+        commands = [f"  {toml_string(command)}," for command in header.commands]
+        lines += ["commands = [", *commands, "]"]
     for title, table in tables:
         lines += ["", title, *toml_lines(table)]
     return "\n".join(lines) + "\n"

@@ -20,6 +20,7 @@ from obygaze_features.manifest.annotators import (
     parse_orders,
     sort_annotations,
 )
+from obygaze_features.manifest.history import command_line, manifest_word
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.link import remove_link
 from obygaze_features.manifest.model import (
@@ -63,7 +64,10 @@ def merge_manifests(
     """
     sources = [read_manifest(manifest, workspace=workspace) for manifest in manifests]
     path = Workspace.of(workspace).new_manifest(name)
-    return merged_manifest(sources, path.stem).save(path, force=force)
+    words = [manifest_word(manifest, workspace) for manifest in manifests]
+    command = command_line("manifest merge", words, {"-o": path.stem}, workspace)
+    merged = merged_manifest(sources, path.stem)
+    return merged.save(path, command, *sources, force=force)
 
 
 def make_labels(
@@ -104,8 +108,10 @@ def make_labels(
         )
     path = Workspace.of(workspace).new_manifest(name)
     after = apply_rule(before, rule, parse_orders(orders or {}))
-    after = replace(after, name=path.stem)
-    return ImportedManifest(after).save(path, force=force)
+    options = {"--rule": rule, "--order": orders, "-o": path.stem}
+    word = manifest_word(manifest, workspace)
+    command = command_line("manifest labels", [word], options, workspace)
+    return ImportedManifest(after).save(path, command, before, force=force)
 
 
 def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifest:

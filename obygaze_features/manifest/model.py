@@ -218,8 +218,8 @@ class Header(Record, frozen=True):
     `concepts` maps the name of each concept to its modality, or to "unknown". `films` is "none" if
     no clip has a film. `rule` is the rule that made one label from several annotations of a clip;
     "": no rule. `said` lists the extra columns that hold annotations; None: the user's own columns
-    and the comments. `video_root` is the folder of the linked videos. `grid` is how films were cut
-    into windows.
+    and the comments. `video_root` is the folder of the linked videos. `commands` made and changed
+    the manifest; see `history`. `grid` is how films were cut into windows.
     """
 
     dataset: str
@@ -234,6 +234,8 @@ class Header(Record, frozen=True):
     notes: tuple[str, ...] = ()
     sources: tuple[SourceFile, ...] = ()
     video_root: str = ""
+    commands: tuple[str, ...] = ()
+    commands_sha256: str = ""
     grid: Grid = Grid()
 
     @property

@@ -15,6 +15,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing
+from obygaze_features.manifest.history import commands_of
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import (
     TITLE,
@@ -39,12 +40,14 @@ COLUMNS = (
 class ManifestPage(Listing):
     """The header of a manifest, and a selection of its clips.
 
-    At most `limit` clips are shown on the screen; a file has the whole selection.
+    At most `limit` clips are shown on the screen; a file has the whole selection. If it is of
+    commands, the commands that made the manifest are shown instead.
     """
 
     manifest: Manifest
     selection: Manifest
     limit: int | None = None
+    is_of_commands: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifest, and at most `limit` selected clips (None or 0: all)."""
@@ -62,11 +65,14 @@ class ManifestPage(Listing):
             "licence": header.licence,
             "citation": header.citation,
             "sources": to_builtins(header.sources),
+            "commands": commands_of(manifest),
             "sha256": manifest_sha256(manifest),
             "clips": [vars(clip) for clip in shown],
         }
 
     def __str__(self) -> str:
+        if self.is_of_commands:
+            return "\n".join(commands_of(self.manifest))
         shown = self.selection.with_clips(self.selection.clips[: self._n_shown])
         columns = manifest_columns(shown)
         names = [*COLUMNS]
@@ -93,6 +99,8 @@ class ManifestPage(Listing):
     @property
     def notes(self) -> list[str]:
         """The numbers of selected clips, and of clips that are not shown."""
+        if self.is_of_commands:
+            return ["type these lines in the workspace, beside the same files"]
         notes = []
         unit = self.manifest.header.unit
         n_all = len(self.manifest)
@@ -115,6 +123,7 @@ def show_manifest(
     film: str | None = None,
     where: str | None = None,
     limit: int | None = None,
+    command: bool = False,
     workspace: PathLike | None = None,
 ) -> ManifestPage:
     """Show a manifest's header and clips.
@@ -127,6 +136,7 @@ def show_manifest(
         where: Only the clips for which this holds.
         limit: Show at most this many clips; 0 shows all. -o writes all. [default: 20; with --json
             all]
+        command: Show instead the commands that made and changed the manifest.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -134,6 +144,7 @@ def show_manifest(
         obygaze manifest show obygaze12 --film tt0108160 --where 'level == S' --limit 0
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
         obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
+        obygaze manifest show obygaze12 --command
     """
     whole = read_manifest(manifest, workspace=workspace)
     typed = manifest if isinstance(manifest, str) else whole.name
@@ -156,7 +167,7 @@ def show_manifest(
             where=whole.name,
             hint=f"obygaze manifest stats {shell_word(typed)} counts the values",
         )
-    return ManifestPage(whole, selection, limit)
+    return ManifestPage(whole, selection, limit, command)
 
 
 def _describe(manifest: Manifest) -> str:

@@ -407,7 +407,6 @@ def write_archives(lab: Lab) -> list[str]:
         file.create_virtual_dataset("lake-1", layout)
     with h5py.File(lab.theirs("vast.h5"), "w") as file:
         file.create_dataset("lake-1", shape=(10**12,), dtype="f4", chunks=(1024,))
-    lab.theirs("a.parquet").write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
     return [path.name for path in lab.theirs("").iterdir()]
 
 

@@ -17,6 +17,7 @@ from obygaze_features.core.files import name_taken_error, require_file, sha256_f
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.annotators import label_notes
+from obygaze_features.manifest.history import with_command
 from obygaze_features.manifest.io import read_manifest, saved_facts, write_manifest
 from obygaze_features.manifest.link import is_linked, require_one_film_a_video
 from obygaze_features.manifest.model import (
@@ -62,14 +63,24 @@ class ImportedManifest(NamedTuple):
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = MappingProxyType({})
 
-    def save(self, path: Path, *, force: bool = False) -> "SavedManifest":
+    def save(
+        self,
+        path: Path,
+        command: str,
+        *parents: Manifest,
+        force: bool = False,
+    ) -> "SavedManifest":
         """Write the manifest; the name of its file becomes its name.
 
         Args:
             path: The TOML file of the manifest.
+            command: The command that makes the manifest.
+            parents: The manifests that this command reads.
             force: Replace the output if it exists.
         """
-        manifest = replace(self.manifest, name=path.stem)
+        manifest = with_command(
+            replace(self.manifest, name=path.stem), command, *parents
+        )
         n_links = _n_links(path)
         if n_links and not force:
             raise name_taken_error(

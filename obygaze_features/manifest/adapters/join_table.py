@@ -41,6 +41,11 @@ from obygaze_features.manifest.adapters.table_times import (
     unclear_time,
 )
 from obygaze_features.manifest.annotators import annotated_columns
+from obygaze_features.manifest.history import (
+    command_line,
+    manifest_word,
+    with_command,
+)
 from obygaze_features.manifest.io import (
     WRITTEN_SECONDS,
     as_id,
@@ -140,6 +145,10 @@ def join_columns(
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
     joined = join(before, Path(csv), columns, sheet=sheet, force=force)
+    options = {"--map": columns, "--sheet": sheet, "--force": force}
+    words = [manifest_word(path, workspace), Path(csv)]
+    command = command_line("manifest join", words, options, workspace)
+    joined = replace(joined, manifest=with_command(joined.manifest, command, before))
     update_manifest(before, joined.manifest, path)
     return joined
 

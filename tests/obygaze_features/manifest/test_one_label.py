@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, UnknownName
 from obygaze_features.manifest.adapters.csv_table import read
@@ -183,7 +184,10 @@ def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
         write_manifest(by_rows(tmp_path, first), path, force=True)
         for second in LABELS:
             saved = make_labels("first", "second", rule=second, **options)
-            assert saved.manifest == replace(by_rows(tmp_path, second), name="second")
+            no_commands = {"commands": (), "commands_sha256": ""}
+            header = structs.replace(saved.manifest.header, **no_commands)
+            expected = replace(by_rows(tmp_path, second), name="second")
+            assert replace(saved.manifest, header=header) == expected
             assert read_manifest("second", workspace=tmp_path) == saved.manifest
             (note,) = saved.manifest.header.notes
             assert note.split(" from ")[0] == f"labels made by the rule {second}"
