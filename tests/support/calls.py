@@ -53,7 +53,8 @@ class Recorder:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
-        for command, function in functions_of_commands():
+        # All modules are imported first: a module that is imported later would keep a recorder.
+        for command, function in [*functions_of_commands()]:
             if command not in NOT_RECORDED:
                 module = sys.modules[function.__module__]
                 monkeypatch.setattr(
