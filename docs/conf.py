@@ -109,7 +109,6 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", complete_page)
     app.connect("autodoc-skip-member", skip_foreign_members)
     app.connect("autodoc-process-docstring", keep_first_line, priority=400)
-    app.connect("autodoc-process-docstring", leave_out_commands, priority=300)
 
 
 def complete_page(app: Sphinx, page: str, source: list[str]) -> None:
@@ -136,11 +135,3 @@ def keep_first_line(
     """Keep napoleon from reading `A name: ...` in the docstring of a property as its type."""
     if kind in {"attribute", "property"}:
         lines.insert(0, "")
-
-
-def leave_out_commands(
-    app: Sphinx, kind: str, name: str, member: Any, options: Any, lines: list[str]
-) -> None:
-    """Leave out the last part of a docstring, which is for the help of the command."""
-    if "Commands:" in lines:
-        del lines[lines.index("Commands:") :]

@@ -7,15 +7,15 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from obygaze.command_table import COMMANDS, HEADINGS
+from obygaze.commands.shared import WORKSPACE_FOLDER, Group, Session, workspace_at
 from obygaze_features import __version__
 from obygaze_features.core import system
-from obygaze_features.core.commands import Session, workspace_at
 from obygaze_features.core.console import (
     JSON_VERSION,
     Console,
@@ -28,9 +28,7 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     Stopped,
 )
-from obygaze_features.core.groups import LazyGroup
 from obygaze_features.core.signals import on_signals
-from obygaze_features.core.value_types import TypedPath
 
 # The number of details that are printed above an error without -v.
 SHOWN_DETAILS = 10
@@ -46,26 +44,104 @@ SYSTEM_HINTS = {
 }
 
 
+# The groups and commands under each heading of the help, in the order of work, with the first line
+# of their help: the help of the program imports none of them.
+COMMANDS = {
+    "Start": {
+        "demo": "Try everything on made-up films, offline, in a minute or two.",
+        "doctor": "Check the installation and this machine.",
+        "ls": "List what is in the workspace.",
+    },
+    "Clips and labels": {
+        "manifest": "Import, look at and change tables of clips.",
+        "video": "Look into a video file.",
+    },
+    "Features": {
+        "backbones": "List and download the models that make features.",
+        "extract": "Compute the features of clips.",
+        "store": "Look at, check, cut and share stores of features.",
+        "search": "Find the clips that are most like a text or a clip.",
+    },
+    "Experiments": {
+        "run": "Train and test the models of a protocol.",
+        "train": "Train, test and save one model.",
+        "report": "Write the page, tables and figures of runs.",
+        "compare": "Compare runs on the clips they share.",
+        "models": "Use and share saved models.",
+    },
+    "Films": {
+        "view": "Watch films with their labels and scores.",
+        "explain": "Draw where and when a model sees a concept.",
+    },
+    "Labels and bias": {
+        "agree": "Measure how far annotators agree.",
+        "audit": "Test labels, captions and features for bias.",
+    },
+}
+SUMMARIES = {
+    name: line for listed in COMMANDS.values() for name, line in listed.items()
+}
+# The module in `obygaze/commands` of a command whose name is not the name of its module.
+MODULES = {
+    "demo": "start",
+    "doctor": "start",
+    "ls": "start",
+    "search": "extract",
+    "run": "experiments",
+    "train": "experiments",
+    "report": "experiments",
+    "compare": "experiments",
+    "agree": "audit",
+}
+
+
+class Program(Group):
+    """The group of all commands; a module of commands is imported when it is used."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command."""
+        if cmd_name not in SUMMARIES:
+            return super().get_command(ctx, cmd_name)
+        module = import_module(f"obygaze.commands.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        """Return the first line of the help of a command."""
+        return SUMMARIES[name]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first word; an error suggests a similar command."""
+        name = args[0]
+        names = self.list_commands(ctx)
+        is_option = name.startswith("-")
+        if name not in names and not is_option and not ctx.resilient_parsing:
+            raise click.NoSuchCommand(name, possibilities=names, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
 @click.group(
-    cls=LazyGroup,
-    table=COMMANDS,
-    headings=HEADINGS,
+    cls=Program,
+    headings={heading: " ".join(listed) for heading, listed in COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "-C",
     "--workspace",
     "workspace",
-    type=TypedPath(file_okay=False, path_type=Path),
+    type=WORKSPACE_FOLDER,
     envvar="OBYGAZE_WORKSPACE",
     default=".",
+    metavar="FOLDER",
     help="Work in this workspace instead of the current folder.",
 )
 @click.option(
     "-q", "--quiet", is_flag=True, help="Print only results, warnings and errors."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print more details.")
-@click.option("--json", "as_json", is_flag=True, hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.version_option(
     __version__, message="obygaze %(version)s", help="Print the version and exit."
 )
@@ -73,7 +149,10 @@ SYSTEM_HINTS = {
 def root(
     ctx: click.Context, workspace: Path, quiet: bool, verbose: bool, as_json: bool
 ) -> None:
-    """Extract features of film clips into stores, and train models on them."""
+    """Features of film clips in stores, and small models that are tested on unseen films.
+
+    Names are looked up in the workspace: the current folder, or that of -C.
+    """
     source = ctx.get_parameter_source("workspace")
     is_typed = source is not None and source.name == "COMMANDLINE"
     console = Console(verbosity=verbose - quiet, as_json=as_json)

@@ -66,10 +66,6 @@ def ls(
 
     Args:
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze ls
-        obygaze -C /data/films ls --json
     """
     here = Workspace.of(workspace)
     entries = []

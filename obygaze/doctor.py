@@ -4,15 +4,12 @@ import importlib
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
-import click
-
 from obygaze_features import __version__
-from obygaze_features.core.commands import Session, SessionCommand
-from obygaze_features.core.console import human
+from obygaze_features.core.console import human, styled
 from obygaze_features.core.errors import first_line
 from obygaze_features.core.machine import package_version, this_machine
 from obygaze_features.core.temporary_names import find_leftovers
@@ -23,10 +20,29 @@ FOR_DEVELOPERS = {"docs", "test"}  # extras that only developers need
 Facts = dict[str, Any]
 
 
-def check_up(workspace: PathLike | None = None) -> Facts:
+@dataclass(frozen=True)
+class CheckUp:
+    """Versions, devices, leftovers of killed commands, and problems of an installation."""
+
+    facts: Facts
+
+    def to_json(self) -> Facts:
+        """Return the facts."""
+        return self.facts
+
+    def __str__(self) -> str:
+        return to_text(self.facts)
+
+    @property
+    def exit_code(self) -> int:
+        """1 if there is a problem."""
+        return 0 if self.facts["ok"] else 1
+
+
+def check_up(workspace: PathLike | None = None) -> CheckUp:
     """Return versions, devices, leftovers of killed commands, and problems.
 
-    `ok` is true if there is no problem.
+    The facts have the key `ok`, which is true if there is no problem.
 
     Args:
         workspace: The workspace, if it is not the current one.
@@ -47,7 +63,7 @@ def check_up(workspace: PathLike | None = None) -> Facts:
                 problems.append(_broken_package(name, error))
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is reported
             problems.append(_broken_package(name, error))
-    return {
+    facts = {
         "ok": not problems,
         "problems": problems,
         "version": __version__,
@@ -58,26 +74,7 @@ def check_up(workspace: PathLike | None = None) -> Facts:
         "workspace": str(root),
         "leftovers": [leftover.to_json() for leftover in find_leftovers(root)],
     }
-
-
-@click.command(cls=SessionCommand)
-def doctor(session: Session) -> int:
-    """Show versions, devices, missing packages, and leftovers of killed commands.
-
-    An extra with a missing package is listed with the command that installs the extra. A leftover
-    is an unfinished file or folder in the workspace. It is listed with its size and the command
-    that removes it; the next command that writes the same name removes it too. The exit code is 1
-    if a required package is missing or has the wrong version, or if PyAV or torch is installed but
-    does not work.
-
-    Examples:
-        obygaze doctor
-        obygaze -C /data/films doctor
-        obygaze doctor --json
-    """
-    facts = check_up(session.workspace)
-    session.console.show(facts, to_text(facts))
-    return 0 if facts["ok"] else 1
+    return CheckUp(facts)
 
 
 def _packages() -> list[Facts]:
@@ -167,16 +164,16 @@ def to_text(facts: Facts) -> str:
     width = max(map(len, lines))
     rows = []
     for label, text in lines.items():
-        rows.append(f"{click.style(label.ljust(width), bold=True)}  {text}")
+        rows.append(f"{styled(label.ljust(width), bold=True)}  {text}")
     rows.append("")
     for leftover in facts["leftovers"]:
         size = human(leftover["bytes"])
         rows.append(f"Leftover: {size}, {visible(one_line(leftover['reason']))}")
         rows.append(f"  {visible(one_line(leftover['command']))}")
     for problem in facts["problems"]:
-        rows.append(click.style("Problem: ", fg="red") + problem)
+        rows.append(styled("Problem: ", "red") + problem)
     if facts["ok"]:
-        rows.append(click.style("Everything required is installed.", fg="green"))
+        rows.append(styled("Everything required is installed.", "green"))
     return "\n".join(rows)
 
 
@@ -190,7 +187,7 @@ def _package_lines(packages: Sequence[Facts]) -> dict[str, str]:
     for facts in packages:
         text = f"{facts['name']} {facts['version'] or 'missing'}"
         if not facts["good"]:
-            text = click.style(f"{text} (needs {facts['needs']})", fg="yellow")
+            text = styled(f"{text} (needs {facts['needs']})", "yellow")
             missing |= dict.fromkeys(facts["extras"])
         for label in facts["extras"] or ["required"]:
             texts.setdefault(label, []).append(text)

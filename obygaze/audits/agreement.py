@@ -148,12 +148,6 @@ def agree(
 
     Example:
         audit = agree("ratings.csv", raters="ada,ben,cleo", cluster="film")
-
-    Commands:
-        obygaze agree films --column mood=sad
-        obygaze agree coded --clips films --column mood --order mood=low,high
-        obygaze agree mobygaze --every 30 --table agreement.csv
-        obygaze agree ratings.csv --raters ada,ben,cleo --cluster film
     """
     if isinstance(source, Manifest):
         raise FixUsage(

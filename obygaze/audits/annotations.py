@@ -89,11 +89,6 @@ def audit_annotations(
 
     Example:
         audit = audit_annotations("obygaze12", "level == S", "level == EN")
-
-    Commands:
-        obygaze audit annotations obygaze12 'level == S' 'level == HN'
-        obygaze audit annotations obygaze12 'level == S' 'level == EN' --column emotions
-        obygaze audit annotations moviegraphs men.csv women.csv --column relationships
     """
     manifest = in_view(manifest, workspace=workspace)
     require_column(manifest, column)

@@ -111,13 +111,6 @@ def audit_captions(
 
     Example:
         audit = audit_captions("captions.csv", group="condition", cluster="image")
-
-    Commands:
-        obygaze audit captions captions.csv --group condition --cluster image
-        obygaze audit captions captions/ --group group,face --cluster image,face --figure words
-        obygaze audit captions captions/ --group group --cluster image,face --tokens authors \\
-            --min-occurrences 100
-        obygaze audit captions captions.csv --group race,gender,class --cluster image
     """
     groups = GroupNames(column_names(group))
     lists = read_words("emotions") if words is None else words

@@ -59,9 +59,6 @@ def audit_cooc(
 
     Example:
         audit = audit_cooc("captions.csv", "objects", cluster="image")
-
-    Commands:
-        obygaze audit cooc captions.csv objects --cluster image
     """
     genders = read_words("gender")
     spelling = Spelling()

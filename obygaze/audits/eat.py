@@ -96,12 +96,6 @@ def audit_eat(
 
     Example:
         audit = audit_eat(vectors={"X": men, "Y": women, "A": career, "B": family})
-
-    Commands:
-        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
-            --text texts.npz --attributes happiness sadness --attributes happiness anger
-        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
-        obygaze audit eat --vectors vectors.npz --json
     """
     if tail not in TAILS:
         raise FixUsage(f"unknown tail {tail!r}", hint=f"pass one of {', '.join(TAILS)}")

@@ -73,9 +73,6 @@ def audit_gender_score(
 
     Example:
         audit = audit_gender_score("captions.csv")
-
-    Commands:
-        obygaze audit gender-score captions.csv
     """
     path = Path(captions)
     violations = Violations(path)

@@ -121,10 +121,6 @@ def audit_levels(
 
     Example:
         audit = audit_levels("mobygaze", view="visual")
-
-    Commands:
-        obygaze audit levels obygaze12
-        obygaze audit levels mobygaze --view visual
     """
     manifest = in_view(manifest, view, workspace)
     if by is not None:

@@ -87,12 +87,6 @@ def audit_mediaeval(
 
     Example:
         audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
-
-    Commands:
-        obygaze audit mediaeval run1.txt --qrels violence.qrels --json
-        obygaze audit mediaeval affect.txt --manifest liris-accede
-        obygaze audit mediaeval --write violence.txt --predictions scores.csv
-        obygaze audit mediaeval --write affect.txt --affect affect.csv --manifest liris-accede
     """
     if (affect is not None) + (predictions is not None) != (write is not None):
         raise FixUsage(

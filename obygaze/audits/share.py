@@ -142,11 +142,6 @@ def audit_share(
 
     Example:
         audit = audit_share("judged", by="decade")
-
-    Commands:
-        obygaze audit share judged --report share.html
-        obygaze audit share judged --predictions scores.csv
-        obygaze audit share judged --of 'Look in concept' --by decade
     """
     drawn = read_manifest(manifest, workspace=workspace)
     labels = read_labels(drawn, of)

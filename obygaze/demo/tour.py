@@ -1,23 +1,19 @@
 """`obygaze demo`: all steps from films to a report, run on made-up data."""
 
 import json
-import os
 import shlex
-import sys
 import tomllib
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-import click
-
-from obygaze_features.core.commands import Session, SessionCommand
-from obygaze_features.core.console import Console
+from obygaze_features.core.console import Console, silent
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.lazy import import_optional
-from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike
 
 CARD = "tiny-xclip"
@@ -31,73 +27,68 @@ PLANTED = """\
 # together predict clips with Body or Voice better than either of them alone."""
 
 
-def write_demo(folder: PathLike = "demo") -> None:
-    """Run all steps on made-up films as `obygaze demo` does, and print them.
+@dataclass(frozen=True)
+class Demo:
+    """A finished demo: its folder, its first page, and the commands that made it."""
+
+    folder: Path
+    page: Path
+    commands: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the folder, the page and the commands."""
+        return {
+            "folder": str(self.folder),
+            "page": str(self.page),
+            "commands": list(self.commands),
+        }
+
+    def __str__(self) -> str:
+        return f"\n{PLANTED}\n\nThe report is {self.page}; open it in a browser."
+
+
+def write_demo(
+    folder: PathLike = "demo", *, note: Callable[[str], object] = silent
+) -> Demo:
+    """Run all steps on made-up films, and print each step with its output.
 
     Args:
         folder: The folder to write; it must be new or empty.
-    """
-    from obygaze.cli import root
-
-    root.main(["demo", "-o", os.fspath(folder)], standalone_mode=False)
-
-
-@click.command(cls=SessionCommand)
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=TypedPath(file_okay=False, path_type=Path),
-    help="A new or empty folder for the demo.  [default: demo]",
-)
-@click.pass_context
-def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
-    """Run all steps on made-up films, offline, in a minute or two.
-
-    With --json the output of the steps goes to stderr.
-
-    Examples:
-        obygaze demo
-        obygaze demo -o /tmp/tour
+        note: Called with a sentence before the films are made.
     """
     from obygaze.demo.films import make_films, render_films, write_tables
 
     import_optional(
         "av", "video", "making the demo's films"
     )  # before the first file is written
-    folder = folder or session.workspace.root / "demo"
+    folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AlreadyThere(
             "this path exists and is not an empty folder",
             where=str(folder),
             hint="remove it, or choose another folder with -o",
         )
-    as_json = session.console.as_json
-    steps_output = redirect_stdout(sys.stderr) if as_json else nullcontext()
-    with steps_output:
-        scenes = make_films()
-        session.console.note(f"making {len(scenes)} clips of twelve films ...")
-        write_tables(scenes, folder)
-        render_films(scenes, folder / "videos")
-        for name in ("first.toml", "heard.toml", "joined.toml"):
-            write_atomic(folder / name, DATA.joinpath(name).read_bytes())
-        save_tiny_xclip(folder)
-        commands = _run_steps(ctx.find_root().command, folder, session.console)
-    page = folder / "runs" / "first" / "report.html"
-    document = {"folder": str(folder), "page": str(page), "commands": commands}
-    session.console.show(
-        document, f"\n{PLANTED}\n\nThe report is {page}; open it in a browser."
-    )
+    scenes = make_films()
+    note(f"making {len(scenes)} clips of twelve films ...")
+    write_tables(scenes, folder)
+    render_films(scenes, folder / "videos")
+    for name in ("first.toml", "heard.toml", "joined.toml"):
+        write_atomic(folder / name, DATA.joinpath(name).read_bytes())
+    save_tiny_xclip(folder)
+    commands = _run_steps(folder)
+    return Demo(folder, folder / "runs" / "first" / "report.html", tuple(commands))
 
 
-def _run_steps(root: click.Command, folder: Path, console: Console) -> list[str]:
+def _run_steps(folder: Path) -> list[str]:
     """Run the steps of the demo, print each with its reason, and return their commands."""
+    from obygaze.cli import root
+
     steps = tomllib.loads(DATA.joinpath("steps.toml").read_text("utf-8"))["steps"]
     commands = []
     for step in steps:
         words = [word.format(folder=folder) for word in shlex.split(step["run"])]
         commands.append(shlex.join(["obygaze", "-C", str(folder), *words]))
-        console.result(f"\n# {step['why']}\n$ {commands[-1]}")
+        Console().result(f"\n# {step['why']}\n$ {commands[-1]}")
         root.main(
             args=["-C", str(folder), *words],
             prog_name="obygaze",

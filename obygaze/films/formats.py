@@ -95,14 +95,6 @@ def import_manifest(
         coded: Column that was coded in the whole film.
         splits: Folder of the split files of obygaze12.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest import clips.xlsx --map clip_id=id --map movie_id=film -o mine
-        obygaze manifest import mine.csv --map coder:ada=Ada --map coder:ben=Ben --rule agreed
-        obygaze manifest import ada.csv ben.csv --rule agreed -o coded
-        obygaze manifest import /data/films -o films
-        obygaze manifest import anna.eaf ben.eaf -o coded --tier Gewalt_MK=Gewalt
-        obygaze manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits/
     """
     given: dict[str, Any] = {
         **{"columns": columns, "form": form, "films": films, "sheet": sheet},
@@ -242,14 +234,6 @@ def export_manifest(
         into: For ELAN: the file or folder to copy to OUTPUT with new tiers.
         people: For sampled clips: an annotator, who gets an empty tier to fill in.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest export films films.csv
-        obygaze manifest export coded lake.eaf
-        obygaze manifest export mobygaze elan --as elan
-        obygaze manifest export drawn to-fill --as elan --person anna --person ben
-        obygaze manifest export films scored.eaf --predictions scores.csv --into anna.eaf
-        obygaze manifest export films scores --as elan --predictions predicted.csv
     """
     path = Path(output)
     by_ending = WRITTEN.get(path.suffix.lower())

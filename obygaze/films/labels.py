@@ -160,11 +160,6 @@ def project_marks(
             by:NAME. A second table has the labels of each annotator.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest project coded --clips films -o labels
-        obygaze manifest project coded --clips films --order Gewalt=schwach,stark -o labels
-        obygaze manifest project mobygaze --every 30 -o mobygaze-30
     """
     share = as_threshold(threshold)
     words = parse_orders(orders or {})

@@ -114,9 +114,6 @@ def sample_clips(
         seed: Random seed.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest sample films -n 200 -o drawn
     """
     path = Workspace.of(workspace).new_manifest(name)
     source = read_manifest(manifest, workspace=workspace)

@@ -121,10 +121,6 @@ def list_backbones(
 
     Args:
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze backbones ls
-        obygaze backbones ls --json
     """
     return BackboneList(*find_cards(Workspace.of(workspace)))
 
@@ -141,10 +137,6 @@ def show_backbone(
     Args:
         name: Name that `obygaze backbones ls` lists, path of a card, or FILE.py:NAME.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze backbones show vivit-b16x2-k400
-        obygaze backbones show xclip-b16-k600-zs@paper-2024 --json
     """
     return CardDescription(find_card(name, Workspace.of(workspace)))
 
@@ -165,11 +157,6 @@ def check_backbone(
         name: Name of a backbone, path of a card, or FILE.py:NAME.
         weights: File or folder of weights. The default is the checkpoint of the card.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze backbones check descriptors
-        obygaze backbones check xclip-lsmdc-b32 --weights pytorch_model.bin.4
-        obygaze backbones check vivit-b16x2-k400 --json
     """
     from obygaze_features.backbones.check import check_card
 
@@ -192,10 +179,6 @@ def fetch_weights(
         names: Names of backbones.
         to: Also copy the weights into this folder, to set as HF_HOME on another machine.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze backbones fetch xclip-b16-k600-zs clip-b16
-        obygaze backbones fetch xclip-b16-k600-zs --to weights
     """
     cards = [find_card(name, Workspace.of(workspace)) for name in names]
     return FetchedWeights([_fetch(card, to) for card in cards])

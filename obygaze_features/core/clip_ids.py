@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import SPREADSHEETS, TABLE_ENDINGS, is_workbook
 
-# The type of a parameter; `core/value_types.py` reads the words of a command line.
+# The type of a parameter.
 ClipIds = str | os.PathLike[str] | Iterable[str]
 
 COLUMN = "clip_id"

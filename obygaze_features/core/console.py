@@ -44,6 +44,11 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
+def styled(text: str, color: str | None = None, *, bold: bool = False) -> str:
+    """Return text in a colour, or in bold, for a terminal."""
+    return click.style(text, fg=color, bold=bold or None)
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """Return JSON for a terminal: control characters in strings are escapes."""
     text = json.dumps(

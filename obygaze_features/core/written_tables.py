@@ -106,7 +106,7 @@ def check_table_name(path: str | os.PathLike[str]) -> None:
         import_optional("xlsxwriter", "tables", "writing .xlsx files")
 
 
-def check_output(output: str | os.PathLike[str] | None = None, **others: Any) -> None:
+def check_output(output: str | os.PathLike[str] | None) -> None:
     """Raise an error if -o names a file without the extension of a table."""
     if output is not None:
         check_table_name(output)

@@ -209,11 +209,6 @@ def plan_extraction(
             a100 of a different machine.
         workers: Number of processes that decode, on the machine of the run.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
-        obygaze extract plan obygaze12 -b clip-b16 --device h100 --workers 16
-        obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
     """
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=here)

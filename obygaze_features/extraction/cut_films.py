@@ -120,11 +120,6 @@ def write_windows(
         every: Seconds from the start of a window to the next start. [default: the window]
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest windows films/ -o films --window 16 --stride 16
-        obygaze manifest windows films/ -o every-second --seconds 2 --every 1
-        obygaze manifest windows mobygaze -o overlapping --window 16 --stride 8
     """
     here = Workspace.of(workspace)
     path = here.new_manifest(name)

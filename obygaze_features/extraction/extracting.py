@@ -136,11 +136,6 @@ def extract(
         >>> (state,) = og.extract("trailers", "descriptors")
         >>> state.ok, state.failed
         (2, 1)
-
-    Commands:
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base
-        obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
     """
     here = Workspace.of(workspace)
     with stop_on_signals(note) as stop:

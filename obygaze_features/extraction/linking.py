@@ -45,10 +45,6 @@ def link_manifest(
         manifest: The manifest, which is rewritten with the videos.
         folder: The folder of the videos, which may be in subfolders.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest link obygaze12 /data/moviegraphs/clips
-        obygaze manifest link obygaze12 /data/films --json
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)

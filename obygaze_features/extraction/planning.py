@@ -11,9 +11,8 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.devices import choose_device
 from obygaze_features.core import system
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
-from obygaze_features.core.shell import shell_word
+from obygaze_features.core.shell import named_values, shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.extraction.cases import (
     ExtractionRequest,

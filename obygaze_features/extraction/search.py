@@ -79,11 +79,6 @@ def search(
     Example:
         >>> len(og.search("mine", like="alba-001", top=5))
         5
-
-    Commands:
-        obygaze search obygaze12.clip-b16 --text "a woman on a bed"
-        obygaze search films.clap-htsat-unfused --text "a scream"
-        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
     """
     from obygaze_features.store.reading import open_store
 

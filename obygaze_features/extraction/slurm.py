@@ -5,24 +5,24 @@ No job is submitted or recorded: the stores alone show what is done.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
-import click
 import numpy as np
 
 from obygaze_features.backbones.devices import AUTO_DEVICE, check_device_name
+from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
-from obygaze_features.core.function_commands import make_command, typed_values
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.commands import EXTRACT
+from obygaze_features.extraction.extracting import TIMEOUT_S
 from obygaze_features.extraction.planning import (
-    ExtractionPlan,
     StorePlan,
     choose_backbones,
     plan_stores,
@@ -33,44 +33,71 @@ from obygaze_features.store.layout import choose_block_rows
 
 
 def write_slurm_script(
-    words: Sequence[str],
+    manifest: PathLike,
+    backbones: str | Sequence[str] = (),
     *,
     tasks: int,
     out: PathLike,
+    sbatch: Sequence[str] = (),
+    retry_failed: bool = False,
+    accept_damaged: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    arrays: Sequence[str] = (),
+    weights: Sequence[str] | Mapping[str, PathLike] = (),
+    stores: Mapping[str, PathLike] | None = None,
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+    licence: str = "",
+    device: str = AUTO_DEVICE,
+    workers: int | None = None,
+    batch: int | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SlurmScript:
-    """Write a Slurm script whose tasks extract features together.
+    """Write a Slurm script whose tasks extract features together, as `extract` does.
 
-    The options are the options of `obygaze extract run`; options of sbatch follow after --. No
-    weights are downloaded: `obygaze backbones fetch` downloads missing weights. The exit codes of a
-    task are the exit codes of `obygaze extract run`. A task is queued again if it is preempted or
-    its node fails; after a time limit, submit the script again. Logs are in the folder logs of the
+    No weights are downloaded: `og.backbones.fetch` downloads missing weights. The exit codes of a
+    task are those of the command `extract run`. A task is queued again if it is preempted or its
+    node fails; after a time limit, submit the script again. Logs are in the folder logs of the
     workspace.
 
     Args:
-        words: Arguments and options of `extract run`; after --, options of sbatch, which override
-            the options in the script.
+        manifest: The clips, linked to their videos.
+        backbones: Names of backbones, or your own code (FILE.py:NAME).
         tasks: Number of tasks.
         out: File of the new script.
+        sbatch: Options of sbatch, which override the options in the script.
+        retry_failed: Try failed clips again.
+        accept_damaged: Use damaged pictures and sound as they are decoded.
+        timeout_s: Largest time to decode one clip, in seconds.
+        arrays: Arrays to store; by default all but tokens.
+        weights: Files or folders of weights.
+        stores: The store of a backbone, if it is not MANIFEST.NAME.
+        dtype: Precision of the computation.
+        licence: Licence of the features; kept frames get none.
+        device: Device that computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
+        workers: Processes that decode or read clips.
+        batch: Number of clips that are computed at once.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
-        obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
-        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
     """
     from obygaze_features.core.rendering import render
 
-    run_words = list(words)
-    sbatch_options: list[str] = []
-    if "--" in run_words:
-        place = run_words.index("--")
-        sbatch_options = run_words[place + 1 :]
-        run_words = run_words[:place]
-    root = Workspace.of(workspace).root.resolve()
-    plan = _check_plan(run_words, root)
+    here = Workspace.of(workspace)
+    root = here.root.resolve()
+    # A task may wait for days before it raises the errors of the plan: they are raised now.
+    if device != AUTO_DEVICE:
+        check_device_name(device)
+    targets = choose_backbones(
+        backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
+    )
+    plan = plan_stores(
+        read_manifest(manifest, workspace=here),
+        targets,
+        here,
+        retry_failed=retry_failed,
+        is_elsewhere=True,
+    )
+    plan.refuse()
     n_blocks = max(
         _missing_blocks(store, windows=plan.grid is not None) for store in plan.stores
     )
@@ -84,6 +111,22 @@ def write_slurm_script(
             f" {tasks}",
             hint=f"use --tasks {n_blocks}",
         )
+    run_words = _words_of_run(
+        manifest,
+        backbones,
+        arrays=arrays,
+        weights=weights,
+        stores=stores,
+        values={
+            "--timeout": timeout_s if timeout_s != TIMEOUT_S else None,
+            "--dtype": dtype if dtype != "float32" else None,
+            "--licence": licence or None,
+            "--device": device if device != AUTO_DEVICE else None,
+            "--workers": workers,
+            "--batch": batch,
+        },
+        flags={"--retry-failed": retry_failed, "--accept-damaged": accept_damaged},
+    )
     logs = root / "logs"
     words = [*_obygaze_program(), "-C", str(root), "extract", "run", *run_words]
     text = render(
@@ -92,7 +135,7 @@ def write_slurm_script(
         name="obygaze-" + re.sub(r"[^\w.-]", "-", plan.manifest),
         tasks=tasks,
         log=_for_sbatch(f"{_as_pattern(logs)}/%x-%A_%a.log"),
-        sbatch_options=" ".join(map(_for_sbatch, sbatch_options)),
+        sbatch_options=" ".join(map(_for_sbatch, sbatch)),
         folder=_one_line(shell_word(Path.cwd())),
         command=_one_line(shlex.join(words)),
     )
@@ -102,45 +145,38 @@ def write_slurm_script(
     return SlurmScript(Path(out), tasks)
 
 
-def _check_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
-    """Return the plan of a run.
+def _words_of_run(
+    manifest: PathLike,
+    backbones: str | Sequence[str],
+    *,
+    arrays: Sequence[str],
+    weights: Sequence[str] | Mapping[str, PathLike],
+    stores: Mapping[str, PathLike] | None,
+    values: Mapping[str, object],
+    flags: Mapping[str, bool],
+) -> list[str]:
+    """Return the words after `extract run` for these values; a value of None is left out."""
+    words = [os.fspath(manifest)]
+    for name in each_name(backbones):
+        words += ["-b", name]
+    if arrays:
+        words += ["--arrays", ",".join(arrays)]
+    if isinstance(weights, Mapping):
+        weights = _named_words(weights)
+    for word in weights:
+        words += ["--weights", word]
+    for word in _named_words(stores or {}):
+        words += ["--store", word]
+    for option, value in values.items():
+        if value is not None:
+            words += [option, str(value)]
+    words += [option for option, is_set in flags.items() if is_set]
+    return words
 
-    This raises the errors of `extract run` now: a task may wait for days before it raises them.
-    """
-    run = make_command(EXTRACT, "run")
-    try:
-        ctx = run.make_context("obygaze extract run", list(run_words))
-    except click.NoSuchOption as error:
-        raise FixUsage(
-            error.format_message(),
-            hint=f"if it is an option of sbatch, write it at the end: -- {error.option_name}",
-        ) from error
-    values = typed_values(ctx.params, run.params)
-    if values["seal_now"]:
-        raise FixUsage(
-            "--seal-now would leave no clips to the tasks of the script",
-            hint="remove --seal-now; when the tasks have ended, run: obygaze extract run ..."
-            " --seal-now",
-        )
-    if values["device"] != AUTO_DEVICE:
-        check_device_name(values["device"])
-    targets = choose_backbones(
-        values.get("backbones", ()),
-        arrays=values.get("arrays", ()),
-        weights=values.get("weights", ()),
-        stores=values.get("stores"),
-        dtype=values["dtype"],
-    )
-    here = Workspace.of(workspace)
-    plan = plan_stores(
-        read_manifest(values["manifest"], workspace=here),
-        targets,
-        here,
-        retry_failed=values["retry_failed"],
-        is_elsewhere=True,
-    )
-    plan.refuse()
-    return plan
+
+def _named_words(paths: Mapping[str, PathLike]) -> list[str]:
+    """Return the words NAME=PATH of a mapping."""
+    return [f"{name}={os.fspath(path)}" for name, path in paths.items()]
 
 
 def _missing_blocks(store: StorePlan, *, windows: bool) -> int:

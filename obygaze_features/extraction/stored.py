@@ -299,10 +299,6 @@ def extraction_status(
     Args:
         stores: Names or folders of stores, or names of manifests.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze extract status obygaze12.xclip-b16-k600-zs
-        obygaze extract status obygaze12 --json
     """
     here = Workspace.of(workspace)
     names = each_name(stores)

@@ -66,11 +66,6 @@ def embed_texts(
         weights: File or folder of weights, with the tokenizer. [default: from the hub]
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze extract text -b clip-b16 --prompts emotion
-        obygaze extract text -b xclip-b16-k600-zs --prompts my-prompts.toml -o texts.npz
-        obygaze extract text -b clip-b16 --prompts person --weights folder --json
     """
     from obygaze_features.backbones.text import (
         embed_prompts,
@@ -128,11 +123,6 @@ def score_captions(
         lm: Causal language model: a folder, or a name on the hub.
         sim: Sentence encoder: a folder, or a name on the hub.
         force: Replace the output if it exists.
-
-    Commands:
-        obygaze extract captions captions.csv --sim sentence-transformers/all-mpnet-base-v2 \\
-            --lm gpt2 -o filled.csv
-        obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
     """
     from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder
 

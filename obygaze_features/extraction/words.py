@@ -97,12 +97,6 @@ def extract_words(
         weights: File or folder of weights, with the tokenizer. [default: from a package or the hub]
         progress: Show a progress bar on stderr.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze extract words films -b minilm --subtitles subtitles/
-        obygaze extract words films -b minilm-multilingual --subtitles said/ -o films.said
-        obygaze extract words films -b minilm --subtitles texts.csv --json
-        obygaze extract words mobygaze -b minilm --subtitles mobygaze_dataframe.csv
     """
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=workspace)

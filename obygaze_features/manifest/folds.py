@@ -101,9 +101,6 @@ def assign_folds(
         k: Number of folds.
         force: Replace the folds that this command has made before.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest folds obygaze12 -k 6
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)

@@ -126,11 +126,6 @@ def group(
         groups: A TOML file with the concepts of each group, in a table [groups].
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest group
-        obygaze manifest group obygaze12 -o by-subconstruct
-        obygaze manifest group obygaze12 -o by-theory --groups groups.toml
     """
     if manifest is None and name is None and groups is None:
         return _vocabulary()

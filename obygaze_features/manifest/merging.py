@@ -57,10 +57,6 @@ def merge_manifests(
         name: Name of the new manifest.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest merge paris nice -o both
-        obygaze manifest merge theirs/manifests/clips.toml films -o all-clips
     """
     sources = [read_manifest(manifest, workspace=workspace) for manifest in manifests]
     path = Workspace.of(workspace).new_manifest(name)
@@ -92,11 +88,6 @@ def make_labels(
         orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest labels films --rule majority -o films-majority
-        obygaze manifest labels films --rule highest --order mood=calm,tense -o films-highest
-        obygaze manifest labels films --rule by:ada -o films-ada
     """
     before = read_manifest(manifest, workspace=workspace)
     if not before.annotations:

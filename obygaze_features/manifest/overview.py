@@ -138,13 +138,6 @@ def show_manifest(
             all]
         command: Show instead the commands that made and changed the manifest.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest show obygaze12
-        obygaze manifest show obygaze12 --film tt0108160 --where 'level == S' --limit 0
-        obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
-        obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
-        obygaze manifest show obygaze12 --command
     """
     whole = read_manifest(manifest, workspace=workspace)
     typed = manifest if isinstance(manifest, str) else whole.name

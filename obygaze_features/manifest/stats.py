@@ -219,12 +219,6 @@ def compute_stats(
         view: View to count. [default: as stored]
         where: Count the clips for which this holds; manifest show has the same option.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest stats obygaze12 --view visual
-        obygaze manifest stats obygaze12 --view as_published --json
-        obygaze manifest stats obygaze12 --where 'level in {HN, S}'
-        obygaze manifest stats obygaze12 --view visual --figure figures/concepts
     """
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:

@@ -93,11 +93,6 @@ def subset(
         without: The id of a film or clip to leave out.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
-        obygaze store subset https://example.org/xclip --array pooled --clips chosen.txt -o small
-        obygaze store subset obygaze12-xclip --without tt0108160 -o without-a-film
     """
     here = Workspace.of(workspace)
     target = new_store(here, path)
@@ -202,9 +197,6 @@ def merge(
         licence: The licence of the new store, if those of the stores differ.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store merge films-1-6 films-7-12 -o all-films
     """
     target = new_store(Workspace.of(workspace), path)
     opened = [open_store(store, workspace=workspace) for store in stores]

@@ -116,11 +116,6 @@ def pull(
         expect: The seal of the store, from its publisher.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store pull https://example.org/features/xclip
-        obygaze store pull https://example.org/features/xclip#sha256=5f0c...
-        obygaze store pull hf://lab/obygaze12-xclip -o theirs
     """
     here = Workspace.of(workspace)
     progress = progress or Quiet()
@@ -252,11 +247,6 @@ def push(
         no_licence: Send a store that states no licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store push obygaze12-xclip s3://films/xclip --licence CC-BY-4.0
-        obygaze store push obygaze12-xclip hf://lab/xclip --licence CC-BY-4.0 --citation "Doe, 2026"
-        obygaze store push obygaze12-xclip /mnt/lab/xclip --no-licence
     """
     opened = open_store(store, workspace=workspace)
     if not isinstance(opened.files, FolderFiles):

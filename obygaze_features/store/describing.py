@@ -151,11 +151,6 @@ def describe_store(
         store: The store.
         clips: List its clips, and why some have no features; -o writes this list to a file.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store info obygaze12-xclip
-        obygaze store info https://example.org/stores/obygaze12-xclip --json
-        obygaze store info obygaze12-xclip --clips -o clips.xlsx
     """
     opened = open_store(store, workspace=workspace)
     return StorePage(name_of(store), opened, clips)

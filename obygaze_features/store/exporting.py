@@ -179,10 +179,6 @@ def export_features(
         labels: Levels and concepts of this manifest become columns of a Parquet table.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store export obygaze12-xclip xclip.h5
-        obygaze store export obygaze12-xclip xclip --as parquet --with-labels obygaze12
     """
     target = Workspace.of(workspace).checked(Path(path))
     check_folders_above(target)

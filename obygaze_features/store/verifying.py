@@ -123,10 +123,6 @@ def verify(
         expect: The seal of the store, from its publisher.
         progress: Counts the bytes of the files that were checked.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store verify obygaze12-xclip
-        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
     """
     opened = open_store(store, workspace=workspace, expect=expect)
     # Without the seal, store.json is not read again for each file that is not as listed.

@@ -44,10 +44,6 @@ def probe_video(
 
     Args:
         file: The video file.
-
-    Commands:
-        obygaze video probe film.mkv
-        obygaze video probe clip.avi --json
     """
     return probe(file, decode=True)
 
@@ -74,10 +70,6 @@ def save_frames(
         end_s: End of the part, in seconds. [default: the end of the file]
         output: A new .npz file with arrays, or a new .png file with a contact sheet.
         force: Replace the output if it exists.
-
-    Commands:
-        obygaze video frames clip.mp4 -o frames.npz
-        obygaze video frames film.mkv --start 61.5 --end 75 -o sheet.png
     """
     suffix = Path(output).suffix.lower()
     if suffix not in (".npz", ".png"):

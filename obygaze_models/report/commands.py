@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
@@ -41,11 +41,6 @@ def report(
     Example:
         >>> og.report("first")[0].name
         'report.html'
-
-    Commands:
-        obygaze report honest-desc
-        obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
-        obygaze report honest-desc --format latex --format pdf
     """
     from obygaze_models.report.lookup import open_runs
     from obygaze_models.report.page import USUAL_FORMATS, ReportFiles, write_report
@@ -79,11 +74,6 @@ def compare(
         >>> compared = og.compare("first", "first")
         >>> compared.warnings
         []
-
-    Commands:
-        obygaze compare honest-xclip honest-vivit
-        obygaze compare honest-xclip honest-vivit --model ridge --metric auc
-        obygaze compare honest-xclip honest-vivit -o compared.tex
     """
     from obygaze_models.report.comparison import compare_runs
     from obygaze_models.report.lookup import open_runs
@@ -99,23 +89,7 @@ def compare(
     return compare_runs(open_runs(runs, workspace), metric, models)
 
 
-def write_compared(
-    compared: ComparedRuns,
-    output: str | Path | None = None,
-    *,
-    force: bool = False,
-) -> list[Path]:
-    """Write the table of a comparison to a file, and return the files that were written.
-
-    Args:
-        compared: The comparison.
-        output: Write the table to this file: .csv, .xlsx or .tex.
-        force: Replace the output if it exists.
-    """
-    return compared.write(output, force=force)
-
-
-def check_compared(output: str | Path | None = None, **others: Any) -> None:
+def check_compared(output: str | Path | None) -> None:
     """Raise an error unless a comparison can be written to the file that -o names, if any."""
     if output is not None and Path(output).suffix.lower() != LATEX:
         check_table_name(output)

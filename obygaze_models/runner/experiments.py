@@ -108,16 +108,6 @@ def run(
         >>> found = og.run("honest", "mine", "films", changes=ridge, output="first")
         >>> set(found.results.query("against_model != ''")["model"])
         {'ridge'}
-
-    Commands:
-        obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
-        obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
-        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
-        obygaze run honest --manifest films --store clip=S --task violent --task 'rating>=2'
-        obygaze run honest --store clip=S --task 'harsh=violent == yes and rating >= 2'
-        obygaze run my-protocol.toml --manifest films --store clip=S --json
-        obygaze run honest --store clip=S --set 'report.metrics=["recall", "precision"]'
-        obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
     """
     from obygaze_models.protocols.clips import with_view
     from obygaze_models.protocols.reading import load_protocol, require_each_once
@@ -186,12 +176,6 @@ def train(
         >>> found, model = og.train("ridge", "mine", "films", output="kept")
         >>> model.info.kind
         'ridge'
-
-    Commands:
-        obygaze train ridge --store films-xclip --manifest films --task 'rating>=2'
-        obygaze train pcbm-lr --store films-xclip --task HN_S -o my-bottleneck
-        obygaze train mlp --store films-xclip --set model.hidden=[64] --set fit.seed=1
-        obygaze train logistic --store films-xclip --set 'model.C.grid=[0.1, 1.0]'
     """
     if not isinstance(model, str):
         raise FixUsage(
@@ -396,10 +380,6 @@ def test_model(
         output: The name of the run in the workspace, or a folder.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models test received --store films.xclip --manifest films
-        obygaze models test received --store films.xclip --manifest films --task violent -o theirs
     """
     clips = resolve_manifest(manifest, workspace)
     stores = open_stores(store, workspace)

@@ -255,13 +255,6 @@ def predict(
         >>> predicted = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
         >>> predicted.clip_ids, predicted.basis
         (['alba-001', 'alba-002'], ['out-of-fold', 'film-seen'])
-
-    Commands:
-        obygaze models predict films-pcbm films.descriptors > predictions.csv
-        obygaze models predict films-pcbm new-films.descriptors -o scores.csv
-        obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
-        obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
-        obygaze models predict films-ridge whole.descriptors --manifest films
     """
     saved = load_model(model, workspace=workspace)
     opened = _opened(saved, store, manifest, workspace)

@@ -72,10 +72,6 @@ def show_model(
     Args:
         model: The name of a model of the workspace, or its folder.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models show films-pcbm
-        obygaze models show models/films-pcbm --json
     """
     if isinstance(model, SavedModel):
         model = model.folder
@@ -103,10 +99,6 @@ def push_model(
         model: The name of a model of the workspace, or its folder.
         target: A folder, or an s3:// or hf:// URL.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models push films-pcbm /shared/models/films-pcbm
-        obygaze models push films-pcbm hf://lab/films-pcbm
     """
     folder = Workspace.of(workspace).existing("models", model)
     # A model that cannot be loaded could not be pulled.
@@ -142,11 +134,6 @@ def pull_model(
         output: Name of the copy.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models pull /shared/models/films-pcbm
-        obygaze models pull https://example.org/films-pcbm -o theirs
-        obygaze models pull https://example.org/films-pcbm#sha256=5f0c...
     """
     address, expected = split_expected(os.fspath(location))
     name = last_part(address) if output is None else os.fspath(output)

@@ -1,6 +1,5 @@
 """The command as a whole: what holds for every command, whichever rooms there are."""
 
-import inspect
 import json
 import shlex
 import subprocess
@@ -14,25 +13,19 @@ from support.cli import run_obygaze
 
 from obygaze import cli
 from obygaze_features import __version__
-from obygaze_features.core.declared import import_object, read_declaration
-from obygaze_features.core.groups import LazyGroup
-from obygaze_features.core.options import Command
 
 HEAVY = ["numpy", "zarr", "torch", "sklearn", "transformers", "av", "h5py", "scipy"]
 HEAVY += ["matplotlib", "pandas", "xarray", "obstore", "jinja2", "tqdm"]
-Walked = tuple[tuple[str, ...], click.Command, str | None]
+Walked = tuple[tuple[str, ...], click.Command]
 
 
 def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[Walked]:
-    """Every command below a group: its words, itself, and its line in a lazy table."""
+    """Every command below a group: its words, and itself."""
     ctx = click.Context(group)
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
-        assert command is not None
-        line = None
-        if isinstance(group, LazyGroup) and name in group.table:
-            line = group.summary(name)
-        yield (*path, name), command, line
+        assert command is not None, name
+        yield (*path, name), command
         if isinstance(command, click.Group):
             yield from walk(command, (*path, name))
 
@@ -45,7 +38,7 @@ LEAVES = [entry for entry in TREE if not isinstance(entry[1], click.Group)]
 
 
 def test_every_example_can_be_parsed():
-    for path, command, _ in LEAVES:
+    for path, command in LEAVES:
         examples = getattr(command, "examples", "").splitlines()
         ours = [example for example in joined(examples) if "obygaze" in example]
         assert any(
@@ -108,7 +101,7 @@ def parse(example: str) -> None:
 def test_no_option_goes_unexplained():
     silent = [
         f"{' '.join(path)} {option.opts[0]}"
-        for path, command, _ in TREE
+        for path, command in TREE
         for option in command.params
         if isinstance(option, click.Option) and not option.help and not option.hidden
     ]
@@ -119,39 +112,9 @@ def test_no_option_goes_unexplained():
 
 
 def test_no_help_imports_what_commands_work_with():
-    commands = [[*path, "--help"] for path, _, _ in TREE]
+    commands = [[*path, "--help"] for path, _ in TREE]
     assert len(commands) > 60
     assert heavy_imports_of([["--help"], ["--version"], [], *commands]) == {}
-
-
-def test_a_command_has_the_signature_of_the_function_that_it_calls():
-    """It is read from the source: a decorator or a name that is assigned twice would mislead it."""
-    targets = [
-        entry.target for entry in entries_of(cli.root) if isinstance(entry, Command)
-    ]
-    assert len(targets) > 50
-    for target in targets:
-        works = import_object(target)
-        assert inspect.unwrap(works) is works
-        assert read_declaration(target).__doc__ == works.__doc__
-        assert read_declaration(target).__annotations__ == works.__annotations__
-        read = inspect.signature(read_declaration(target)).parameters.values()
-        for one, other in zip(
-            read, inspect.signature(works).parameters.values(), strict=True
-        ):
-            assert (one.name, one.kind) == (other.name, other.kind)
-            assert one.default == other.default or one.name == "note", target
-
-
-def entries_of(group: LazyGroup) -> Iterator[Command | str]:
-    """The entries of the tables of a group and of the groups in it."""
-    ctx = click.Context(group)
-    for name, entry in group.table.items():
-        command = group.get_command(ctx, name)
-        if isinstance(command, LazyGroup):
-            yield from entries_of(command)
-        else:
-            yield entry
 
 
 def heavy_imports_of(commands):

@@ -11,8 +11,8 @@ import pytest
 from support.cli import call_obygaze, environment, obygaze_argv, run_obygaze
 
 from obygaze import cli
+from obygaze.commands.shared import Session
 from obygaze_features.core import errors
-from obygaze_features.core.commands import Session
 
 # ---- a command of our own, to provoke what others do only when things go wrong ------------------
 
@@ -28,8 +28,7 @@ def provoke(monkeypatch):
             """Provoke."""
             return action(session)
 
-        monkeypatch.setattr(sys.modules[__name__], "provoked", provoked, raising=False)
-        monkeypatch.setitem(cli.root.table, "provoke", f"{__name__}:provoked")
+        monkeypatch.setitem(cli.root.commands, "provoke", provoked)
 
     return install
 
@@ -89,7 +88,7 @@ def test_ctrl_c_in_a_real_process_is_130():
         "def wait():\n"
         "    click.echo('waiting')\n"
         "    time.sleep(60)\n"
-        "cli.root.table['wait'] = '__main__:wait'\n"
+        "cli.root.add_command(wait)\n"
         "cli.main(['wait'])\n"
     )
     process = subprocess.Popen(

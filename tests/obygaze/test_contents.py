@@ -69,7 +69,7 @@ def with_packages(found: Facts, *packages: Facts) -> Facts:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    return check_up(Workspace(tmp_path_factory.mktemp("workspace")))
+    return check_up(Workspace(tmp_path_factory.mktemp("workspace"))).facts
 
 
 def test_all_that_is_required_is_found_where_the_tests_run(workspace):
@@ -109,7 +109,7 @@ def test_a_driver_that_fails_is_reported(workspace, monkeypatch):
 
     torch = SimpleNamespace(cuda=SimpleNamespace(is_available=fails))
     monkeypatch.setitem(sys.modules, "torch", torch)
-    facts = check_up(Workspace(workspace))
+    facts = check_up(Workspace(workspace)).facts
     reason = "RuntimeError: CUDA error: no driver"
     assert facts["problems"] == [f"torch is installed but does not work: {reason}"]
     assert facts["devices"] is None

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +22,28 @@ FURTHER = (
     "obygaze_features.core.written_tables:check_output",
     "obygaze_features.manifest.stats:draw_stats",
     "obygaze_models.report.commands:check_compared",
-    "obygaze_models.report.commands:write_compared",
-)
-METHODS = (
-    ("obygaze.audits.result", "Audit", "write"),
-    ("obygaze.films.page.view", "FilmPages", "opened"),
-    ("obygaze_features.core.written_tables", "Listing", "write"),
-    ("obygaze_models.zoo.predicting", "Predicted", "write"),
 )
 # Files and folders that must be there before a function is called.
 FILES = ("affect.txt", "all.h5", "charades.h5", "run1.txt", "violence.qrels")
 FOLDERS = ("FEATURES", "data/films", "data/moviegraphs/clips", "folder")
-# These print by themselves.
-NOT_RECORDED = ("demo", "doctor")
 
 
 class Recorded:
     """Stands in for the result of a function."""
 
     n_rows = 1
+
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
+
+    def write(self, output: object = None, **values: Any) -> Any:
+        """Stand in for the methods that write a table or an audit."""
+        self.calls.append(f"write({shown({'output': output, **values})})")
+        return WrittenFiles(self.calls)
+
+    def opened(self, **values: Any) -> Any:
+        self.calls.append(f"opened({shown(values)})")
+        return self
 
     def to_json(self) -> Mapping[str, Any]:
         return {}
@@ -48,45 +52,52 @@ class Recorded:
         return ""
 
 
+class WrittenFiles(Recorded, tuple):
+    """Stands in for the files that a method has written, or for what it returns instead."""
+
+    def __new__(cls, calls: list[str]) -> "WrittenFiles":
+        return tuple.__new__(cls)
+
+
+def shown(values: Mapping[str, object]) -> str:
+    """Return the values that were typed, as Python writes them."""
+    typed = {
+        name: value for name, value in values.items() if value not in (None, False)
+    }
+    return ", ".join(f"{name}={as_text(value)}" for name, value in typed.items())
+
+
 class Recorder:
     """Replaces the functions of all commands, and writes down how they are called."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
         # All modules are imported first: a module that is imported later would keep a recorder.
-        for command, function in [*functions_of_commands()]:
-            if command not in NOT_RECORDED:
-                module = sys.modules[function.__module__]
-                monkeypatch.setattr(
-                    module, function.__name__, self.instead_of(function)
-                )
+        for _, function in [*functions_of_commands()]:
+            module = sys.modules[function.__module__]
+            monkeypatch.setattr(module, function.__name__, self.instead_of(function))
         for target in FURTHER:
             module_name, _, name = target.partition(":")
-            module = __import__(module_name, fromlist=[name])
-            monkeypatch.setattr(
-                module, name, self.instead_of(getattr(module, name), n_own=1)
-            )
-        for module_name, owner_name, name in METHODS:
-            owner = getattr(__import__(module_name, fromlist=[owner_name]), owner_name)
-            method = self.instead_of(getattr(owner, name), n_own=1)
-            monkeypatch.setattr(owner, name, method)
-            monkeypatch.setattr(Recorded, name, method, raising=False)
+            module = import_module(module_name)
+            further = self.instead_of(getattr(module, name), returned=())
+            monkeypatch.setattr(module, name, further)
 
     def instead_of(
-        self, function: Callable[..., Any], n_own: int = 0
+        self, function: Callable[..., Any], returned: object = None
     ) -> Callable[..., Any]:
+        """Return a function that writes down a call, without the values that are defaults."""
         signature = inspect.signature(function)
 
         def record(*args: Any, **values: Any) -> Any:
             given = signature.bind(*args, **values).arguments
-            shown = [
+            texts = [
                 f"{name}={as_text(value)}"
-                for name, value in [*given.items()][n_own and bool(args) :]
-                if name != "others"
+                for name, value in given.items()
+                if not isinstance(value, Recorded)
                 and as_text(value) != as_text(signature.parameters[name].default)
             ]
-            self.calls.append(f"{function.__name__}({', '.join(shown)})")
-            return [] if n_own else Recorded()
+            self.calls.append(f"{function.__name__}({', '.join(texts)})")
+            return Recorded(self.calls) if returned is None else returned
 
         return record
 
@@ -143,14 +154,13 @@ def write_inputs(folder: Path) -> None:
 def examples() -> list[str]:
     """Return the lines of the examples of all commands."""
     found = []
-    for words, command in commands(cli.root):
-        if words not in NOT_RECORDED:
-            text = getattr(command, "examples", "").replace("\\\n", " ")
-            found += [
-                " ".join(line.split())
-                for line in text.splitlines()
-                if line.strip().startswith("obygaze ")
-            ]
+    for _, command in commands(cli.root):
+        text = getattr(command, "examples", "").replace("\\\n", " ")
+        found += [
+            " ".join(line.split())
+            for line in text.splitlines()
+            if line.strip().startswith("obygaze ")
+        ]
     return found
 
 
@@ -162,8 +172,7 @@ def options() -> set[tuple[str, str]]:
         for option in command.params
         if isinstance(option, click.Option)
         and not option.hidden
-        and option.opts[0] != "--json"
-        and words not in NOT_RECORDED
+        and option.opts[0] not in ("--json", "-C")
     }
 
 

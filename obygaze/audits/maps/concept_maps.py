@@ -54,9 +54,6 @@ def write_concept_maps(
         store: A store with tokens, and with an array of the same width to fit on.
         manifest: The clips and their labels.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
     """
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.training import training_protocol

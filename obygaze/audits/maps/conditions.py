@@ -117,10 +117,6 @@ def compare_conditions(
         boxes: A CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees)
             and perhaps frame, a number from 0. A box without a frame is on all frames.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze explain conditions emotion-maps conditions.csv --figure figures/means
-        obygaze explain conditions emotion-maps conditions.csv --boxes heads.csv
     """
     store = open_store(maps, workspace=workspace)
     boxed = None if boxes is None else shares_in_boxes(store, Path(boxes))

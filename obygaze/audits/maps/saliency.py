@@ -93,9 +93,6 @@ def write_saliency(
         clips: The clips.
         weights: The file or folder of the weights.
         workspace: The workspace, if it is not the current one: it has the manifest of the store.
-
-    Commands:
-        obygaze explain model films.clip-b16 emotion.npz tt1-001 -o emotion-maps
     """
     opened = open_store(store, workspace=workspace)
     directions = _directions_of_texts(opened, text)

@@ -69,11 +69,6 @@ def view(
         scores: Show the scores of a saved model, from this table of `models predict -o`.
         output: The folder of the pages, instead of pages/MANIFEST.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze view films --run honest
-        obygaze view films lake
-        obygaze view new --scores scores.csv -o shown --no-browser
     """
     from obygaze.films.page.html import render_page
     from obygaze.films.page.site import Site

@@ -136,11 +136,6 @@ def join_columns(
         sheet: The sheet of a spreadsheet. [default: the likely one]
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest join obygaze12 emotions.csv
-        obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
-        obygaze manifest join obygaze12 book.xlsx --sheet Decades --map movie_id=film
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)

@@ -156,12 +156,6 @@ def import_features(
         citation: What to cite for them. [default: the manifest's]
         progress: Counts clips, twice: when they are checked and when they are written.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store import xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
-        obygaze store import FEATURES --manifest obygaze12 --pool max --keep-frames -o xclip
-        obygaze store import all.h5 --id-key names --array clip=features -o all
-        obygaze store import charades.h5 --array clip='{id}/features' -o charades
     """
     source = Path(source)
     if isinstance(manifest, Manifest):

@@ -87,7 +87,9 @@ def test_names_that_no_script_can_have(here: Path) -> None:
     assert "line breaks" in refused("--tasks", "2", "--", "--comment=a\nb")
     with pytest.raises(FixUsage, match="a folder with a backslash"):
         folder = workspace_in(here / "a\\b")
-        write_slurm_script(RUN, tasks=2, out="night.sh", workspace=folder)
+        write_slurm_script(
+            "films", "descriptors", tasks=2, out="night.sh", workspace=folder
+        )
 
 
 def test_what_tasks_would_refuse_is_refused_at_once(here: Path) -> None:

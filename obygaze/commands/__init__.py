@@ -1,0 +1,1 @@
+"""The commands of `obygaze`: a module for each group. Each command calls one function."""

@@ -1,0 +1,655 @@
+"""The commands of `obygaze audit`, and `obygaze agree`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from obygaze.commands.shared import (
+    NAME,
+    Choice,
+    Command,
+    F,
+    Group,
+    Result,
+    Session,
+    TypedPath,
+    mapping_option,
+)
+
+
+@click.group(
+    cls=Group,
+    headings={
+        "Labels": "annotations levels share",
+        "Features": "eat",
+        "Captions": "captions cooc gender-score",
+        "MediaEval": "mediaeval",
+    },
+)
+def audit() -> None:
+    """Test labels, captions and features for bias."""
+
+
+def audit_files(function: F) -> F:
+    """Add the options that write an audit to files."""
+    options = (
+        click.option(
+            "--table",
+            type=NAME,
+            metavar="PATH",
+            help="The CSV file for the table, at full precision.",
+        ),
+        click.option(
+            "--figure",
+            type=NAME,
+            metavar="PATH",
+            help="Draw PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one file.",
+        ),
+        click.option(
+            "--report",
+            type=NAME,
+            metavar="PATH",
+            help="The HTML file for a page with the answers, the figure and the table.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def audit_outputs(function: F) -> F:
+    """Add the options that write an audit to files, and --force."""
+    replace = click.option(
+        "--force", is_flag=True, help="Replace files that have other contents."
+    )
+    return audit_files(replace(function))
+
+
+@audit.command("annotations")
+@click.argument("manifest", type=NAME, help="The manifest, or its name or path.")
+@click.argument(
+    "x",
+    type=NAME,
+    help='The first group: an expression such as "level == S", a CSV file of clip_id, or'
+    " ids.",
+)
+@click.argument("y", type=NAME, help="The second group, likewise.")
+@click.option(
+    "--column",
+    default="concepts",
+    metavar="COLUMN",
+    help="The column, with values joined by |.",
+)
+@audit_outputs
+@click.pass_obj
+def annotations(
+    session: Session,
+    manifest: str,
+    x: str,
+    y: str,
+    column: str,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Test which values of a column go with a level, such as emotions or concepts.
+
+    For each value, the share of the clips that have it is compared between two groups, X and Y. All
+    p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
+    only within films. Holm's correction covers all values. Levels and concepts are in the default
+    view of protocols; the title names this view.
+
+    Examples:
+        obygaze audit annotations obygaze12 'level == S' 'level == HN'
+        obygaze audit annotations obygaze12 'level == S' 'level == EN' --column emotions
+        obygaze audit annotations moviegraphs men.csv women.csv --column relationships
+    """
+    from obygaze.audits.annotations import audit_annotations
+
+    audit = audit_annotations(manifest, x, y, column=column, workspace=session.root)
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
+@audit.command("levels")
+@click.argument("manifest", type=NAME, help="The manifest, or its name or path.")
+@click.option(
+    "--view",
+    type=Choice(["raw", "visual", "as_published"]),
+    help="The view of the manifest, by default that of protocols.",
+)
+@click.option(
+    "--by",
+    metavar="COLUMN",
+    help="Group clips by this column instead of by annotators.",
+)
+@audit_outputs
+@click.pass_obj
+def levels(
+    session: Session,
+    manifest: str,
+    view: Literal["raw", "visual", "as_published"] | None,
+    by: str | None,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Test whether clips of a higher level have more concepts, for each annotator.
+
+    The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
+    level to the next is tested within films. The p of the claim that the number rises with each
+    step for each annotator is the largest p of these steps. The annotations come from the table
+    next to the manifest. Without this table, the column annotator names the annotator of a clip;
+    without this column, all clips are one group.
+
+    Examples:
+        obygaze audit levels obygaze12
+        obygaze audit levels mobygaze --view visual
+    """
+    from obygaze.audits.levels import audit_levels
+
+    audit = audit_levels(manifest, view=view, by=by, workspace=session.root)
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
+@audit.command("share")
+@click.argument(
+    "manifest", type=NAME, help="The manifest of the drawn clips, with labels."
+)
+@click.option(
+    "--of",
+    default="level == S",
+    metavar="EXPRESSION",
+    help='The expression to count, such as "level == S", "Look in concept" or "mood == '
+    'sad".',
+)
+@click.option(
+    "--predictions",
+    metavar="PATH",
+    type=NAME,
+    help="CSV of clips with scores, as models predict writes it.",
+)
+@click.option(
+    "--by", metavar="COLUMN", help="A column of films whose values are the groups."
+)
+@audit_outputs
+@click.pass_obj
+def share(
+    session: Session,
+    manifest: str,
+    of: str,
+    predictions: str | None,
+    by: str | None,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Estimate the share of clips that show something, from drawn clips with labels of people.
+
+    `manifest sample` samples the clips, and `manifest project` turns marks into labels. A clip
+    without a label, or with `?`, was not judged and does not count. A word that no label has is an
+    error.
+
+    The share is estimated for all clips of the films. Its interval is over films: it holds for the
+    films of which these films are a random sample. Groups of films are compared by exchanging whole
+    films, with Holm's correction.
+
+    Predictions for all clips of the films can make the interval narrower. The share is then the
+    mean prediction of all clips plus the mean error on the judged clips; predictions never count as
+    labels.
+
+    Examples:
+        obygaze audit share judged --report share.html
+        obygaze audit share judged --predictions scores.csv
+        obygaze audit share judged --of 'Look in concept' --by decade
+    """
+    from obygaze.audits.share import audit_share
+
+    audit = audit_share(
+        manifest, of=of, predictions=predictions, by=by, workspace=session.root
+    )
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
+@audit.command("eat")
+@click.argument("store", required=False, type=NAME, help="The vectors of the clips.")
+@click.argument(
+    "manifest",
+    required=False,
+    type=NAME,
+    help="The clips that the expressions x and y select from.",
+)
+@click.option(
+    "--vectors",
+    type=NAME,
+    help="Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a "
+    "store.",
+)
+@click.option(
+    "--x",
+    metavar="CLIPS",
+    type=NAME,
+    help='The first group: an expression such as "level == S", a CSV file of clip_id, or'
+    " ids.",
+)
+@click.option(
+    "--y", metavar="CLIPS", type=NAME, help="The second group, in the same form."
+)
+@click.option(
+    "--attributes",
+    multiple=True,
+    nargs=2,
+    metavar="A B",
+    help="Two attributes of the texts to compare, A and B; by default the only two. "
+    "Repeatable.",
+)
+@click.option(
+    "--text", type=NAME, help="The npz file of text vectors that extract text wrote."
+)
+@click.option(
+    "--tail",
+    default="two_sided",
+    type=Choice(["two_sided", "greater", "less"]),
+    help="The p-value to report and correct.",
+)
+@click.option(
+    "--permutations",
+    default=1000000,
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Number of random permutations, if there are too many to enumerate.",
+)
+@audit_outputs
+@click.pass_obj
+def eat(
+    session: Session,
+    store: str | None,
+    manifest: str | None,
+    vectors: str | None,
+    x: str | None,
+    y: str | None,
+    attributes: Sequence[tuple[str, str]],
+    text: str | None,
+    tail: Literal["two_sided", "greater", "less"],
+    permutations: int,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Test whether one group of clips is closer to some words than another group.
+
+    The p-value is exact if the permutations can be counted. If a film has clips of both groups, the
+    reported p-value exchanges clips only within films. The p-value across films is shown next to
+    it, with a sentence that explains the difference.
+
+    Examples:
+        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
+            --text texts.npz --attributes happiness sadness --attributes happiness anger
+        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
+        obygaze audit eat --vectors vectors.npz --json
+    """
+    from obygaze.audits.eat import audit_eat
+
+    audit = audit_eat(
+        store=store,
+        manifest=manifest,
+        vectors=vectors,
+        x=x,
+        y=y,
+        attributes=attributes,
+        text=text,
+        tail=tail,
+        permutations=permutations,
+        workspace=session.root,
+    )
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
+@audit.command("captions")
+@click.argument(
+    "source",
+    type=NAME,
+    help="A table, or a folder of .txt files with one caption per line and with file "
+    "names as in Wolfe et al. (2023).",
+)
+@click.option(
+    "--text", default="caption", metavar="COLUMN", help="The column of the captions."
+)
+@click.option(
+    "--group",
+    default="group",
+    metavar="COLUMNS",
+    help="The columns whose values are the groups.",
+)
+@click.option(
+    "--cluster",
+    metavar="COLUMNS",
+    help="The columns of the film or image; by default each caption is its own cluster.",
+)
+@click.option(
+    "--tokens",
+    default="words",
+    type=Choice(["words", "authors"]),
+    help="How captions are cut into words: words ignores all punctuation, as in sad! and"
+    " (sad); authors cuts at blanks and ignores only . and , as Wolfe et al. (2023)"
+    " do.",
+)
+@click.option(
+    "--min-occurrences",
+    default=0,
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Smallest number of occurrences of a word in all captions together; Wolfe et "
+    "al. (2023) use 100.",
+)
+@audit_outputs
+@click.pass_obj
+def captions(
+    session: Session,
+    source: str,
+    text: str,
+    group: str,
+    cluster: str | None,
+    tokens: Literal["words", "authors"],
+    min_occurrences: int,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Count how often captions use the words of a list, by group.
+
+    Two groups are also tested against each other, by exchanging whole clusters. With several
+    columns, such as race, gender and class, groups are crossed: each column is tested by
+    exchanging clusters with the same values in the other columns.
+
+    Examples:
+        obygaze audit captions captions.csv --group condition --cluster image
+        obygaze audit captions captions/ --group group,face --cluster image,face --figure words
+        obygaze audit captions captions/ --group group --cluster image,face --tokens authors \\
+            --min-occurrences 100
+        obygaze audit captions captions.csv --group race,gender,class --cluster image
+    """
+    from obygaze.audits.captions import audit_captions
+
+    audit = audit_captions(
+        source,
+        text=text,
+        group=group,
+        cluster=cluster,
+        tokens=tokens,
+        min_occurrences=min_occurrences,
+    )
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
+@audit.command("cooc")
+@click.argument(
+    "source",
+    type=NAME,
+    help="A table with a column caption, or a folder of .txt files.",
+)
+@click.argument(
+    "things",
+    help='The column whose values, joined by |, are the things, such as "objects".',
+)
+@click.option(
+    "--cluster",
+    metavar="COLUMNS",
+    help="The columns of the film or image; by default each text is its own cluster.",
+)
+@audit_outputs
+@click.pass_obj
+def cooc(
+    session: Session,
+    source: str,
+    things: str,
+    cluster: str | None,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Count how often things are named together with words of each gender.
+
+    A text with words of both genders counts for both. Each share is shown exactly, and cut after
+    two decimals as in published tables.
+
+    Examples:
+        obygaze audit cooc captions.csv objects --cluster image
+    """
+    from obygaze.audits.cooccurrence import audit_cooc
+
+    audit = audit_cooc(source, things, cluster=cluster)
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
+@audit.command("gender-score")
+@click.argument(
+    "captions",
+    type=NAME,
+    help="A CSV table with the columns caption, lm_man, sim_man, lm_woman, sim_woman, "
+    "prob, as extract captions writes it.",
+)
+@audit_outputs
+@click.pass_obj
+def gender_score(
+    session: Session,
+    captions: str,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Score how strongly each caption of a table leans to a gender.
+
+    Examples:
+        obygaze audit gender-score captions.csv
+    """
+    from obygaze.audits.gender import audit_gender_score
+
+    audit = audit_gender_score(captions)
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
+@audit.command("mediaeval")
+@click.argument(
+    "runs",
+    nargs=-1,
+    type=TypedPath(exists=True, dir_okay=False, path_type=Path),
+    help="The files: TREC lines for violence, or lines of name, valence class, arousal "
+    "class.",
+)
+@click.option(
+    "--qrels",
+    type=TypedPath(exists=True, dir_okay=False, path_type=Path),
+    help="TREC judgements of violence.",
+)
+@click.option(
+    "--manifest", type=NAME, help="A manifest of LIRIS-ACCEDE, or its TOML file."
+)
+@click.option(
+    "--write",
+    metavar="RUN",
+    type=NAME,
+    help="Write a run: of violence from --predictions, of affect from --affect.",
+)
+@click.option(
+    "--affect",
+    metavar="TABLE",
+    type=NAME,
+    help="A table of scores of valence and arousal (clip_id, valence, arousal; from -1 "
+    "to 1), which become classes: below -0.15 negative, above 0.15 positive, else "
+    "neutral.",
+)
+@click.option(
+    "--predictions",
+    metavar="PATH",
+    type=NAME,
+    help="The scores of a model of two classes, as models predict -o writes them.",
+)
+@click.option("--force", is_flag=True, help="Replace a run that exists.")
+@audit_files
+@click.pass_obj
+def mediaeval(
+    session: Session,
+    runs: Sequence[Path],
+    qrels: Path | None,
+    manifest: str | None,
+    write: str | None,
+    affect: str | None,
+    predictions: str | None,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Score predictions for MediaEval 2015, on violence and emotion in films.
+
+    A run is a file of predictions. Runs for violence rank clips, and are scored by average
+    precision; runs for affect give each clip a class of valence (pleasant or not) and of arousal
+    (calm or excited), and are scored by accuracy.
+
+    Runs are scored against either --qrels or --manifest. If the official split is known, only its
+    test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. At most five
+    runs per subtask are allowed, one of them without external data.
+
+    --write makes a run from a table of scores; this run is scored, too, if there are judgements.
+
+    Examples:
+        obygaze audit mediaeval run1.txt --qrels violence.qrels --json
+        obygaze audit mediaeval affect.txt --manifest liris-accede
+        obygaze audit mediaeval --write violence.txt --predictions scores.csv
+        obygaze audit mediaeval --write affect.txt --affect affect.csv --manifest liris-accede
+    """
+    from obygaze.audits.mediaeval import audit_mediaeval
+
+    audit = audit_mediaeval(
+        runs=runs,
+        qrels=qrels,
+        manifest=manifest,
+        write=write,
+        affect=affect,
+        predictions=predictions,
+        force=force,
+        workspace=session.root,
+    )
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
+@click.command(
+    "agree",
+    cls=Command,
+    headings={"For marks": "clips every", "For a table of ratings": "raters cluster"},
+)
+@click.argument(
+    "source",
+    nargs=-1,
+    required=True,
+    help="The manifest, the tables of marks, or the table of ratings.",
+)
+@click.option(
+    "--clips", type=NAME, help="Manifest or table of clips with times in their films."
+)
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    help="Length of equal clips in seconds, instead of --clips.",
+)
+@click.option(
+    "--column",
+    default="level",
+    metavar="COLUMN",
+    help="The column to compare: level, concepts or another; or COLUMN=WORD, one word "
+    "against all others.",
+)
+@mapping_option(
+    "--order",
+    "orders",
+    metavar="COLUMN=WORDS",
+    help="The words of a column from the lowest: mood=low,high.",
+)
+@click.option(
+    "--raters", metavar="COLUMNS", help="The columns of the raters, or of the prompts."
+)
+@click.option(
+    "--cluster",
+    metavar="COLUMNS",
+    help="The columns of the film or image, by default the row.",
+)
+@audit_outputs
+@click.pass_obj
+def agree(
+    session: Session,
+    source: Sequence[str],
+    clips: str | None,
+    every: str | None,
+    column: str,
+    orders: Mapping[str, str] | None,
+    raters: str | None,
+    cluster: str | None,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Measure how far annotators agree.
+
+    SOURCE is a manifest with annotators; or tables of marks, projected on clips (--clips or
+    --every) as by `obygaze manifest project`; or, with --raters, a table with a row for each item.
+
+    The table has the share of equal answers, Cohen's kappa of two annotators, Krippendorff's alpha
+    with its interval over films, gamma of two annotators (1 - observed / expected distance, by
+    three definitions of chance), and Cronbach's alpha of ratings. `?` counts as a missing answer.
+
+    Examples:
+        obygaze agree films --column mood=sad
+        obygaze agree coded --clips films --column mood --order mood=low,high
+        obygaze agree mobygaze --every 30 --table agreement.csv
+        obygaze agree ratings.csv --raters ada,ben,cleo --cluster film
+    """
+    from obygaze.audits.agreement import agree
+
+    audit = agree(
+        source,
+        clips=clips,
+        every=every,
+        column=column,
+        orders=orders,
+        raters=raters,
+        cluster=cluster,
+        workspace=session.root,
+    )
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit

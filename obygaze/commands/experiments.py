@@ -1,0 +1,314 @@
+"""The commands that train, test, report and compare."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import click
+
+from obygaze.commands.shared import (
+    NAME,
+    Choice,
+    Command,
+    Result,
+    Session,
+    force_option,
+    write_listing,
+)
+
+
+@click.command("train", cls=Command)
+@click.argument("model", help="The model type.")
+@click.option(
+    "--store",
+    multiple=True,
+    required=True,
+    metavar="NAME=STORE",
+    help="Features: a store, or NAME=STORE with its name in tables. Repeatable.",
+)
+@click.option(
+    "--manifest",
+    type=NAME,
+    help="The manifest of the clips and labels. The default is the only manifest of the "
+    "workspace.",
+)
+@click.option(
+    "--task",
+    default="EN_S",
+    help="The label to predict, as in run, or PROTOCOL.toml:NAME for a task of a "
+    "protocol.",
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A changed key of the protocol honest, or model.KEY=VALUE for a setting of the "
+    "model; the error for an unknown KEY lists all settings. cav has no settings. "
+    "Repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    show_default="made from the inputs",
+    metavar="NAME",
+    type=NAME,
+    help="The name of the run and of the model in the workspace.",
+)
+@click.option(
+    "--jobs",
+    "n_jobs",
+    default=0,
+    show_default="one per core",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Number of training processes.",
+)
+@force_option
+@click.pass_obj
+def train(
+    session: Session,
+    model: str,
+    store: Sequence[str],
+    manifest: str | None,
+    task: str,
+    changes: Sequence[str],
+    output: str | None,
+    n_jobs: int,
+    force: bool,
+) -> Result:
+    """Train, test and save one model.
+
+    The metrics are from fits with the same settings or choices, tested on unseen films. The saved
+    model is then trained on all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h
+    or cav. A class of your own can be tested with `run`, but not saved.
+
+    Examples:
+        obygaze train ridge --store films-xclip --manifest films --task 'rating>=2'
+        obygaze train pcbm-lr --store films-xclip --task HN_S -o my-bottleneck
+        obygaze train mlp --store films-xclip --set model.hidden=[64] --set fit.seed=1
+        obygaze train logistic --store films-xclip --set 'model.C.grid=[0.1, 1.0]'
+    """
+    from obygaze_models.runner.experiments import train
+
+    return train(
+        model,
+        store,
+        manifest=manifest,
+        task=task,
+        changes=changes,
+        output=output,
+        n_jobs=n_jobs,
+        force=force,
+        progress=session.bars,
+        workspace=session.root,
+    )
+
+
+@click.command("run", cls=Command)
+@click.argument(
+    "protocol",
+    default="honest",
+    type=NAME,
+    help="The name of a protocol of obygaze, or a TOML file.",
+)
+@click.option(
+    "--store",
+    "stores",
+    multiple=True,
+    metavar="NAME=STORE",
+    help="Features: a store, or NAME=STORE with its name in tables. Repeatable.",
+)
+@click.option(
+    "--manifest",
+    type=NAME,
+    help="The manifest of the clips. The default is the manifest of the protocol, or the"
+    " only manifest of the workspace.",
+)
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    show_default="the tasks of the protocol",
+    help="The label to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2', a task of the "
+    "protocol, or 'NAME=EXPRESSION' with a short name. Clips with other values are "
+    "negative; --set 'data.where=COLUMN != VALUE' excludes a value. Repeatable.",
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A changed key of the protocol, such as splits.scheme=none. Repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    show_default="made from the inputs",
+    metavar="NAME",
+    type=NAME,
+    help="The name of the run in the workspace, or a folder.",
+)
+@click.option(
+    "--jobs",
+    "n_jobs",
+    default=0,
+    show_default="one per core",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Number of training processes.",
+)
+@click.option(
+    "--trust",
+    multiple=True,
+    metavar="FILE.py:NAME",
+    help="User code that the protocol file names and that may run. Code that is named in"
+    " --set may run without --trust. Repeatable.",
+)
+@force_option
+@click.pass_obj
+def run(
+    session: Session,
+    protocol: str,
+    stores: Sequence[str],
+    manifest: str | None,
+    tasks: Sequence[str],
+    changes: Sequence[str],
+    output: str | None,
+    n_jobs: int,
+    trust: Sequence[str],
+    force: bool,
+) -> Result:
+    """Train and test the models of a protocol.
+
+    Examples:
+        obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
+        obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
+        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
+        obygaze run honest --manifest films --store clip=S --task violent --task 'rating>=2'
+        obygaze run honest --store clip=S --task 'harsh=violent == yes and rating >= 2'
+        obygaze run my-protocol.toml --manifest films --store clip=S --json
+        obygaze run honest --store clip=S --set 'report.metrics=["recall", "precision"]'
+        obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
+    """
+    from obygaze_models.runner.experiments import run
+
+    return run(
+        protocol=protocol,
+        stores=stores or None,
+        manifest=manifest,
+        tasks=tasks,
+        changes=changes,
+        output=output,
+        n_jobs=n_jobs,
+        trust=trust,
+        force=force,
+        progress=session.bars,
+        workspace=session.root,
+    )
+
+
+@click.command("report", cls=Command)
+@click.argument(
+    "runs",
+    nargs=-1,
+    required=True,
+    type=NAME,
+    help="Names of runs of the workspace, or their folders.",
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    show_default="html, csv, latex and svg",
+    type=Choice(["html", "csv", "latex", "svg", "png", "pdf"]),
+    help="Write only this format. Repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    show_default="report.html for one run, reports.html for several",
+    metavar="PATH",
+    type=NAME,
+    help="File of the page, with .html.",
+)
+@click.pass_obj
+def report(
+    session: Session,
+    runs: Sequence[str],
+    formats: Sequence[Literal["html", "csv", "latex", "svg", "png", "pdf"]],
+    output: str | None,
+) -> Result:
+    """Write the page, tables and figures of runs.
+
+    The page contains all its figures and loads nothing from the network. Tables are written as CSV
+    and LaTeX, figures as SVG, PNG or PDF, into the folder of each run.
+
+    Examples:
+        obygaze report honest-desc
+        obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
+        obygaze report honest-desc --format latex --format pdf
+    """
+    from obygaze_models.report.commands import report
+
+    return report(*runs, formats=formats or None, output=output, workspace=session.root)
+
+
+@click.command("compare", cls=Command)
+@click.argument(
+    "runs",
+    nargs=-1,
+    required=True,
+    type=NAME,
+    help="Names of runs of the workspace, or their folders. The first run is the "
+    "reference.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    show_default="models of the same name",
+    metavar="NAME",
+    help="The model to compare. Repeat the option to name a model for each run. "
+    "Repeatable.",
+)
+@click.option(
+    "--metric",
+    show_default="the primary metric of the first run",
+    help="The metric, such as ap or auc.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    type=NAME,
+    help="Write the table to this file: .csv, .xlsx or .tex.",
+)
+@force_option
+@click.pass_obj
+def compare(
+    session: Session,
+    runs: Sequence[str],
+    models: Sequence[str],
+    metric: str | None,
+    output: str | None,
+    force: bool,
+) -> Result:
+    """Compare runs on the clips they share.
+
+    The table has the value of each model in each run and its difference from the first run, on the
+    clips that all runs with this model tested. A difference of AP or AUC has an interval over films
+    and a p that is corrected for all differences of the table. Runs must hold out the same units:
+    films, or groups of one column. Models are matched by store only if a run has several stores,
+    and by name only if a run has several models. -o writes CSV, .xlsx or LaTeX (.tex).
+
+    Examples:
+        obygaze compare honest-xclip honest-vivit
+        obygaze compare honest-xclip honest-vivit --model ridge --metric auc
+        obygaze compare honest-xclip honest-vivit -o compared.tex
+    """
+    from obygaze_models.report.commands import check_compared, compare
+
+    check_compared(output)
+    compared = compare(*runs, models=models, metric=metric, workspace=session.root)
+    write_listing(session, compared, output, force=force)
+    return compared
