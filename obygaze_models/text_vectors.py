@@ -22,10 +22,8 @@ from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.clip_facts import (
-    ClipFacts,
-    require_same_shared,
-)
+from obygaze_features.manifest.clip_table import ClipTable
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.importing.arrays import read_arrays
 from obygaze_features.store.recipe import (
@@ -59,12 +57,12 @@ class ClipGroup(NamedTuple):
     Attributes:
         name: What selects them.
         clips: The ids.
-        stated: What the table that lists them states of them; of another selection, the ids alone.
+        stated: What the table that lists them states of them; None without a table.
     """
 
     name: str
     clips: list[str]
-    stated: ClipFacts
+    stated: ClipTable | None
 
 
 Pairs = list[tuple[VectorGroup, VectorGroup]]
@@ -128,12 +126,11 @@ def read_store_vectors(
             error.hint = "change --x or --y to clips of this store"
             raise
         values = np.asarray(found.values, dtype=np.float64)
-        require_same_shared(
-            group.stated,
-            store.facts_of(found.rows),
-            (f"the table {group.name}", "the store"),
-            where=store.location,
-        )
+        if group.stated is not None:
+            same_clips(group.stated, store.facts_of(found.rows)).require(
+                (f"the table {group.name}", "the store"),
+                where=store.location,
+            )
         films = store.movie_ids_of(found.rows).tolist()
         if manifest is not None:
             films = _find_films(group.clips, films, manifest)
@@ -198,11 +195,10 @@ def select_groups(
     """
     groups = []
     for selection in selections:
-        name, stated, where = _selected(selection, manifest)
-        if not len(stated):
-            raise FixInput(f"the group {name!r} has no clips", where=where)
-        ids = list(dict.fromkeys(stated.clip_ids.tolist()))
-        groups.append(ClipGroup(name, ids, stated))
+        group, where = _selected(selection, manifest)
+        if not group.clips:
+            raise FixInput(f"the group {group.name!r} has no clips", where=where)
+        groups.append(group)
     x, y = groups
     both = sorted({*x.clips} & {*y.clips})
     if both:
@@ -215,34 +211,35 @@ def select_groups(
 
 def _selected(
     selection: GroupSelection, manifest: Manifest | None
-) -> tuple[str, ClipFacts, str | None]:
-    """Return the name of a selection, what it states of its clips, and where they are listed."""
+) -> tuple[ClipGroup, str | None]:
+    """Return the clips of a selection, and where they are listed."""
     if not isinstance(selection, str | Path):
-        return "clips", ClipFacts.of(selection), None
+        return ClipGroup("clips", [*dict.fromkeys(selection)], None), None
     name = str(selection)
     if name.endswith(TABLE_ENDINGS):
-        return Path(selection).stem, _stated_in(Path(selection), manifest), name
+        stated = _stated_in(Path(selection), manifest)
+        ids = [*dict.fromkeys(stated.clip_ids.tolist())]
+        return ClipGroup(Path(selection).stem, ids, stated), name
     if manifest is None:
         raise FixUsage(
             f"the expression {name!r} needs a manifest to select clips from",
             hint="obygaze audit eat --help",
         )
     ids = [clip.clip_id for clip in manifest.where(name)]
-    return name, ClipFacts.of(ids), manifest.name
+    return ClipGroup(name, ids, None), manifest.name
 
 
-def _stated_in(path: Path, manifest: Manifest | None) -> ClipFacts:
+def _stated_in(path: Path, manifest: Manifest | None) -> ClipTable:
     """Return what a table states of its clips; an error where the manifest states otherwise."""
     violations = Violations(path)
     table = read_table(path, required=("clip_id",), violations=violations)
     violations.raise_if_any("this table is not a valid list of clips")
     rows = [{**row.cells, "clip_id": row["clip_id"].strip()} for row in table.rows]
-    stated = ClipFacts.of_cells(rows)
+    stated = ClipTable.of_cells(rows)
     if manifest is not None:
         names = (f"the table {path.name}", "the manifest")
-        require_same_shared(
-            stated, ClipFacts.of_clips(manifest.clips), names, where=str(path)
-        )
+        clips = ClipTable.of_clips(manifest.clips)
+        same_clips(stated, clips).require(names, where=str(path))
     return stated
 
 

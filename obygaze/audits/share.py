@@ -31,10 +31,11 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.expression import Expression, is_labelled, parse
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip, Manifest, require_numbers
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
@@ -290,9 +291,8 @@ def read_scores(
                 f" which the sample was drawn, got {len(of_clip)}"
             )
     if not trained:
-        require_same_shared(
-            ClipFacts.of_cells([row.cells for row in table.rows]),
-            ClipFacts.of_clips(drawn.clips),
+        stated = ClipTable.of_cells([row.cells for row in table.rows])
+        same_clips(stated, ClipTable.of_clips(drawn.clips)).require(
             ("the predictions", f"the manifest {drawn.name}"),
             where=str(path),
         )

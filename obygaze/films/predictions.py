@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
@@ -62,7 +62,8 @@ def read_predictions(
     baseline, such as `oracle`, would be taken for a model.
     """
     # This import loads NumPy, which the help of commands does not need.
-    from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+    from obygaze_features.manifest.clip_table import ClipTable
+    from obygaze_features.manifest.same_clips import same_clips
 
     violations = Violations(path)
     columns = ("clip_id", *required)
@@ -95,17 +96,10 @@ def read_predictions(
             row.add("clip_id", f"{model} already has this clip in line {earlier}")
         predicted.append(PredictedClip(manifest[row["clip_id"]], model, row))
     violations.raise_if_any("the predictions are not of these clips")
-    n_by_ids = require_same(
-        ClipFacts.of_cells([one.row.cells for one in predicted]),
-        ClipFacts.of_clips([one.clip for one in predicted]),
-        ("the predictions", f"the manifest {manifest.name}"),
-        where=str(path),
+    stated = ClipTable.of_cells([one.row.cells for one in predicted])
+    same_clips(stated, ClipTable.of_clips(manifest.clips)).require(
+        ("the predictions", f"the manifest {manifest.name}"), where=str(path)
     )
-    if n_by_ids:
-        _warn(
-            f"{count(n_by_ids, 'row')} of {path.name} matched by id only: the table"
-            f" and {manifest.name} share neither films nor times"
-        )
     return PredictionTable(path, table.columns, predicted)
 
 

@@ -190,7 +190,7 @@ def compare_with_store(request: ExtractionRequest, stored: StoreState | None) ->
 def new_row(clip: PlannedClip) -> Row:
     """Return the row of a clip before its video is read."""
     row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
-    return row.with_frames(clip.frames)
+    return row.with_film_times(clip.film_times).with_frames(clip.frames)
 
 
 # --- Stores made in another way ---

@@ -18,7 +18,7 @@ from obygaze_features.manifest.model import (
     Windows,
     sort_key,
 )
-from obygaze_features.manifest.spans import FrameSpan, stated_frames
+from obygaze_features.manifest.spans import FrameSpan, Span, span_in_film, stated_frames
 from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import (
     FAILED,
@@ -44,7 +44,7 @@ class PlannedClip(NamedTuple):
 
     A window has its number instead of times. Its `film` has the facts of the film when the film was
     cut into windows. `frames` are the frames of the clip in its film, or None if the table of the
-    clip does not count frames.
+    clip does not count frames. `film_times` are its times in the film, if its table states them.
     """
 
     clip_id: str
@@ -55,6 +55,7 @@ class PlannedClip(NamedTuple):
     window: int | None = None
     film: CutFilm | None = None
     frames: FrameSpan | None = None
+    film_times: Span | None = None
 
 
 def plan_clips(manifest: Manifest) -> list[PlannedClip]:
@@ -71,6 +72,7 @@ def plan_clips(manifest: Manifest) -> list[PlannedClip]:
             clip.start_s,
             clip.end_s,
             frames=stated_frames(clip.extra),
+            film_times=span_in_film(clip),
         )
         clips.append(planned)
     return clips

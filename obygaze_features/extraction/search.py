@@ -12,7 +12,10 @@ from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.listing import film_columns
+from obygaze_features.manifest.model import Windows
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.store.recipe import (
     TOKENIZER,
     same_space,
@@ -106,11 +109,18 @@ def search(
     hits = Hits(map(Hit, clip_ids, movie_ids, cosines.tolist()))
     if out is not None:
         manifest = store.find_manifest(here)
+        facts = store.facts_of(rows)
+        if manifest is not None and not isinstance(manifest.clips, Windows):
+            same_clips(facts, ClipTable.of_clips(manifest.clips)).require(
+                ("the store", f"the manifest {manifest.name}"),
+                where=store.location,
+                hint=f"restore the manifest of these clips, {manifest.name}, or rename it",
+            )
         columns = {
             "clip_id": clip_ids,
             "movie_id": movie_ids,
             "cosine": cosines.tolist(),
-            **film_columns(store.facts_of(rows), manifest),
+            **film_columns(facts, manifest),
         }
         write_table(out, columns, force=force)
         hits.notes = (f"wrote {out}",)

@@ -25,7 +25,7 @@ from obygaze_features.core.tables import (
 from obygaze_features.extraction.clips import Failure, video_path
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.io import (
     MERGED,
     WRITTEN_SECONDS,
@@ -40,7 +40,8 @@ from obygaze_features.manifest.model import (
     by_film,
     require_films,
 )
-from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, Span
+from obygaze_features.manifest.same_clips import same_clips
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN, Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.importing import describe_origin
 from obygaze_features.store.recipe import RULE_OF_TEXTS
@@ -333,16 +334,15 @@ def _read_texts(path: Path, manifest: Manifest) -> dict[str, str]:
             "movie_id": as_id(row.cells.get("movie_id", "")),
             **{name: row.cells.get(name, "") for name in (*FRAMES, RATE_COLUMN)},
         }
-        for column in ("start_s", "end_s"):
+        for column in ("start_s", "end_s", *FILM_TIMES):
             if row.cells.get(column, "").strip():
                 time_s = _time(row, column, table)
                 cells[column] = "" if time_s is None else str(float(time_s))
         rows.append(cells)
     violations.raise_if_any("the texts of the clips cannot be read")
     # If the table states the film or the times of a clip, they must agree with the manifest.
-    require_same_shared(
-        ClipFacts.of_clips(manifest.clips),
-        ClipFacts.of_cells(rows),
+    stated = ClipTable.of_cells(rows)
+    same_clips(ClipTable.of_clips(manifest.clips), stated).require(
         ("the manifest", "the table"),
         where=str(path),
         hint="use the table of these clips",

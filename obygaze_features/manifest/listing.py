@@ -20,7 +20,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.vocabulary import film_facts
 
 if TYPE_CHECKING:
-    from obygaze_features.manifest.clip_facts import ClipFacts
+    from obygaze_features.manifest.clip_table import ClipTable
 
 CLOCK_DECIMALS = 3
 # The column of the title of a film. Titles of scenes are a column of the user's own.
@@ -53,7 +53,7 @@ def manifest_columns(manifest: Manifest) -> Columns:
     return _filled(columns)
 
 
-def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
+def film_columns(facts: ClipTable, manifest: Manifest | None) -> Columns:
     """Return the films, times and frames of clips as columns, without `clip_id`.
 
     Args:
@@ -62,16 +62,18 @@ def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
             no manifest.
     """
     # Imported here because it loads NumPy, which would slow down the help of commands.
-    from obygaze_features.manifest.clip_facts import ClipFacts, fill_missing_facts
+    from obygaze_features.manifest.clip_table import ClipTable
+    from obygaze_features.manifest.same_clips import same_clips
 
     # The facts of windows are complete: the store has their times.
     if manifest is not None and not isinstance(manifest.clips, Windows):
-        facts = fill_missing_facts(facts, ClipFacts.of_clips(manifest.clips))
+        clips = ClipTable.of_clips(manifest.clips)
+        facts = facts.filled(clips, same_clips(facts, clips).places_of_same)
     movie_ids = facts.movie_ids.tolist()
     title_of_film = film_titles(set(movie_ids), manifest)
     titles = [title_of_film.get(film) for film in movie_ids]
-    times = _time_columns(json_values(facts.start_s), json_values(facts.end_s))
-    stated = {TITLE: titles, **times, **facts.frame_columns}
+    times = _time_columns(*map(json_values, facts.times))
+    stated = {TITLE: titles, **times, **facts.frame_cells}
     return {"movie_id": movie_ids, **_filled(stated)}
 
 

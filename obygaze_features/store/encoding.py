@@ -163,6 +163,8 @@ _MEANINGS = {
     "video_bytes": "the length of the video that was read; -1: not known",
     "video_hash": "the quick hash of the video that was read; empty: not known",
     "n_pictures": "how many pictures of the video the clip has; -1: not known",
+    "film_start_s": "where the clip begins in its film, in seconds, if its video is another file",
+    "film_end_s": "where the clip ends in its film, in seconds, if its video is another file",
     MASK: "which frames are real, and not the padding of a short clip",
     "time_s": "when each frame is shown in the video, in seconds",
     "asked_s": "when each frame was asked for, in seconds",

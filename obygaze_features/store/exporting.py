@@ -83,6 +83,8 @@ FACT_COLUMNS = {
     "start_frame": "its first frame in its film, as a table counts it",
     "end_frame": "its last frame",
     "framerate": "the frames per second of its film",
+    "film_start_s": "where the clip starts in its film, if its video is another file",
+    "film_end_s": "where it ends in its film",
     "level": "its annotation level: EN, HN, NS or S",
     "concepts": "its concepts; not known where annotators differ on one",
 }

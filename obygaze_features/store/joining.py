@@ -28,8 +28,8 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
-from obygaze_features.manifest.clip_facts import require_same
 from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.store.atomic_files import filling_path
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
@@ -297,18 +297,12 @@ class JoinedStore(Store):
             ours = ours[is_in_both]
             theirs = theirs[is_in_both]
             facts = one.facts_of(ours)
-            n_by_ids = require_same(
-                facts,
-                two.facts_of(theirs),
+            found = same_clips(facts, two.facts_of(theirs), np.arange(len(facts)))
+            found.require(
                 (one.location, two.location),
                 hint="give different clips different ids in the manifest, and extract again",
             )
             both = f"{one.location} and {two.location}"
-            if n_by_ids:
-                _warn(
-                    f"{both}: {count(n_by_ids, 'clip')} matched by id only; no film or time"
-                    " confirms that both stores have the same clips"
-                )
             files = np.array([one.files_of(ours), two.files_of(theirs)])
             is_another = (files != "").all(axis=0) & (files[0] != files[1])
             if is_another.any():

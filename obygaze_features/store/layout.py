@@ -49,6 +49,8 @@ COLUMNS = {
     "video_bytes": "int64",
     "video_hash": STRING,
     "n_pictures": "int64",
+    "film_start_s": "float64",
+    "film_end_s": "float64",
 }
 # Columns of every store. A store has any other column only if a row has a value in it.
 ALWAYS_THERE = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +25,6 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
     ObygazeError,
-    ObygazeWarning,
     near_id,
     remove_secrets,
 )
@@ -92,7 +90,7 @@ from obygaze_features.store.table import RowTable
 from obygaze_features.store.torch_dataset import TorchDataset
 
 if TYPE_CHECKING:
-    from obygaze_features.manifest.clip_facts import ClipFacts
+    from obygaze_features.manifest.clip_table import ClipTable
 
 EXTRACT_AGAIN = "obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME"
 IMPORT_AGAIN = "obygaze store import FILE --manifest MANIFEST -o NAME"
@@ -642,41 +640,40 @@ class Store:
         are matched by their ids alone.
         """
         # Imported late: few commands compare clips, and it imports all readers of tables.
-        from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+        from obygaze_features.manifest.clip_table import ClipTable
+        from obygaze_features.manifest.same_clips import same_clips
 
         rows = self.table.find([clip.clip_id for clip in clips])
         known = np.flatnonzero(rows >= 0)
         again = IMPORT_AGAIN if self.recipe.is_unknown else EXTRACT_AGAIN
-        n_by_ids = require_same(
-            ClipFacts.of_clips([clips[place] for place in known.tolist()]),
+        same_clips(
+            ClipTable.of_clips([clips[place] for place in known.tolist()]),
             self.facts_of(rows[known]),
+            np.arange(len(known)),
+        ).require(
             ("the manifest", "the store"),
             where=self.location,
             hint="use the manifest of these clips, or make a new store with another name:"
             f" {again}",
         )
-        if n_by_ids:
-            warnings.warn(
-                f"{self.location}: {count(n_by_ids, 'clip')} of the manifest matched by id only;"
-                " no film or time confirms that the store has the same clips",
-                ObygazeWarning,
-                stacklevel=3,
-            )
         return rows
 
-    def facts_of(self, rows: Rows) -> ClipFacts:
+    def facts_of(self, rows: Rows) -> ClipTable:
         """Return the ids, films, times and frames that the store states of the clips of rows."""
-        from obygaze_features.manifest.clip_facts import ClipFacts
+        from obygaze_features.manifest.clip_table import (
+            FILE_TIMES,
+            FRAME_COLUMNS,
+            ClipTable,
+        )
+        from obygaze_features.manifest.spans import FILM_TIMES
 
-        numbers = []
-        for name in ("start_s", "end_s", "start_frame", "end_frame", "framerate"):
+        columns = {}
+        for name in (*FILE_TIMES, *FILM_TIMES, *FRAME_COLUMNS):
             values = self.table.numbers(name, rows).astype(np.float64)
             values[values < 0] = np.nan
-            numbers.append(values)
-        return ClipFacts(
-            self.table.clip_ids_of(rows),
-            self.table.movie_ids_of(rows),
-            np.stack(numbers, axis=1),
+            columns[name] = values
+        return ClipTable.of(
+            self.table.clip_ids_of(rows), self.table.movie_ids_of(rows), **columns
         )
 
     def files_of(self, rows: Rows) -> list[str]:

@@ -14,7 +14,7 @@ from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.schema_check import Record
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.spans import FrameSpan, stated_frames
+from obygaze_features.manifest.spans import FrameSpan, Span, span_in_film, stated_frames
 from obygaze_features.store.layout import MOST_ROWS, Array
 from obygaze_features.store.text_columns import TextColumn, side_by_side
 
@@ -154,6 +154,8 @@ class Row(NamedTuple):
         video_bytes: The length of the video file that was read, in bytes; None: unknown.
         video_hash: The quick hash of the video file that was read, 16 hex digits; "": unknown.
         pictures: The number of pictures of the clip in the video; None: unknown.
+        film_start_s: The start of the clip in its film, in seconds, if its video is not the film.
+        film_end_s: The end of the clip in its film, in seconds, if its video is not the film.
     """
 
     clip_id: str
@@ -168,12 +170,22 @@ class Row(NamedTuple):
     video_bytes: int | None = None
     video_hash: str = ""
     pictures: int | None = None
+    film_start_s: float | None = None
+    film_end_s: float | None = None
 
     @classmethod
     def of_clip(cls, clip: Clip) -> Self:
         """Return the row of a clip of a manifest, without facts of its video."""
         row = cls(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
-        return row.with_frames(stated_frames(clip.extra))
+        return row.with_film_times(span_in_film(clip)).with_frames(
+            stated_frames(clip.extra)
+        )
+
+    def with_film_times(self, span: Span | None) -> Self:
+        """Return the row with the times in the film, unless `start_s` and `end_s` state them."""
+        if span is None or span == (self.start_s, self.end_s):
+            return self
+        return self._replace(film_start_s=span[0], film_end_s=span[1])
 
     def with_frames(self, span: FrameSpan | None) -> Self:
         """Return the row with the frames of `span`; unchanged if `span` is None."""
@@ -216,6 +228,8 @@ class RowColumns:
     video_bytes: Sequence[int | None]
     video_hashes: Sequence[str]
     pictures: Sequence[int | None]
+    film_start_s: Sequence[float | None]
+    film_end_s: Sequence[float | None]
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Self:

@@ -97,7 +97,7 @@ def check_rows(rows: RowColumns, where: str) -> None:
                 f"status must be one of {', '.join(STATUSES)}, got {status!r}",
                 where=where,
             )
-    for time_s in {*rows.start_s, *rows.end_s}:
+    for time_s in {*rows.start_s, *rows.end_s, *rows.film_start_s, *rows.film_end_s}:
         if time_s is not None and not math.isfinite(time_s):
             raise FixInput(
                 f"expected a finite time of a clip, got {time_s}", where=where

@@ -54,7 +54,7 @@ LEFT_OUT = -1
 
 
 @dataclass(frozen=True, eq=False)
-class ClipTable:
+class TaskClips:
     """Clips in the order of the manifest, under one view."""
 
     name: str
@@ -238,7 +238,7 @@ def without_pictures(stores: Mapping[str, "Store"] | None) -> list[str]:
     return found
 
 
-def clip_table(manifest: Manifest, data: Data) -> ClipTable:
+def clip_table(manifest: Manifest, data: Data) -> TaskClips:
     """Return the clips of a manifest that a protocol uses."""
     data = with_view(data, manifest)
     for clip in manifest:
@@ -259,7 +259,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         )
     viewed = manifest.view(data.view)
     selected = viewed.where(data.where) if data.where else viewed
-    table = ClipTable(
+    table = TaskClips(
         manifest.name,
         selected.clips,
         viewed.header.visual,
@@ -318,7 +318,7 @@ def _remarks(
     return remarks
 
 
-def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
+def task_labels(name: str, task: Task, table: TaskClips) -> LabelArray:
     """Return the class of each clip: 1, 0, or -1 for clips outside the task.
 
     A clip whose annotators differ on a column or concept of the task has no class.
@@ -352,7 +352,7 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     return labels
 
 
-def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
+def labels_sha256(table: TaskClips, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
     """Return hashes of the labels of a run: of clips, of levels and concepts, and of each task.
 
     The hash of clips covers ids, films and spans. The hash of levels and concepts also covers the
@@ -373,7 +373,7 @@ def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[st
     }
 
 
-def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
+def _classes(name: str, task: Task, table: TaskClips) -> LabelArray:
     """Return the class of each clip, by level, by column or by the expressions of the task."""
     if task.positive:
         return _by_expressions(name, task, table)
@@ -394,7 +394,7 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
     return np.array([values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
 
 
-def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
+def _by_expressions(name: str, task: Task, table: TaskClips) -> LabelArray:
     """Return the class of each clip of a task that is defined by expressions.
 
     If the task has no `negative`, clips that do not match `positive` have the class 0. If it
@@ -419,7 +419,7 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
     return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
 
 
-def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
+def _expressions(name: str, task: Task, table: TaskClips) -> list[Expression]:
     """Return the expression of the positive clips, and of the negative clips if stated."""
     parsed = []
     for key in ("positive", "negative"):
@@ -443,7 +443,7 @@ def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
     return parsed
 
 
-def columns_of_task(name: str, task: Task, table: ClipTable) -> list[str]:
+def columns_of_task(name: str, task: Task, table: TaskClips) -> list[str]:
     """Return the columns that define the classes of a task."""
     if not task.positive:
         return [task.column or "level"]
@@ -453,7 +453,7 @@ def columns_of_task(name: str, task: Task, table: ClipTable) -> list[str]:
     return [*columns]
 
 
-def _left_open(name: str, task: Task, table: ClipTable) -> list[frozenset[str]]:
+def _left_open(name: str, task: Task, table: TaskClips) -> list[frozenset[str]]:
     """Return for each clip the columns and concepts of a task on which annotators differ."""
     asked = set(columns_of_task(name, task, table))
     for expression in _expressions(name, task, table):
@@ -462,7 +462,7 @@ def _left_open(name: str, task: Task, table: ClipTable) -> list[frozenset[str]]:
 
 
 def differing_annotators(
-    tasks: Mapping[str, Task], names: Iterable[str], table: ClipTable
+    tasks: Mapping[str, Task], names: Iterable[str], table: TaskClips
 ) -> str:
     """Return a sentence about clips without a class because annotators differ, or ""."""
     sentences = []
@@ -482,7 +482,7 @@ def differing_annotators(
 
 
 def empty_labels(
-    tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: ClipTable
+    tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: TaskClips
 ) -> str:
     """Return a sentence about clips with an empty cell in the columns of a task, or "".
 
@@ -513,7 +513,7 @@ def empty_labels(
 def unknown_words(
     tasks: Mapping[str, Task],
     names: Iterable[str],
-    table: ClipTable,
+    table: TaskClips,
     manifest: Manifest,
 ) -> str:
     """Return a sentence about unknown words in the expressions of tasks, or "" if there are none.
@@ -544,7 +544,7 @@ def _joined(sentences: Iterable[tuple[str, str, str]]) -> str:
 
 
 def class_names(
-    name: str, task: Task, labels: LabelArray, table: ClipTable
+    name: str, task: Task, labels: LabelArray, table: TaskClips
 ) -> list[str]:
     """Return the names of the negative and the positive class of a user-defined task.
 

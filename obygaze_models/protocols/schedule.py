@@ -24,7 +24,7 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.protocols.clips import ClipTable, LabelArray
+from obygaze_models.protocols.clips import LabelArray, TaskClips
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import Protocol, Splits
 from obygaze_models.protocols.splits import Split, film_pairs, rotate_folds
@@ -50,7 +50,7 @@ OWN_WORDS = ("film", "clip", "row")
 
 
 def splits_of_task(
-    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
+    protocol: Protocol, table: TaskClips, labels: Labels, usable: BoolArray, train: str
 ) -> Sequence[Split]:
     """Return the splits of a training task; test rows are all clips of the test fold."""
     clips = _Clips(protocol, table, labels, usable)
@@ -61,7 +61,7 @@ class _Clips(NamedTuple):
     """The input of splits."""
 
     protocol: Protocol
-    table: ClipTable
+    table: TaskClips
     labels: Labels
     usable: BoolArray
 
@@ -121,7 +121,7 @@ def _in_turn(clips: _Clips, train: str, folds: IntArray) -> Sequence[Split]:
 
 
 def without_validation(
-    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
+    protocol: Protocol, table: TaskClips, labels: Labels, usable: BoolArray, train: str
 ) -> list[str]:
     """Return the films that cannot validate a fit of a task, if validation = "each"."""
     splits = protocol.splits
@@ -182,7 +182,7 @@ def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
     return [Split("fixed", rows[0], rows[1], rows[2])]
 
 
-def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
+def _parts_of_column(splits: Splits, table: TaskClips) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
     One in five of the training films validates, or one in five clips if there are fewer than five
@@ -268,7 +268,7 @@ def unit_name(kind: str, column: str) -> str:
     return "film" if found == FILM_COLUMN else f"group of `{found}`"
 
 
-def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
+def with_groups(table: TaskClips, splits: Splits) -> TaskClips:
     """Return the table with the groups of `splits.column`, if the column is set.
 
     A group contains whole films, or clips if the manifest has no films. A clip without a group is

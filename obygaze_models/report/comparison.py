@@ -21,11 +21,8 @@ from obygaze_features.core.files import json_values, write_new
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_features.manifest.clip_facts import (
-    ClipFacts,
-    fill_missing_facts,
-    require_same_shared,
-)
+from obygaze_features.manifest.clip_table import ClipTable
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_models.evaluation.basis import UNSEEN, interval_is_of, weakest
 from obygaze_models.evaluation.cells import Cell, Shared, on_shared_clips
 from obygaze_models.evaluation.metrics import (
@@ -472,14 +469,14 @@ def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterato
             continue
         facts_of_first, is_first_lost = _facts_of_tested(first)
         facts, is_lost = _facts_of_tested(run)
-        n_by_id = require_same_shared(
-            facts_of_first,
-            facts,
+        found = same_clips(facts_of_first, facts)
+        found.require(
             (one, name),
+            tell=False,
             hint="compare runs whose manifests give the same id to the same clip",
         )
         are_same = ours["labels"]["clips"] == theirs["labels"]["clips"]
-        if n_by_id or ((is_first_lost or is_lost) and not are_same):
+        if found.n_by_ids or ((is_first_lost or is_lost) and not are_same):
             yield (
                 f"{name}: clips with the same id as in {one} count as the same clips. Their times"
                 " are not compared, because a manifest was moved or changed after the run, or has"
@@ -487,13 +484,14 @@ def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterato
             )
 
 
-def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
+def _facts_of_tested(run: Run) -> tuple[ClipTable, bool]:
     """Return the facts of the tested clips of a run, and whether their times cannot be read."""
-    tested = ClipFacts.of(run.film_of_clip, run.film_of_clip.values())
+    tested = ClipTable.of(run.film_of_clip, run.film_of_clip.values())
     labels = current_labels(run)
     if labels.manifest is None or labels.changed:
         return tested, True
-    return fill_missing_facts(tested, ClipFacts.of_clips(labels.manifest.clips)), False
+    clips = ClipTable.of_clips(labels.manifest.clips)
+    return tested.filled(clips, same_clips(tested, clips).places_of_same), False
 
 
 def _are_of_one_quantity(first: Cell, second: Cell) -> bool:

@@ -25,7 +25,7 @@ from obygaze_models.models.common import (
     with_padding,
 )
 from obygaze_models.models.joined import FeaturePart
-from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.clips import TaskClips
 from obygaze_models.protocols.schema import Data, Protocol
 
 ALL_PADDING = "failed: all frames are padding"
@@ -96,7 +96,7 @@ class Features:
 
 def read_stores(
     stores: Mapping[str, Store],
-    table: ClipTable,
+    table: TaskClips,
     protocol: Protocol,
     *,
     of_frames: bool | None,
@@ -142,7 +142,7 @@ def read_stores(
 def read_store(
     name: str,
     store: Store,
-    table: ClipTable,
+    table: TaskClips,
     data: Data,
     of_frames: bool | None,
 ) -> Features:
@@ -277,7 +277,7 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     )
 
 
-def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Segments:
+def _read(store: Store, table: TaskClips, array: str, data: Data) -> Matrix | Segments:
     """Return the features of clips, or of segments made from windows."""
     noun = "clips"
     if data.segments:

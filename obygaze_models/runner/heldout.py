@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.predictions import NO_ROWS, BoolArray
 from obygaze_models.evaluation.tables import Pair
-from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.clips import TaskClips
 from obygaze_models.protocols.schedule import SPLIT_KINDS, Labels, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import LazySequence, Split
@@ -122,7 +122,7 @@ class HeldOut:
 
 
 def make_folds(
-    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray
+    protocol: Protocol, table: TaskClips, labels: Labels, usable: BoolArray
 ) -> dict[Pair, Sequence[HeldOut]]:
     """Return the folds of each pair of a training task and a test task.
 
@@ -156,7 +156,7 @@ def make_folds(
     return {pair: folds[pair] for pair in protocol.pairs}
 
 
-def hold_out_nothing(table: ClipTable, rows: IntArray) -> HeldOut:
+def hold_out_nothing(table: TaskClips, rows: IntArray) -> HeldOut:
     """Return a fold that trains on `rows` and may learn from all clips."""
     has_groups = bool(np.any(table.groups != ""))
     return HeldOut(
@@ -174,7 +174,7 @@ def hold_out_nothing(table: ClipTable, rows: IntArray) -> HeldOut:
 
 def _held_out(
     protocol: Protocol,
-    table: ClipTable,
+    table: TaskClips,
     pair: Pair,
     splits: Sequence[Split],
     trains: BoolArray,

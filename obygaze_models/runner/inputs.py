@@ -38,7 +38,7 @@ from obygaze_models.models.registry import (
     finds_concepts,
 )
 from obygaze_models.protocols.clips import (
-    ClipTable,
+    TaskClips,
     clip_table,
     differing_annotators,
     empty_labels,
@@ -98,7 +98,7 @@ class Inputs:
     protocol: Protocol
     manifest: Manifest
     manifest_path: str
-    table: ClipTable
+    table: TaskClips
     labels: Labels
     stores: Sequence[Features]
     texts: Mapping[str, TextFile] = field(default_factory=dict)
@@ -294,7 +294,7 @@ def _refuse_labels_as_features(store: Features, labels: Labels) -> None:
 
 
 def _without_models_of_concepts(
-    protocol: Protocol, table: ClipTable
+    protocol: Protocol, table: TaskClips
 ) -> tuple[Protocol, str]:
     """Return the protocol without models of concepts if no clip is an example of a concept.
 
@@ -407,7 +407,7 @@ def _shares_left_out(features: Sequence[Features], labels: Labels) -> str:
 
 
 def _without_validation(
-    protocol: Protocol, table: ClipTable, labels: Labels, features: Sequence[Features]
+    protocol: Protocol, table: TaskClips, labels: Labels, features: Sequence[Features]
 ) -> str:
     """Return a remark on the films that cannot validate a fit, or "" if there are none.
 
@@ -427,7 +427,7 @@ def _without_validation(
 
 
 def _groups_of_one_file(
-    table: ClipTable, stores: Mapping[str, Store]
+    table: TaskClips, stores: Mapping[str, Store]
 ) -> dict[str, str]:
     """Return the groups of clips that share a video file, each with the first group that has it.
 
@@ -453,7 +453,7 @@ def _groups_of_one_file(
     return first_of
 
 
-def _share_a_file(protocol: Protocol, table: ClipTable) -> str:
+def _share_a_file(protocol: Protocol, table: TaskClips) -> str:
     """Return a remark on groups that share a video file, or "" if there are none.
 
     Raise an error if whole groups are held out, and all groups share video files.
@@ -474,7 +474,7 @@ def _share_a_file(protocol: Protocol, table: ClipTable) -> str:
 
 
 def _replaced_films(
-    table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
+    table: TaskClips, manifest: Manifest, stores: Mapping[str, Store]
 ) -> str:
     """Return a remark on videos that were replaced after the extraction, or "" without any."""
     read = list(chain.from_iterable(one.stores for one in stores.values()))
@@ -489,7 +489,7 @@ def list_needs(baselines: Sequence[str]) -> str:
     )
 
 
-def _without_baselines(protocol: Protocol, table: ClipTable) -> str:
+def _without_baselines(protocol: Protocol, table: TaskClips) -> str:
     """Return a remark on listed baselines that cannot be computed, or "" if there are none."""
     listed = protocol.grid.baselines
     lacking = [name for name in listed if not table.has(BASELINES[name].needs)]
@@ -499,7 +499,7 @@ def _without_baselines(protocol: Protocol, table: ClipTable) -> str:
 
 
 def _only_heard(
-    table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
+    table: TaskClips, manifest: Manifest, stores: Mapping[str, Store]
 ) -> str:
     """Return a remark on concepts that can only be heard, if some features are of pictures.
 

@@ -34,7 +34,7 @@ from obygaze_models.models.registry import (
     find_kind,
     has_epochs,
 )
-from obygaze_models.protocols.clips import ClipTable, LabelArray
+from obygaze_models.protocols.clips import LabelArray, TaskClips
 from obygaze_models.protocols.kinds import candidates, for_task, offered_values
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Model, Protocol
@@ -55,7 +55,7 @@ class StoreRun:
     """One store with the folds of its clips. Without features, it has only baselines."""
 
     protocol: Protocol
-    table: ClipTable
+    table: TaskClips
     labels: Labels
     features: Features | None
     folds: Folds
@@ -307,7 +307,7 @@ def fit_seed(kind: str, seed: int, start: int = 0) -> int:
 
 
 def fit_baseline(
-    name: str, held: HeldOut, labels: LabelArray, table: ClipTable
+    name: str, held: HeldOut, labels: LabelArray, table: TaskClips
 ) -> Callable[[IntArray], FloatArray]:
     """Fit a baseline on film and scene, or on true concepts, and return its scoring function."""
     from obygaze_models.models.baselines import BY_NAME

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from obygaze_features.manifest.clip_facts import find_rows
+from obygaze_features.manifest.clip_table import find_rows
 from obygaze_features.manifest.model import disputed_names
 from obygaze_models.evaluation.basis import has_interval, no_interval_because
 from obygaze_models.evaluation.cells import Cell, number_of_groups
@@ -16,10 +16,10 @@ from obygaze_models.evaluation.error_analysis import (
     paper_factors,
 )
 from obygaze_models.evaluation.tables import CELL, RunRow
-from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.clips import TaskClips
 
 
-def success_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
+def success_rows(cells: Sequence[Cell], table: TaskClips) -> Iterator[RunRow]:
     """Yield the rows of success.csv.
 
     Clips on whose level or concepts annotators differ are excluded.

@@ -22,7 +22,7 @@ from obygaze_features.core.errors import (
     UnknownName,
 )
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.clip_facts import find_rows
+from obygaze_features.manifest.clip_table import find_rows
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN

@@ -18,7 +18,7 @@ import numpy as np
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.core.workspace import last_part
-from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.expression import quote_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
@@ -225,7 +225,7 @@ def fit_final(
         taught = np.union1d(taught, concept_example_rows(data, vectors.against))
     of_store = store_run.of_store
     rows = np.flatnonzero(of_store.present)[taught]
-    stated = ClipFacts.of_clips([inputs.table.clips[row] for row in rows.tolist()])
+    stated = ClipTable.of_clips([inputs.table.clips[row] for row in rows.tolist()])
     scores = out_of_fold_scores(run, stated, columns, unit_norm=is_of_vectors)
     hashes = [of_store.hashes.get(row, "") for row in rows.tolist()]
     clips = TrainingClips(stated, scores, hashes)
@@ -381,7 +381,7 @@ def _feature_spec(origin: Mapping[str, Any]) -> FeatureSpec:
 
 
 def out_of_fold_scores(
-    run: Run, stated: ClipFacts, columns: Mapping[str, str], *, unit_norm: bool = False
+    run: Run, stated: ClipTable, columns: Mapping[str, str], *, unit_norm: bool = False
 ) -> dict[str, Floats]:
     """Return the out-of-fold scores of the training clips, for each column of scores.
 

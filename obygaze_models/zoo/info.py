@@ -25,8 +25,7 @@ from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json, refuse_newer
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.untrusted_text import Medium
-from obygaze_features.manifest.clip_facts import ClipFacts
-from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
+from obygaze_features.manifest.clip_table import FRAME_COLUMNS, ClipTable
 from obygaze_features.store.records import FileMark
 from obygaze_models.models.common import Floats
 
@@ -34,7 +33,6 @@ MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 # Columns before the scores, and columns after them if clips are counted in frames.
 FACTS = ("clip_id", "movie_id", "start_s", "end_s", "features")
-FRAME_COLUMNS = (*FRAMES, RATE_COLUMN)
 
 
 class CardMetric(TypedDict):
@@ -186,7 +184,7 @@ class TrainingClips:
             features because they contain no words.
     """
 
-    facts: ClipFacts
+    facts: ClipTable
     scores: Mapping[str, Floats] = field(default_factory=dict)
     hashes: Sequence[str] = ()
 
@@ -220,17 +218,18 @@ class TrainingClips:
 
         A value that is unknown is "".
         """
+        start_s, end_s = self.facts.times
         columns: dict[str, Sequence[Any]] = {
             "clip_id": self.clip_ids,
             "movie_id": self.facts.movie_ids.tolist(),
-            "start_s": json_values(self.facts.start_s),
-            "end_s": json_values(self.facts.end_s),
+            "start_s": json_values(start_s),
+            "end_s": json_values(end_s),
             "features": self.hashes or [""] * len(self),
         }
         for name, values in self.scores.items():
             columns[name] = json_values(values)
         if self.facts.have_frames.any():
-            columns |= self.facts.frame_columns
+            columns |= self.facts.frame_cells
         return csv_bytes([*columns], zip(*columns.values(), strict=True))
 
 
@@ -285,7 +284,7 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
                 numbers = [_number(row[name]) for row in rows]
                 scores[name] = np.array(numbers, dtype=np.float64)
         hashes = [row["features"] for row in rows]
-        return TrainingClips(ClipFacts.of_cells(rows), scores, hashes)
+        return TrainingClips(ClipTable.of_cells(rows), scores, hashes)
     except (FixInput, ValueError, csv.Error) as error:
         raise Corrupt(f"not a table of training clips: {error}", where=where) from error
 

@@ -23,10 +23,11 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.clip_facts import ClipFacts, Places, fill_missing_facts
+from obygaze_features.manifest.clip_table import ClipTable, Places
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import WITHOUT_MANIFEST, Clip
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import (
     JOINED_ARRAY,
@@ -403,7 +404,7 @@ def _doubts(
 
 def _stated(
     clip_ids: Sequence[str], listed: Iterable[str | Clip], store: Store
-) -> ClipFacts:
+) -> ClipTable:
     """Return the facts of clips.
 
     The facts are from the manifest that lists the clips. Facts that the manifest does not have are
@@ -411,10 +412,11 @@ def _stated(
     """
     of_manifest = {clip.clip_id: clip for clip in listed if isinstance(clip, Clip)}
     clips = [of_manifest.get(one, Clip(one, "")) for one in clip_ids]
-    stated = ClipFacts.of_clips(clips)
+    stated = ClipTable.of_clips(clips)
     for one in store.stores:
         rows = one.table.find(clip_ids)
-        stated = fill_missing_facts(stated, one.facts_of(rows[rows >= 0]))
+        there = one.facts_of(rows[rows >= 0])
+        stated = stated.filled(there, same_clips(stated, there).places_of_same)
     return stated
 
 

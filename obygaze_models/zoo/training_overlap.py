@@ -15,12 +15,8 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.manifest.clip_facts import (
-    ClipFacts,
-    Places,
-    find_rows,
-    require_same_shared,
-)
+from obygaze_features.manifest.clip_table import ClipTable, Places, find_rows
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 
 if TYPE_CHECKING:
@@ -51,7 +47,7 @@ class TrainingOverlap:
 
 def find_training_overlap(
     model: SavedModel,
-    clips: ClipFacts,
+    clips: ClipTable,
     store: Store,
     *,
     hashes: Sequence[str],
@@ -83,10 +79,11 @@ def find_training_overlap(
     n_by_ids = 0
     if model.clips is not None:
         rows = find_rows(clips.clip_ids, model.clips.facts.clip_ids)
-        n_by_ids = require_same_shared(
-            clips,
-            model.clips.facts,
+        found = same_clips(clips, model.clips.facts, rows)
+        n_by_ids = found.n_by_ids
+        found.require(
             ("this store", f"the training of {model.info.name}"),
+            tell=False,
             where=store.location,
             hint="if these clips were corrected, train again; if they are other clips, give them"
             " different ids in their manifest",
@@ -114,7 +111,7 @@ def find_training_overlap(
     return TrainingOverlap(basis.tolist(), rows, 0 if is_of_training else n_by_ids)
 
 
-def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
+def video_hashes(clips: ClipTable, store: Store) -> list[str]:
     """Return the hashes that a store contains of the videos of clips, and of their whole films."""
     hashes: set[str] = set()
     for one in store.stores:
@@ -124,7 +121,7 @@ def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
     return sorted(hashes - {""})
 
 
-def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
+def _videos_of_films(clips: ClipTable, store: Store) -> list[tuple[str, str]]:
     """Return the rows of a store that belong to the films of some clips.
 
     For each row, the film and the hash of the video are returned.
@@ -135,7 +132,7 @@ def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
 
 
 def _is_film_seen(
-    training: TrainingData, clips: ClipFacts, store: Store
+    training: TrainingData, clips: ClipTable, store: Store
 ) -> npt.NDArray[np.bool_]:
     """Return for each clip whether the model was trained on its film.
 
@@ -153,8 +150,9 @@ def _is_film_seen(
             if file in trained_hashes:
                 films.add(film)
     films.update(clips.movie_ids[is_seen].tolist())
-    names = np.array([*films - {""}], dtype=np.str_)
-    return is_seen | np.isin(clips.movie_ids, names)
+    films.discard("")
+    is_named = [film in films for film in clips.movie_ids.tolist()]
+    return is_seen | np.array(is_named, dtype=np.bool_)
 
 
 def _check_case(

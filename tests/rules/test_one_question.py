@@ -27,9 +27,10 @@ from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeWarning
 from obygaze_features.manifest.adapters import csv_table
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.io import rows_to_csv
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.manifest.spans import stated_frames
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.importing import import_features, write_features
@@ -106,10 +107,23 @@ def contradiction(one: Stated, other: Stated) -> tuple[str, str] | None:
         if one.frames != other.frames or len(rates) > 1:
             return counted(one), counted(other)
         return None
-    for ours, theirs in ((one.start_s, other.start_s), (one.end_s, other.end_s)):
-        if ours is not None and theirs is not None and abs(ours - theirs) > 0.00101:
-            return f"{one.start_s:.10g} s", f"{other.start_s:.10g} s"
+    ours = times_of(one)
+    theirs = times_of(other)
+    if (
+        ours
+        and theirs
+        and max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) > 0.00101
+    ):
+        return f"{ours[0]:.10g} s", f"{theirs[0]:.10g} s"
     return None
+
+
+def times_of(one: Stated) -> tuple[float, float] | None:
+    """Return the stated times, or those of the stated frames at their rate."""
+    if one.start_s is not None:
+        return one.start_s, one.end_s
+    span = stated_frames(one.cells)
+    return span and span.times_s
 
 
 def counted(one: Stated) -> str:
@@ -122,7 +136,7 @@ def is_by_id(one: Stated, other: Stated) -> bool:
     """Return whether no fact is stated by both."""
     if (one.film and other.film) or (one.frames and other.frames):
         return False
-    return one.start_s is None or other.start_s is None
+    return times_of(one) is None or times_of(other) is None
 
 
 @dataclass(frozen=True)
@@ -152,9 +166,9 @@ class Expected:
             assert all(value in error.message for value in self.contradictions[clip_id])
 
 
-def facts_of(source: Source) -> ClipFacts:
+def facts_of(source: Source) -> ClipTable:
     stated = source.values()
-    return ClipFacts.of(
+    return ClipTable.of(
         source,
         [one.film for one in stated],
         [one.start_s for one in stated],
@@ -241,8 +255,8 @@ def check_numbers(store: Store, width: int = 1) -> None:
 
 
 def at_the_function(ours: Source, theirs: Source, _: Path) -> str:
-    n_by_ids = require_same_shared(facts_of(ours), facts_of(theirs), ("one", "other"))
-    return f"{n_by_ids} clips by id only" if n_by_ids else ""
+    same_clips(facts_of(ours), facts_of(theirs)).require(("one", "other"))
+    return ""
 
 
 def at_a_store(ours: Source, theirs: Source, folder: Path) -> str:

@@ -14,7 +14,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import single_line
 from obygaze_features.manifest.expression import parse, plain_value
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
+from obygaze_models.protocols.clips import TaskClips, empty_labels, task_labels
 from obygaze_models.protocols.reading import load_protocol, parse_protocol
 from obygaze_models.protocols.schema import Task
 from obygaze_models.protocols.tasks import with_tasks
@@ -109,7 +109,7 @@ def test_clips_without_a_label_are_in_no_class_and_counted(drawn_cells, drawn) -
     for number, cells in enumerate(drawn_cells):
         extra = {"mood": cells["mood"], "rating": cells["rating"]}
         clips.append(Clip(f"c{number}", "film", level=cells["level"], extra=extra))
-    table = ClipTable("made-up", clips, ())
+    table = TaskClips("made-up", clips, ())
     task = Task(positive=text)
     try:
         labels = task_labels("t", task, table)
@@ -147,7 +147,7 @@ def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(name, words) -> N
     clips = manifest.clips
     # Among numbers, ? is an empty cell.
     assume(all(clip.extra[name] for clip in clips))
-    table = ClipTable("m", clips, ())
+    table = TaskClips("m", clips, ())
     for word in words:
         if plain_value(word, name) != word:
             continue  # a number in another spelling

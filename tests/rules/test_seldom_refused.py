@@ -52,7 +52,7 @@ from obygaze_features.extraction.compute import Resources
 from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.text import score_captions
 from obygaze_features.manifest.annotators import apply_rule
-from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -252,7 +252,7 @@ def npy(folder: Path, *names: str) -> object:
 
 
 def times_that_are_no_seconds(folder: Path) -> object:
-    return ClipFacts.of_cells([{"clip_id": "a", "start_s": "0:10", "end_s": ""}])
+    return ClipTable.of_cells([{"clip_id": "a", "start_s": "0:10", "end_s": ""}])
 
 
 REFUSED: dict[str, Case] = {
@@ -440,7 +440,7 @@ def test_a_command_is_refused(tmp_path: Path, line: str, sentence: str) -> None:
 
 
 MANIFEST = films(2, 3)
-FACTS = ClipFacts.of(["a-1"], ["a"], [None], [None])
+FACTS = ClipTable.of(["a-1"], ["a"], [None], [None])
 TWO = np.array([[0.0], [1.0]])
 ONE_LENGTH = "lists of one length, got (2,), (3,) and (2,)"
 

@@ -21,7 +21,8 @@ from obygaze.audits.maps.stores import (
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, near_id
 from obygaze_features.core.tables import TableRow, read_table
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+from obygaze_features.manifest.clip_table import ClipTable
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.store import Store
 
 Floats = NDArray[np.float64]
@@ -127,9 +128,8 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
         for of_step in of_clip[steps]:
             of_step.append(box)
     rows = store.table.find([row["clip_id"] for row in table.rows])
-    require_same(
-        ClipFacts.of_cells([row.cells for row in table.rows]),
-        store.facts_of(rows),
+    stated = ClipTable.of_cells([row.cells for row in table.rows])
+    same_clips(stated, store.facts_of(rows), np.arange(len(rows))).require(
         ("the table of boxes", "the store of maps"),
         where=str(path),
     )

@@ -118,7 +118,8 @@ def view(
 def _read_scored_run(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
     """Return a run. Raise an error if its manifest or its clips differ from `manifest`."""
     # These imports load NumPy, which the help of commands does not need.
-    from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+    from obygaze_features.manifest.clip_table import ClipTable
+    from obygaze_features.manifest.same_clips import same_clips
     from obygaze_models.runner.text import read_run
 
     scored = read_run(run, workspace=workspace)
@@ -129,9 +130,8 @@ def _read_scored_run(run: PathLike, manifest: Manifest, workspace: Workspace) ->
             hint="for scores of other clips, pass --scores TABLE",
         )
     film_of = scored.film_of_clip
-    require_same_shared(
-        ClipFacts.of_clips(manifest.clips),
-        ClipFacts.of(film_of, film_of.values()),
+    tested = ClipTable.of(film_of, film_of.values())
+    same_clips(ClipTable.of_clips(manifest.clips), tested).require(
         (f"the manifest {manifest.name}", f"the run {scored.folder.name}"),
         where=manifest.name,
     )

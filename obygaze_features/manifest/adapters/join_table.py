@@ -57,7 +57,12 @@ from obygaze_features.manifest.io import (
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import CLIP_COLUMNS, DIFFERS, NAME_COLUMN, Manifest
 from obygaze_features.manifest.own_labels import column_words
-from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, stated_frames
+from obygaze_features.manifest.spans import (
+    FILM_TIMES,
+    FRAMES,
+    RATE_COLUMN,
+    stated_frames,
+)
 
 CLIP = "clip_id"
 FILM = "movie_id"
@@ -292,7 +297,10 @@ def _require_same(
     Return the number of rows that were matched by id only, without any other common fact.
     """
     # Imported here because it loads NumPy, which would slow down the help of commands.
-    from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+    import numpy as np
+
+    from obygaze_features.manifest.clip_table import ClipTable
+    from obygaze_features.manifest.same_clips import same_clips
 
     clips = []
     stated = []
@@ -309,20 +317,20 @@ def _require_same(
             times.append(float(text) if WRITTEN_SECONDS.fullmatch(text) else None)
         return times
 
-    in_table = ClipFacts.of(
+    in_table = ClipTable.of(
         [clip.clip_id for clip in clips],
         [as_id(of_row.get(FILM, "")) for of_row in stated],
-        seconds("start_s"),
-        seconds("end_s"),
-        map(stated_frames, stated),
+        frames=map(stated_frames, stated),
+        **{name: seconds(name) for name in (*SPAN_COLUMNS, *FILM_TIMES)},
     )
-    return require_same(
-        ClipFacts.of_clips(clips),
-        in_table,
+    found = same_clips(ClipTable.of_clips(clips), in_table, np.arange(len(clips)))
+    found.require(
         (f"the manifest {manifest.name}", "the table"),
+        tell=False,
         where=str(path),
         hint=f"name the columns of films and times: --map {FILM}=COLUMN --map start_s=COLUMN",
     )
+    return found.n_by_ids
 
 
 def _added(
@@ -335,10 +343,9 @@ def _added(
     # The times of the table are not added, because they may count in a different file.
     own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS, ANNOTATOR}
     if key == CLIP:
-        # Frames that the manifest also has are compared, not added.
-        own |= {*FRAMES, RATE_COLUMN}.intersection(manifest.columns) - {
-            *mapping.columns
-        }
+        # Frames and times in the film that the manifest also has are compared, not added.
+        compared = {*FRAMES, RATE_COLUMN, *FILM_TIMES}
+        own |= compared.intersection(manifest.columns) - {*mapping.columns}
     for clock in CLOCK_COLUMNS:
         # Clock times next to the seconds are the same times.
         is_clock = clock not in mapping.columns and {*SPAN_COLUMNS} <= cells.keys()

@@ -134,17 +134,18 @@ def _compare_files(
 ) -> None:
     """Add a violation for each pair of files with different films or times for a clip."""
     # Imported here because it loads NumPy, which would slow down the help of commands.
-    from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+    from obygaze_features.manifest.clip_table import ClipTable
+    from obygaze_features.manifest.same_clips import same_clips
 
     clips_of_file: dict[str, dict[str, Clip]] = {file.path: {} for file in files}
     for row, clip in zip(rows, clips, strict=True):
         clips_of_file[row.violations.path].setdefault(clip.clip_id, clip)
-    facts = {}
+    stated = {}
     for path, of_file in clips_of_file.items():
-        facts[path] = ClipFacts.of_clips([*of_file.values()])
+        stated[path] = ClipTable.of_clips([*of_file.values()])
     for one, other in combinations(files, 2):
         try:
             names = one.path, other.path
-            require_same_shared(facts[one.path], facts[other.path], names)
+            same_clips(stated[one.path], stated[other.path]).require(names)
         except Mismatch as error:
             other.add(None, None, error.message)

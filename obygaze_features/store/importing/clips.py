@@ -16,11 +16,12 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.refusal import refuse_if
-from obygaze_features.manifest.clip_facts import ClipFacts, find_rows, require_same
+from obygaze_features.manifest.clip_table import FRAME_COLUMNS, ClipTable, find_rows
 from obygaze_features.manifest.frame_rate import parse_frame_rate
 from obygaze_features.manifest.io import as_id, ids_of_names
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.spans import FRAMES
+from obygaze_features.manifest.same_clips import same_clips
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES
 from obygaze_features.store.importing.files import (
     FRAME_KEYS,
     TIME_KEYS,
@@ -54,7 +55,7 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     """
     films = _as_ids(files.films)
     unknown = np.full(len(files.names), np.nan)
-    for first, last in (TIME_KEYS, FRAMES):
+    for first, last in (TIME_KEYS, FILM_TIMES, FRAMES):
         is_reversed = files.spans.get(last, unknown) < files.spans.get(first, unknown)
         refuse_if(
             [files.names[place] for place in np.flatnonzero(is_reversed).tolist()],
@@ -93,20 +94,22 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
             hint="use the same ids in both: pass --id FORM to manifest import, or --id-key here;"
             " for text around an id in HDF5, pass --array clip='clip_{id}'",
         )
-    facts = ClipFacts.of(ids, films, *map(files.spans.get, TIME_KEYS))
-    facts.numbers[:, 2:] = _frame_numbers(files)
-    n_by_ids = require_same(
-        facts.some(places[known]),
-        ClipFacts.of_clips(list(manifest)).some(known),
+    times = {key: files.spans.get(key) for key in (*TIME_KEYS, *FILM_TIMES)}
+    frames = dict(zip(FRAME_COLUMNS, _frame_numbers(files).T, strict=True))
+    stated = ClipTable.of(ids, films, **times, **frames)
+    clips = ClipTable.of_clips(list(manifest))
+    found = same_clips(stated.some(places[known]), clips, known)
+    found.require(
         ("the files", "the manifest"),
         where=files.where,
         hint="use the manifest of the clips in these files",
+        tell=False,
     )
     notes = []
-    if n_by_ids:
+    if found.n_by_ids:
         notes.append(
-            f"{count(n_by_ids, 'clip')} matched by id only: files and manifest share no movie_id,"
-            " start_s or end_s"
+            f"{count(found.n_by_ids, 'clip')} matched by id only: files and manifest share no"
+            " movie_id, start_s or end_s"
         )
     others = [ids[place] for place in np.setdiff1d(np.arange(len(ids)), places)]
     if others and len(known) < len(places):
@@ -150,7 +153,11 @@ def _make_rows(
     """Return the rows of the clips in the files, with the facts that the files state."""
     first, last, rate = _frame_numbers(files).T
     columns = {
-        **{key: files.spans[key] for key in TIME_KEYS if key in files.spans},
+        **{
+            key: files.spans[key]
+            for key in (*TIME_KEYS, *FILM_TIMES)
+            if key in files.spans
+        },
         "start_frames": first,
         "end_frames": last,
         "framerates": rate,

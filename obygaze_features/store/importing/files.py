@@ -17,7 +17,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, near
 from obygaze_features.core.external_calls import ERRORS_OF_DAMAGE
 from obygaze_features.core.files import NO_MORE_BYTES
-from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import MASK, N_WORDS, TIMES
 
@@ -26,7 +26,7 @@ ID_KEY = "clip_id"
 FILM_KEY = "movie_id"
 TIME_KEYS = ("start_s", "end_s")
 FRAME_KEYS = (*FRAMES, RATE_COLUMN)
-SPAN_KEYS = (*TIME_KEYS, *FRAME_KEYS)
+SPAN_KEYS = (*TIME_KEYS, *FRAME_KEYS, *FILM_TIMES)
 EXPORT_KEY = "obygaze_origin"
 # Upper bound of the factor by which deflate compresses zeros. An array with a larger factor was
 # never written.

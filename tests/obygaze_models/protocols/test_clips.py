@@ -7,17 +7,17 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, UnknownName
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
+from obygaze_models.protocols.clips import TaskClips, clip_table, task_labels, with_view
 from obygaze_models.protocols.schema import Data, Task
 
 
 def test_positions_are_scenes_or_ranks_by_start_time() -> None:
     timed = [("a", 9.0), ("b", 1.0), ("a", 3.0)]
     clips = [Clip(f"c{i}", m, start_s=s, end_s=s + 1) for i, (m, s) in enumerate(timed)]
-    found = ClipTable("m", clips, ()).scenes
+    found = TaskClips("m", clips, ()).scenes
     assert found is not None
     assert found.tolist() == [1, 2, 0]
-    assert ClipTable("m", clips[::2], ()).scenes is None, (
+    assert TaskClips("m", clips[::2], ()).scenes is None, (
         "of one film nothing is near another"
     )
 

@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.evaluation.tables import Pair
-from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
+from obygaze_models.protocols.clips import TaskClips, clip_table, task_labels
 from obygaze_models.protocols.schedule import with_groups
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import Split, count_folds, rotate_folds
@@ -24,7 +24,7 @@ from obygaze_models.runner.store_run import StoreRun
 Folds = dict[Pair, Sequence[HeldOut]]
 
 
-def plan(protocol: Protocol, manifest: Manifest) -> tuple[Folds, ClipTable]:
+def plan(protocol: Protocol, manifest: Manifest) -> tuple[Folds, TaskClips]:
     table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
     labels = {
         name: task_labels(name, task, table) for name, task in protocol.tasks.items()
@@ -33,7 +33,7 @@ def plan(protocol: Protocol, manifest: Manifest) -> tuple[Folds, ClipTable]:
     return make_folds(protocol, table, labels, everything), table
 
 
-def leaks(found: Folds, pair: Pair, table: ClipTable) -> list[Leak]:
+def leaks(found: Folds, pair: Pair, table: TaskClips) -> list[Leak]:
     run = StoreRun(quick(), table, {}, None, found)
     return [run.leak(pair, held, NO_ROWS) for held in found[pair]]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import even_limit
-from obygaze_models.protocols.clips import ClipTable, task_labels
+from obygaze_models.protocols.clips import TaskClips, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol, Task
 from obygaze_models.protocols.tasks import with_tasks
@@ -22,7 +22,7 @@ CLIPS = [
 
 
 def labels(**task: object) -> list[int]:
-    table = ClipTable("made-up", CLIPS, ())
+    table = TaskClips("made-up", CLIPS, ())
     return task_labels("t", Task(**task), table).tolist()  # type: ignore[arg-type]
 
 
@@ -109,7 +109,7 @@ def test_yes_and_no_in_one_cell_is_neither() -> None:
     (task,) = asked("stares", cells, "stares").tasks.values()
     clips = [Clip(f"c{n}", "m", extra={"stares": c}) for n, c in enumerate(cells)]
     with pytest.raises(FixInput, match="1 clips are in both classes"):
-        task_labels("stares", task, ClipTable("made-up", clips, ()))
+        task_labels("stares", task, TaskClips("made-up", clips, ()))
     del clips[2]
-    table = ClipTable("made-up", clips, ())
+    table = TaskClips("made-up", clips, ())
     assert task_labels("stares", task, table).tolist() == [1, 0, -1]

@@ -15,7 +15,7 @@ from support.stores import a_recipe, made_store
 
 import obygaze as og
 from obygaze_features.core.errors import AlreadyThere, FixUsage, Mismatch, ObygazeError
-from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
@@ -80,7 +80,7 @@ def keep(folder, estimator=None, clips=TRAINED, name="theirs", **facts) -> None:
         training=training,
     )
     info = structs.replace(info, **facts)
-    kept = None if clips is None else TrainingClips(ClipFacts.of_clips(clips))
+    kept = None if clips is None else TrainingClips(ClipTable.of_clips(clips))
     save_model(probe, info, folder / "models" / name, X[rows], clips=kept)
 
 

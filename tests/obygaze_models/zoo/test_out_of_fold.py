@@ -17,7 +17,7 @@ from support.tables import rows_of
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.clip_table import FILE_TIMES, FRAME_COLUMNS, ClipTable
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.spans import FrameSpan
 from obygaze_features.store import Store
@@ -185,11 +185,12 @@ def test_the_list_reads_as_it_was_written() -> None:
     }
     films = ["a film, of two", ""]
     frames = [FrameSpan(7, 74, Fraction(24000, 1001)), None]
-    facts = ClipFacts.of(["x,1", "y"], films, [0.1 + 0.2, None], [3.0, None], frames)
+    facts = ClipTable.of(["x,1", "y"], films, [0.1 + 0.2, None], [3.0, None], frames)
     again = read_training_clips(TrainingClips(facts, scores).to_csv(), "here")
     assert again.clip_ids == ("x,1", "y")
     assert again.facts.movie_ids.tolist() == films
-    np.testing.assert_array_equal(again.facts.numbers, facts.numbers)
+    for name in (*FILE_TIMES, *FRAME_COLUMNS):
+        np.testing.assert_array_equal(again.facts.column(name), facts.column(name))
     assert again.has_score.tolist() == [True, True]
     for name, values in scores.items():
         np.testing.assert_array_equal(again.scores[name], values)
@@ -218,7 +219,7 @@ def test_scores_of_clips_that_trained_are_not_out_of_fold(tmp_path: Path) -> Non
     written = {"predictions.csv": rows, "results.csv": []}
     tables = {name: table_of(name, of) for name, of in written.items()}
     run = write_run(tmp_path / "run", about, tables)
-    clips = ClipFacts.of(["a", "b", "c", "d"])
+    clips = ClipTable.of(["a", "b", "c", "d"])
     found = out_of_fold_scores(run, clips, {"T": "p:positive"})
     expected = [0.375, np.nan, 0.0, np.nan]
     np.testing.assert_array_equal(found["p:positive"], expected)

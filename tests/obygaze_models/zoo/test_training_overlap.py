@@ -13,7 +13,7 @@ from support.experiments import films, planted, store_of_windows
 from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
 from obygaze_models.models.common import row_hashes
@@ -38,11 +38,11 @@ FILMS = ["alba"] * 4 + ["brug"] * 4
 STARTS = [5.0 * number for number in range(4)] * 2
 ENDS = [start_s + 5.0 for start_s in STARTS]
 HASH = {"alba": 16 * "a", "brug": 16 * "b"}
-TRAINED = ClipFacts.of(IDS, FILMS, STARTS, ENDS)
+TRAINED = ClipTable.of(IDS, FILMS, STARTS, ENDS)
 X = np.random.default_rng(0).standard_normal((len(IDS), 3)).astype(np.float32)
 
 
-def saved(folder: Path, clips: ClipFacts = TRAINED) -> SavedModel:
+def saved(folder: Path, clips: ClipTable = TRAINED) -> SavedModel:
     """A model of these clips, all but the last of which have the out-of-fold score .25."""
     probe = LogisticProbe().fit(X, np.arange(len(X)) % 2)
     film_ids = tuple(sorted(set(clips.movie_ids.tolist()) - {""}))
@@ -90,7 +90,7 @@ def with_features(model: SavedModel, **changes: str) -> SavedModel:
 
 def test_other_capitals_than_those_of_the_training_are_refused(tmp_path: Path) -> None:
     names = [f"a-{number}" for number in IDS]
-    model = saved(tmp_path, ClipFacts.of(names, FILMS, STARTS, ENDS))
+    model = saved(tmp_path, ClipTable.of(names, FILMS, STARTS, ENDS))
     for row, said in (
         (Row("new-1", "ALBA"), "the film 'ALBA' differs only in case from 'alba'"),
         (Row("A-3", "other"), "the clip 'A-3' differs only in case from 'a-3'"),
@@ -155,7 +155,7 @@ def test_features_without_films_need_a_manifest(model, tmp_path) -> None:
     film_of = {"1": "alba", "8": "brug", "new-1": "brug", "new-2": "cirk"}
     clips = tuple(Clip(name, film) for name, film in film_of.items())
     manifest = Manifest("theirs", Header("Theirs"), clips)
-    with pytest.warns(match="4 clips of the manifest matched by id only"):
+    with pytest.warns(match="4 clips of the manifest and the store matched by id only"):
         found = predict(model, store, manifest=manifest, in_sample=True)
     assert found.basis == ["in-sample", "in-sample", "film-seen", "unseen"]
     assert found.films["movie_id"] == list(film_of.values())
@@ -163,7 +163,7 @@ def test_features_without_films_need_a_manifest(model, tmp_path) -> None:
 
 def test_a_model_that_was_trained_without_films_never_says_unseen(tmp_path) -> None:
     """Its training clips are known by their ids alone, which is said."""
-    model = saved(tmp_path, ClipFacts.of(IDS))
+    model = saved(tmp_path, ClipTable.of(IDS))
     rows = [Row("1", "alba"), Row("2", "alba"), Row("9", "alba"), Row("10", "cirk")]
     store = store_with(tmp_path, rows)
     found = predict(model, store)
@@ -242,8 +242,8 @@ def test_what_is_kept_of_the_training(tmp_path: Path) -> None:
     kept = model.clips.facts
     assert kept.clip_ids.tolist() == [clip.clip_id for clip in trained]
     assert kept.movie_ids.tolist() == [clip.movie_id for clip in trained]
-    assert kept.start_s.tolist() == [clip.start_s for clip in trained]
-    assert kept.end_s.tolist() == [clip.end_s for clip in trained]
+    assert kept.times[0].tolist() == [clip.start_s for clip in trained]
+    assert kept.times[1].tolist() == [clip.end_s for clip in trained]
     training = model.info.training
     assert training.films == tuple(manifest.films[:3])
     assert training.video_hashes == tuple(f"{number:016x}" for number in (1, 2, 3))
