@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from . import extraction as extraction
     from . import manifest as manifest
     from . import models as models
+    from . import protocols as protocols
     from . import store as store
     from . import video as video
 else:

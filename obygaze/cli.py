@@ -63,6 +63,7 @@ COMMANDS = {
         "search": "Find the clips that are most like a text or a clip.",
     },
     "Experiments": {
+        "protocols": "List and print the protocols that `run` takes.",
         "run": "Train and test the models of a protocol.",
         "train": "Train, test and save one model.",
         "report": "Write the page, tables and figures of runs.",

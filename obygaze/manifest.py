@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.contents import list_manifests as ls
     from obygaze.films.formats import export_manifest as export
     from obygaze.films.formats import import_manifest as import_
     from obygaze.films.labels import project_marks as project
@@ -29,6 +30,7 @@ __all__ = [
     "join",
     "labels",
     "link",
+    "ls",
     "merge",
     "project",
     "sample",

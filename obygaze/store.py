@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.contents import list_stores as ls
     from obygaze_features.store.changing import merge, subset
     from obygaze_features.store.copying import pull, push
     from obygaze_features.store.describing import describe_store as info
@@ -19,6 +20,7 @@ __all__ = [
     "export",
     "import_",
     "info",
+    "ls",
     "merge",
     "pull",
     "push",

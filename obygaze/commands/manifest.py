@@ -25,7 +25,7 @@ from obygaze.commands.shared import (
     cls=Group,
     headings={
         "Make": "import windows sample",
-        "Look": "show stats",
+        "Look": "ls show stats",
         "Complete (changes the manifest)": "link join folds",
         "Derive (writes a new manifest)": "labels project group merge",
         "Take out": "export",
@@ -36,6 +36,20 @@ def manifest() -> None:
 
     A manifest has a row for each clip, manifests/NAME.csv: its film, times, labels and video.
     """
+
+
+@manifest.command("ls")
+@click.pass_obj
+def ls(session: Session) -> Result:
+    """List the manifests of the workspace.
+
+    Examples:
+        obygaze manifest ls
+        obygaze -C /data/films manifest ls --json
+    """
+    from obygaze.contents import list_manifests
+
+    return list_manifests(workspace=session.root)
 
 
 @manifest.command(

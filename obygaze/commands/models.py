@@ -14,9 +14,41 @@ from obygaze.commands.shared import (
 )
 
 
-@click.group(cls=Group, headings={"Use": "show predict test", "Share": "pull push"})
+@click.group(
+    cls=Group,
+    headings={"Look": "ls kinds show", "Use": "predict test", "Share": "pull push"},
+)
 def models() -> None:
     """Use and share saved models."""
+
+
+@models.command("ls")
+@click.pass_obj
+def ls(session: Session) -> Result:
+    """List the saved models of the workspace.
+
+    Examples:
+        obygaze models ls
+        obygaze -C /data/films models ls --json
+    """
+    from obygaze.contents import list_models
+
+    return list_models(workspace=session.root)
+
+
+@models.command("kinds")
+def kinds() -> Result:
+    """List the model types, with the default of each setting.
+
+    `obygaze train` takes these, and --set model.KEY=VALUE changes a setting.
+
+    Examples:
+        obygaze models kinds
+        obygaze train mlp --store films.xclip --set model.hidden=[64]
+    """
+    from obygaze_models.models.kinds import list_kinds
+
+    return list_kinds()
 
 
 @models.command("show")

@@ -24,7 +24,7 @@ from obygaze.commands.shared import (
 @click.group(
     cls=Group,
     headings={
-        "Look": "info verify",
+        "Look": "ls info verify",
         "Bring in, take out": "import export pull push",
         "Cut and join (writes a new store)": "subset merge",
     },
@@ -35,6 +35,20 @@ def store() -> None:
     A store has the features of the clips of a manifest, stores/NAME. Each STORE may also be a
     folder or a URL.
     """
+
+
+@store.command("ls")
+@click.pass_obj
+def ls(session: Session) -> Result:
+    """List the stores of the workspace.
+
+    Examples:
+        obygaze store ls
+        obygaze -C /data/films store ls --json
+    """
+    from obygaze.contents import list_stores
+
+    return list_stores(workspace=session.root)
 
 
 @store.command("info")

@@ -86,6 +86,17 @@ def load_protocol(
         changes: Keys to change, such as `splits.scheme=none`.
         asked: The tasks to run (`tasks.with_tasks`); empty: the tasks of the grid.
     """
+    where, data = _read_bytes(name)
+    return parse_protocol(data, where, changes, asked)
+
+
+def text_of_protocol(name: str | Path) -> str:
+    """Return the text of the file of a protocol, which may be a shipped one."""
+    return _read_bytes(name)[1].decode("utf-8")
+
+
+def _read_bytes(name: str | Path) -> tuple[str, bytes]:
+    """Return the name of the file of a protocol, and its first bytes."""
     known = _protocol_files()
     hint = f"use a file NAME.toml, or one of {', '.join(sorted(known))}"
     text = system.typed_path(str(name))
@@ -94,12 +105,11 @@ def load_protocol(
         if not path.is_file():
             raise NotFound("missing protocol file", where=str(path), hint=hint)
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        return parse_protocol(data, str(path), changes, asked)
+            return str(path), file.read(MAX_BYTES + 1)
     if text not in known:
         message = f"unknown protocol {text!r}{near(text, known)}"
         raise NotFound(message, hint=hint)
-    return parse_protocol(known[text].read_bytes(), f"{text}.toml", changes, asked)
+    return f"{text}.toml", known[text].read_bytes()
 
 
 def parse_protocol(

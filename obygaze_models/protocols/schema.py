@@ -34,6 +34,7 @@ _Baseline = Annotated[str, one_of(BASELINES)]
 _Metric = Annotated[str, one_of(METRICS)]
 _OfModels = Annotated[str, one_of(name for name in METRICS if METRICS[name].direction)]
 _Scheme = Annotated[str, one_of((NONE, *SHIPPED_SCHEMES))]
+NO_SD = -1.0  # no standard deviation was published
 # scikit-learn accepts seeds below 2 ** 32.
 LARGEST_SEED = 2**31 - 1
 
@@ -194,7 +195,7 @@ class PaperValue:
 
     metric: _Metric = F1_WEIGHTED.name
     mean: Annotated[float, Meta(ge=-1, le=1)] = 0.0
-    sd: Annotated[float, Meta(ge=0, le=1)] = -1.0
+    sd: Annotated[float, Meta(ge=0, le=1)] = NO_SD
     model: str = ""
     backbone: str = ""
     feature: str = ""

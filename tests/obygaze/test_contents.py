@@ -113,3 +113,26 @@ def test_a_driver_that_fails_is_reported(workspace, monkeypatch):
     reason = "RuntimeError: CUDA error: no driver"
     assert facts["problems"] == [f"torch is installed but does not work: {reason}"]
     assert facts["devices"] is None
+
+
+def test_one_kind_is_listed_alone(tmp_path: Path) -> None:
+    clips = Clip("a", "lake", level="S"), Clip("b", "pier")
+    manifest = Manifest("films", Header("made up"), clips)
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    sealed_store(tmp_path / "stores" / "seen")
+    (tmp_path / "stores" / "broken").mkdir()
+    (tmp_path / "stores" / "broken" / "store.json").write_text("{}")
+    listed = call_obygaze("-C", tmp_path, "manifest", "ls").ok()
+    assert listed.stdout.splitlines() == [
+        "manifest  clips  films  view",
+        "films         2      2  raw",
+    ]
+    listed = call_obygaze("-C", tmp_path, "store", "ls").ok()
+    header, row = listed.stdout.splitlines()
+    assert header.split() == ["store", "made", "with", "clips", "arrays", "size"]
+    assert row.startswith("seen")
+    assert "Warning: stores/broken: " in listed.stderr
+    (facts,) = og.store.ls(workspace=tmp_path).to_json()["stores"]
+    assert facts["name"] == "seen"
+    none = call_obygaze("-C", tmp_path, "models", "ls").ok()
+    assert (none.stdout, none.stderr) == ("", "no models in the workspace\n")

@@ -1,0 +1,13 @@
+"""The functions of `obygaze protocols`: `og.protocols`."""
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze_models.protocols.listing import list_protocols as ls
+    from obygaze_models.protocols.listing import show_protocol as show
+else:
+    __getattr__, __dir__, _ = lazy_exports(__name__)
+
+__all__ = ["ls", "show"]
