@@ -6,13 +6,11 @@ from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze.audits.maps.concept_maps import write_concept_maps as concepts
-    from obygaze.audits.maps.conditions import compare_conditions as conditions
     from obygaze.audits.maps.saliency import write_saliency as model
 else:
     __getattr__, __dir__, _ = lazy_exports(__name__)
 
 __all__ = [
     "concepts",
-    "conditions",
     "model",
 ]

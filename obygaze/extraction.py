@@ -10,13 +10,11 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.slurm import write_slurm_script as slurm
     from obygaze_features.extraction.stored import extraction_status as status
     from obygaze_features.extraction.text import embed_texts as text
-    from obygaze_features.extraction.text import score_captions as captions
     from obygaze_features.extraction.words import extract_words as words
 else:
     __getattr__, __dir__, _ = lazy_exports(__name__)
 
 __all__ = [
-    "captions",
     "plan",
     "run",
     "slurm",

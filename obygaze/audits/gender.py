@@ -69,7 +69,7 @@ def audit_gender_score(
 
     Args:
         captions: A CSV table with the columns caption, lm_man, sim_man, lm_woman, sim_woman, prob,
-            as `extract captions` writes it.
+            as `og.audit.caption_scores` writes it.
 
     Example:
         audit = audit_gender_score("captions.csv")
@@ -77,7 +77,7 @@ def audit_gender_score(
     path = Path(captions)
     violations = Violations(path)
     read = read_table(path, required=COLUMNS, violations=violations)
-    hint = "make the table with obygaze extract captions"
+    hint = "make the table with obygaze audit caption-scores"
     violations.raise_if_any("this is not a table of captions in both wordings", hint)
     estimates: list[GenderEstimate] = []
     for row in read.rows:

@@ -7,6 +7,7 @@ from typing import Literal
 import click
 
 from obygaze.commands.shared import (
+    FILE,
     NAME,
     Choice,
     Command,
@@ -15,6 +16,7 @@ from obygaze.commands.shared import (
     Result,
     Session,
     TypedPath,
+    force_option,
     mapping_option,
 )
 
@@ -23,8 +25,8 @@ from obygaze.commands.shared import (
     cls=Group,
     headings={
         "Labels": "annotations levels share",
-        "Features": "eat",
-        "Captions": "captions cooc gender-score",
+        "Features and maps": "eat maps",
+        "Captions": "captions cooc caption-scores gender-score",
         "MediaEval": "mediaeval",
     },
 )
@@ -322,6 +324,47 @@ def eat(
     return audit
 
 
+@audit.command("maps")
+@click.argument("maps", type=NAME, help="A store of maps.")
+@click.argument("conditions", type=NAME, help="The conditions of the clips.")
+@click.option(
+    "--boxes",
+    type=NAME,
+    help="A CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model "
+    "sees) and perhaps frame, a number from 0. A box without a frame is on all "
+    "frames.",
+)
+@audit_outputs
+@click.pass_obj
+def maps(
+    session: Session,
+    maps: str,
+    conditions: str,
+    boxes: str | None,
+    force: bool,
+    table: str | None,
+    figure: str | None,
+    report: str | None,
+) -> Result:
+    """Compare the maps of two conditions: mean maps, and the shares of maps in boxes.
+
+    CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair; the two
+    clips of a pair have different conditions. With boxes, the shares of the maps in the boxes are
+    compared between conditions, by exchanging the clips of each pair.
+
+    Examples:
+        obygaze audit maps emotion-maps conditions.csv --figure figures/means
+        obygaze audit maps emotion-maps conditions.csv --boxes heads.csv
+    """
+    from obygaze.audits.maps.conditions import compare_conditions
+
+    audit = compare_conditions(maps, conditions, boxes=boxes, workspace=session.root)
+    session.note_files(
+        audit.write(table=table, figure=figure, report=report, force=force)
+    )
+    return audit
+
+
 @audit.command("captions")
 @click.argument(
     "source",
@@ -447,12 +490,57 @@ def cooc(
     return audit
 
 
+@audit.command("caption-scores")
+@click.argument(
+    "table",
+    type=NAME,
+    help="Table with the columns caption and visual (the visual word).",
+)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    type=FILE,
+    help="New CSV file with the columns of TABLE and the scores.",
+)
+@click.option(
+    "--lm",
+    required=True,
+    metavar="MODEL",
+    help="Causal language model: a folder, or a name on the hub.",
+)
+@click.option(
+    "--sim",
+    required=True,
+    metavar="MODEL",
+    help="Sentence encoder: a folder, or a name on the hub.",
+)
+@force_option
+def caption_scores(table: str, out: str, lm: str, sim: str, force: bool) -> Result:
+    """Write a table of captions with their scores by language models.
+
+    The scores are the prior of each caption and its similarity to the visual word, a word for the
+    content of the picture. `obygaze audit gender-score` needs both. A caption with [MASK] has
+    scores with "man" and with "woman" in its place. The columns lm_model and sim_model have the
+    name of each model, and the start of a hash of its weights and settings.
+
+    Examples:
+        obygaze audit caption-scores captions.csv --sim sentence-transformers/all-mpnet-base-v2 \\
+            --lm gpt2 -o filled.csv
+        obygaze audit caption-scores captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
+    """
+    from obygaze_features.extraction.text import score_captions
+
+    return score_captions(table, out, lm, sim, force=force)
+
+
 @audit.command("gender-score")
 @click.argument(
     "captions",
     type=NAME,
     help="A CSV table with the columns caption, lm_man, sim_man, lm_woman, sim_woman, "
-    "prob, as extract captions writes it.",
+    "prob, as caption-scores writes it.",
 )
 @audit_outputs
 @click.pass_obj

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import click
 
-from obygaze.commands.audit import audit_outputs
 from obygaze.commands.shared import NAME, Group, Result, Session
 
 
@@ -86,44 +85,3 @@ def model(
     return write_saliency(
         path, store, text, clips=clips, weights=weights, workspace=session.root
     )
-
-
-@explain.command("conditions")
-@click.argument("maps", type=NAME, help="A store of maps.")
-@click.argument("conditions", type=NAME, help="The conditions of the clips.")
-@click.option(
-    "--boxes",
-    type=NAME,
-    help="A CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model "
-    "sees) and perhaps frame, a number from 0. A box without a frame is on all "
-    "frames.",
-)
-@audit_outputs
-@click.pass_obj
-def conditions(
-    session: Session,
-    maps: str,
-    conditions: str,
-    boxes: str | None,
-    force: bool,
-    table: str | None,
-    figure: str | None,
-    report: str | None,
-) -> Result:
-    """Compare the maps of two conditions: mean maps, and the shares of maps in boxes.
-
-    CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair; the two
-    clips of a pair have different conditions. With boxes, the shares of the maps in the boxes are
-    compared between conditions, by exchanging the clips of each pair.
-
-    Examples:
-        obygaze explain conditions emotion-maps conditions.csv --figure figures/means
-        obygaze explain conditions emotion-maps conditions.csv --boxes heads.csv
-    """
-    from obygaze.audits.maps.conditions import compare_conditions
-
-    audit = compare_conditions(maps, conditions, boxes=boxes, workspace=session.root)
-    session.note_files(
-        audit.write(table=table, figure=figure, report=report, force=force)
-    )
-    return audit

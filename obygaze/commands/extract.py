@@ -27,7 +27,7 @@ from obygaze_features.core.machine import MAX_WORKERS
     cls=Group,
     headings={
         "Pictures and sound": "plan run status slurm",
-        "Words and texts": "words text captions",
+        "Words and texts": "words text",
     },
 )
 def extract() -> None:
@@ -525,51 +525,6 @@ def text(
     return embed_texts(
         backbone, prompts, out=out, weights=weights, force=force, workspace=session.root
     )
-
-
-@extract.command("captions")
-@click.argument(
-    "table",
-    type=NAME,
-    help="Table with the columns caption and visual (the visual word).",
-)
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    required=True,
-    type=FILE,
-    help="New CSV file with the columns of TABLE and the scores.",
-)
-@click.option(
-    "--lm",
-    required=True,
-    metavar="MODEL",
-    help="Causal language model: a folder, or a name on the hub.",
-)
-@click.option(
-    "--sim",
-    required=True,
-    metavar="MODEL",
-    help="Sentence encoder: a folder, or a name on the hub.",
-)
-@force_option
-def captions(table: str, out: str, lm: str, sim: str, force: bool) -> Result:
-    """Write a table of captions with their scores by language models.
-
-    The scores are the prior of each caption and its similarity to the visual word, a word for the
-    content of the picture. `obygaze audit gender-score` needs both. A caption with [MASK] has
-    scores with "man" and with "woman" in its place. The columns lm_model and sim_model have the
-    name of each model, and the start of a hash of its weights and settings.
-
-    Examples:
-        obygaze extract captions captions.csv --sim sentence-transformers/all-mpnet-base-v2 \\
-            --lm gpt2 -o filled.csv
-        obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
-    """
-    from obygaze_features.extraction.text import score_captions
-
-    return score_captions(table, out, lm, sim, force=force)
 
 
 @click.command("search", cls=Command)

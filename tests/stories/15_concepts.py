@@ -163,7 +163,7 @@ def test_a_planted_corner_is_the_peak_of_its_map(ws: Workspace) -> None:
         for number, row in enumerate(looks[:4])
     ]
     ws.write_table("pairs.csv", pairs)
-    line = "explain conditions maps pairs.csv --boxes corners.csv --json"
+    line = "audit maps maps pairs.csv --boxes corners.csv --json"
     look, body, at_random = ws(line).json()["directions"]
     assert (look["direction"], body["direction"]) == ("Look", "Body")
     for of_look, others in zip(look["shares"], at_random["shares"], strict=True):

@@ -71,7 +71,7 @@ def test_captions_get_a_gender_score_from_two_small_models(ws) -> None:
         {"caption": "the angry [MASK] on a bed", "visual": "bed", "prob": 0.75},
     ]
     ws.write_table("captions.csv", captions)
-    ws("extract captions captions.csv --lm gpt2 --sim sentences -o scores.csv")
+    ws("audit caption-scores captions.csv --lm gpt2 --sim sentences -o scores.csv")
     ws("audit gender-score scores.csv --table gender.csv")
     rows = ws.read_table("gender.csv")
     for row, given in zip(rows, ws.read_table("scores.csv"), strict=True):

@@ -985,7 +985,7 @@ def check_where_the_model_looks(ws: TypingWorkspace, row: Row) -> None:
         heads.append({**clip, "x0": 0.5, "y0": 0, "x1": 1, "y1": 0.5})
     ws.write_table("conditions.csv", conditions)
     ws.write_table("heads.csv", heads)
-    line = "explain conditions maps conditions.csv --boxes heads.csv --figure means"
+    line = "audit maps maps conditions.csv --boxes heads.csv --figure means"
     document = ws(f"{line} --json").json()
     assert ws.path("means.png").exists()
     assert document["exchanged"] == "the clips of each pair"

@@ -17,7 +17,6 @@ OTHER_NAMES = {
     "extract slurm": "extraction.slurm",
     "extract status": "extraction.status",
     "extract text": "extraction.text",
-    "extract captions": "extraction.captions",
     "extract words": "extraction.words",
     "manifest import": "manifest.import_",
     "store import": "store.import_",

@@ -119,7 +119,7 @@ def test_conditions_that_cannot_be(maps, tmp_path, change, message) -> None:
 def test_the_command_and_its_figure(maps: Path, tmp_path: Path) -> None:
     conditions, boxes = tables(tmp_path, maps)
     done = call_obygaze(
-        *("-C", tmp_path, "explain", "conditions", maps, conditions),
+        *("-C", tmp_path, "audit", "maps", maps, conditions),
         *("--boxes", boxes, "--figure", tmp_path / "means.svg", "--json"),
     )
     document = done.ok().json()
