@@ -53,7 +53,9 @@ class Arrays:
         order = np.argsort(rows, kind="stable")
         in_order = rows[order]
         is_ascending = bool((rows[1:] > rows[:-1]).all())
-        numbers, firsts = np.unique(in_order // array.chunk_rows, return_index=True)
+        chunk_of_row = in_order // array.chunk_rows
+        firsts = np.flatnonzero(np.append(True, np.diff(chunk_of_row)))
+        numbers = chunk_of_row[firsts]
         checks = self.checks[array.name][numbers].tolist()
         ends = [*firsts[1:].tolist(), len(rows)]
         chunks = zip(numbers.tolist(), checks, firsts.tolist(), ends, strict=True)

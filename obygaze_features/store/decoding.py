@@ -61,19 +61,20 @@ def decode_texts(content: Bytes, n_rows: int) -> TextColumn:
 
     The chunk begins with the number of its texts; then follow the length and bytes of each text.
     """
-    data = content.tobytes()
-    if n_rows > int.from_bytes(data[:LENGTH_BYTES], "little"):
+    if n_rows > int.from_bytes(content[:LENGTH_BYTES].tobytes(), "little"):
         raise ValueError("expected one text for each row")
     first = content[LENGTH_BYTES : 2 * LENGTH_BYTES]
-    row_bytes = LENGTH_BYTES + int.from_bytes(first.tobytes(), "little")
+    width = int.from_bytes(first.tobytes(), "little")
+    row_bytes = LENGTH_BYTES + width
     table = content[LENGTH_BYTES:][: n_rows * row_bytes]
-    if len(table) == n_rows * row_bytes:
+    if width and n_rows and len(table) == n_rows * row_bytes:
         # Texts of one length, such as most ids, are split at once.
-        rows = table.reshape(n_rows, row_bytes)
-        texts = rows[:, LENGTH_BYTES:]
-        is_printed = texts.size and texts.min() >= ord(" ") and texts.max() <= ord("~")
-        if is_printed and (rows[:, :LENGTH_BYTES] == first).all():
-            return TextColumn.of_table(np.ascontiguousarray(texts))
+        rows = table.view([("length", "<u4"), ("text", f"V{width}")])
+        if (rows["length"] == width).all():
+            texts = np.ascontiguousarray(rows["text"]).view(np.uint8)
+            if texts.min() >= ord(" ") and texts.max() <= ord("~"):
+                return TextColumn.of_table(texts.reshape(n_rows, width))
+    data = content.tobytes()
     listed = []
     place = LENGTH_BYTES
     for _ in range(n_rows):

@@ -31,6 +31,9 @@ Column: TypeAlias = Values | TextColumn
 UNKNOWN = -1
 # If fewer than one in FEW clips are requested, they are found without a dictionary of all clips.
 FEW = 1000
+# The last bytes of an id from which its hash is computed, and the factor of the hash (Knuth).
+HASHED_BYTES = 8
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 # Memory of the columns, in bytes per row.
 _MEMORY_OF_A_ROW = 64
 
@@ -153,7 +156,7 @@ class RowTable:
         if column is None:
             return [""] * len(rows)
         files = rows // column.file_rows
-        numbers = np.unique(files).tolist()
+        numbers = sorted(set(files.tolist()))
         self._read_texts(name, numbers)
         texts = np.empty(len(rows), object)
         for number in numbers:
@@ -352,7 +355,35 @@ class RowTable:
 
 def _rows_like(table: ByteTable, texts: Iterable[str]) -> Rows:
     """Return the rows of a table that may have one of these texts; the caller compares them."""
-    there = table.view(f"S{table.shape[1]}").reshape(len(table))
-    wanted = np.unique(np.array([text.encode(errors="replace") for text in texts]))
-    places = np.searchsorted(wanted, there).clip(max=len(wanted) - 1)
-    return np.flatnonzero(wanted[places] == there)
+    width = table.shape[1]
+    encoded = {text.encode(errors="replace") for text in texts}
+    of_this_width = sorted(text for text in encoded if len(text) == width)
+    if not of_this_width:
+        return np.empty(0, np.int64)
+    wanted = np.array(of_this_width, f"S{width}")
+    there = table.view(f"S{width}").ravel()
+    rows: Rows = np.arange(len(there))
+    if width >= HASHED_BYTES:
+        # Most rows have another hash, and a comparison of numbers is faster than one of texts.
+        is_wanted = np.zeros(2**16, np.bool_)
+        is_wanted[_hashes_of_ends(wanted)] = True
+        rows = np.flatnonzero(is_wanted[_hashes_of_ends(there)])
+        there = there[rows]
+    nearest = np.searchsorted(wanted, there).clip(max=len(wanted) - 1)
+    return rows[wanted[nearest] == there]
+
+
+def _hashes_of_ends(texts: Values) -> Values:
+    """Return a hash of 16 bits of the last bytes of each text: ids often begin alike."""
+    width = texts.itemsize
+    last_bytes = np.dtype(
+        {
+            "names": ["end"],
+            "formats": [f"<u{HASHED_BYTES}"],
+            "offsets": [width - HASHED_BYTES],
+            "itemsize": width,
+        }
+    )
+    mixed = texts.view(last_bytes)["end"] * _HASH_FACTOR
+    hashes: Values = (mixed >> np.uint64(48)).astype(np.uint16)
+    return hashes

@@ -82,6 +82,20 @@ def test_any_rows_are_those_that_zarr_reads(
     np.testing.assert_array_equal(np.concatenate(parts), by_zarr)
 
 
+@pytest.mark.parametrize("form", ["{:04d}", "clip-{:07d}", "{:07d}-of-a-film"])
+def test_a_few_of_many_clips_are_found(form: str, tmp_path: Path) -> None:
+    """They are found by a hash of the end of their ids, if these are long enough."""
+    ids = [form.format(number) for number in range(5000)]
+    values = {"clip": some(5000, 2)}
+    arrays = [array_of("clip", values["clip"], chunk_rows=512, file_rows=8192)]
+    write_plain_store(tmp_path / "s", values, rows_of(ids, ids), arrays=arrays)
+    wanted = [ids[4321], form.format(70000), ids[7], ids[7][:-1]]
+    store = open_store(tmp_path / "s")
+    assert store.table.find(wanted).tolist() == [4321, -1, 7, -1]
+    found = open_store(tmp_path / "s").matrix("clip", clips=[ids[4321], ids[7]])
+    np.testing.assert_array_equal(found.values, values["clip"][[4321, 7]])
+
+
 def test_films_come_in_the_order_of_the_store(path: Path, values) -> None:
     store = open_store(path)
     matrix = store.matrix("clip", films=["tt4", "tt2"])
