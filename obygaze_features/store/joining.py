@@ -35,10 +35,10 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.files import Files
 from obygaze_features.store.layout import Array
-from obygaze_features.store.reading import Reason, Selection, Store
+from obygaze_features.store.reading import Reason, Selection, Status, Store
 from obygaze_features.store.reading import open_store as open_one
 from obygaze_features.store.recipe import SECTIONS, Recipe
-from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.rows import FAILED, OK, Row
 
 # The sign between the names of the stores of a join.
 PLUS = "+"
@@ -195,6 +195,25 @@ class JoinedStore(Store):
             row = rows[number]
             rows[number] = row._replace(status=FAILED, reason=reason.sentence)
         return rows
+
+    def status(self) -> Status:
+        """Return the status of every clip that any part has.
+
+        `reasons` and `is_ok` are of the rows of the join. A clip that has no row in the join is
+        counted as missing.
+        """
+        of_all = self.select()
+        are_ok, reasons = self._presence(of_all)
+        has_row = of_all.rows >= 0
+        is_ok = np.zeros(len(self), np.bool_)
+        is_ok[of_all.rows[has_row]] = are_ok[has_row]
+        rows = dict(zip(of_all.clip_ids.tolist(), of_all.rows.tolist(), strict=True))
+        reason_of_row = {
+            rows[clip]: reason for clip, reason in reasons.items() if rows[clip] >= 0
+        }
+        counts = Counter(reason.status for reason in reasons.values())
+        in_order = dict(sorted(reason_of_row.items()))
+        return Status({OK: int(are_ok.sum()), **counts}, in_order, is_ok)
 
     def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Return for each row whether all parts have features of its clip."""

@@ -427,12 +427,13 @@ class Store:
         for array in self.record.arrays:
             shape = " x ".join(map(str, (len(self), *array.shape)))
             arrays.append(f"{array.name} ({shape} {array.dtype})")
-        counts = [f"{n} {status}" for status, n in self.status().counts.items()]
+        counts = self.status().counts
+        n_of_each = [f"{n} {status}" for status, n in counts.items()]
         facts = {
             "features": self.recipe.title,
-            "clips": f"{len(self)} ({', '.join(counts)})",
+            "clips": f"{sum(counts.values())} ({', '.join(n_of_each)})",
             "arrays": ", ".join(arrays),
-            "manifest": self.record.manifest.text,
+            "manifest": self.record.manifests_text,
             "licence": self.terms.licence,
             "cite": self.terms.citation,
         }
