@@ -137,6 +137,9 @@ def pull(
             # Another process may have finished this copy. `Path.mkdir` raises FileExistsError if
             # the folder exists at first, and is renamed before the second look.
             if read_seal(target) != store.seal and attempt == _ATTEMPTS - 1:
+                if read_seal(target):
+                    # The name has another store, so that this copy cannot be continued.
+                    remove_tree(pulled_name(target, store.seal))
                 raise
     remove_leftovers(target)
     for hidden in find_hidden(target):
@@ -144,7 +147,11 @@ def pull(
             remove_tree(hidden.path)
     notes = []
     card = b"" if n_sent else store.card
-    if card and read_terms(card) != open_store(target).terms:
+    card_here = open_store(target).card
+    if card and not card_here:
+        write_atomic(target / CARD, card)
+        n_sent = 1
+    elif card and read_terms(card) != read_terms(card_here):
         # The user may have edited README.md here.
         notes.append(
             "the source states another licence or citation than README.md here"

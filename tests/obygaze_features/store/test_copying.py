@@ -311,6 +311,15 @@ def test_a_copy_that_is_there_and_damaged_is_said(store: Path, home: Path) -> No
         pull(store, home / "copy")
 
 
+def test_a_missing_card_is_copied_again(store: Path, home: Path) -> None:
+    pull(store, home / "copy")
+    card = home / "copy" / "README.md"
+    card.unlink()
+    copied = pull(store, home / "copy")
+    assert (copied.n_sent, copied.notes) == (1, [])
+    assert card.read_bytes() == (store / "README.md").read_bytes()
+
+
 def test_terms_that_were_corrected_at_the_target_stay_there(store, home) -> None:
     push(store, home / "out", no_licence=True)
     push(store, home / "out", licence="CC-BY-4.0")
