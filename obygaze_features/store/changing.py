@@ -108,11 +108,17 @@ def subset(
         )
     chosen: Sequence[Array] = opened.record.arrays
     if arrays:
-        named = [opened.array(name) for name in dict.fromkeys(each_name(arrays))]
-        chosen = with_companions(named, opened.record.arrays)
+        named = {opened.array(name).name for name in each_name(arrays)}
+        # In the order of the store, so that the default array is the same if it is kept.
+        in_order = [array for array in opened.record.arrays if array.name in named]
+        chosen = with_companions(in_order, opened.record.arrays)
     source = PickedRows([opened], [rows])
     remarks = _still_in_manifests(left_out, here)
-    return _write(target, source, chosen, opened.terms, progress, remarks)
+    origins = list_origins([opened])
+    if left_out:
+        # The stores of which this store was made may be of what is removed.
+        origins = origins[:1]
+    return _write(target, source, chosen, opened.terms, progress, origins, remarks)
 
 
 def _chosen_rows(
@@ -236,7 +242,8 @@ def merge(
     rows = [store.table.all_rows() for store in opened]
     # A file of the new store has at least as many rows as a file of each store.
     arrays = max((store.record.arrays for store in opened), key=_file_rows)
-    return _write(target, PickedRows(opened, rows), arrays, terms, progress)
+    source = PickedRows(opened, rows)
+    return _write(target, source, arrays, terms, progress, list_origins(opened))
 
 
 def _rows_of_arrays(store: Store) -> list[object]:
@@ -313,6 +320,7 @@ def _write(
     arrays: Sequence[Array],
     terms: Terms,
     progress: Progress | None,
+    origins: Sequence[Origin],
     remarks: Sequence[str] = (),
 ) -> Changed:
     """Write a store from rows of other stores."""
@@ -331,7 +339,7 @@ def _write(
         manifest=ManifestMark(name, source.columns().clips_sha256),
         makers=all_makers(makers),
         terms=terms,
-        origins=list_origins(stores),
+        origins=origins,
     )
     return Changed(written.path, written.seal, len(source.rows), remarks)
 

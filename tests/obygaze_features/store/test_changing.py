@@ -81,6 +81,27 @@ def test_what_a_subset_refuses(store: Path, tmp_path: Path) -> None:
         subset(store, store, films=[FILM])
 
 
+def test_a_subset_keeps_the_default_array(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "s")
+    names = ("pooled", "clip")
+    subset(tmp_path / "s", tmp_path / "part", arrays=names, workspace=tmp_path)
+    assert open_store(tmp_path / "s").default_array == "clip"
+    assert open_store(tmp_path / "part").default_array == "clip"
+
+
+def test_a_store_without_a_film_does_not_name_the_store_of_the_film(tmp_path) -> None:
+    sealed_store(tmp_path / "all")
+    first, *others = open_store(tmp_path / "all").table.films
+    subset(tmp_path / "all", tmp_path / "secret-film", films=[first])
+    subset(tmp_path / "all", tmp_path / "others", films=others)
+    merge([tmp_path / "secret-film", tmp_path / "others"], tmp_path / "both")
+    assert len(open_store(tmp_path / "both").record.origins) == 3
+    subset(tmp_path / "both", tmp_path / "rest", without=[first])
+    origins = open_store(tmp_path / "rest").record.origins
+    assert [origin.place for origin in origins] == ["both"]
+    assert "secret" not in (tmp_path / "rest" / "README.md").read_text("utf-8")
+
+
 def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     rows, values = rows_of(), values_of()
     write(tmp_path / "recipe", recipe=a_recipe("another"))
