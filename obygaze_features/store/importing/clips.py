@@ -67,6 +67,7 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     if manifest is None:
         ids_of_names(dict.fromkeys(filter(None, files.films)), "film", files.where)
         ids = _as_ids(files.names)
+        _refuse_case(ids, files.where)
         rows = _make_rows(files, ids, films)
         places = np.arange(len(ids))
         notes = (
@@ -120,6 +121,25 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
     rows = RowColumns.of([Row.of_clip(clip) for clip in manifest])
     mark = ManifestMark(manifest.name, rows.clips_sha256)
     return Clips(mark, rows, places, others, notes)
+
+
+def _refuse_case(ids: Sequence[str], where: str) -> None:
+    """Raise an error for clip ids that differ only in case, which no manifest can have."""
+    if len({one.casefold() for one in ids}) == len(set(ids)):
+        return
+    spelling: dict[str, str] = {}
+    both = []
+    for one in ids:
+        first = spelling.setdefault(one.casefold(), one)
+        if first != one:
+            both.append(f"{first} and {one}")
+    refuse_if(
+        both,
+        FixInput,
+        "clip ids that differ only in case",
+        where=where,
+        hint="use one spelling of each clip, and other ids for other clips",
+    )
 
 
 def _as_ids(texts: Sequence[str]) -> Sequence[str]:

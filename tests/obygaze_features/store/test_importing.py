@@ -51,6 +51,12 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
         import_features(file, tmp_path / "u")
 
 
+def test_ids_that_differ_only_in_case_are_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=["A-1", "b-1", "a-1"], X=X)
+    with pytest.raises(FixInput, match="differ only in case: 'A-1 and a-1'"):
+        import_features(file, tmp_path / "s")
+
+
 def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
     clips = [Clip("Amelie_1", "a"), Clip("tt1-002", "a"), Clip("Juno_3", "a")]
     # With an accent, as it is, with a blank.
