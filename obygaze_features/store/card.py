@@ -7,8 +7,10 @@ the card, so they can be added or corrected later.
 import codecs
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple, Self
 
 from obygaze_features.core.console import human, join_names
@@ -282,6 +284,60 @@ def card_of_store(
         citation=SafeText(citation_text(terms)),
         seal=seal,
     )
+
+
+def with_text_of_people(card: str, generated: str, edited: bytes) -> bytes:
+    """Return a card with what people changed in the card of the store that it replaces.
+
+    Lines that they wrote are kept, each behind the line that it followed. A line that they removed
+    is left out, unless the new card has another line in its place.
+
+    Args:
+        card: The card of the new store.
+        generated: The card of the store before, as this program writes it.
+        edited: The card of the store before, as it is now.
+    """
+    lines = [line.rstrip() for line in card.splitlines()]
+    before = [line.rstrip() for line in generated.splitlines()]
+    now = [line.rstrip() for line in _text_of(edited).splitlines()]
+    # What people wrote, by the line of the card before that follows it.
+    written: dict[int, list[str]] = defaultdict(list)
+    removed: set[int] = set()
+    for change in _changes(before, now):
+        removed.update(range(change.first, change.after))
+        written[change.after] += now[change.first_new : change.after_new]
+    merged: list[str] = []
+    place = 0
+    end = _Change(len(before), len(before), len(lines), len(lines))
+    for change in (*_changes(before, lines), end):
+        for number in range(place, change.first):
+            merged += written.pop(number, [])
+            if number not in removed:
+                merged.append(before[number])
+        merged += lines[change.first_new : change.after_new]
+        for number in range(change.first, change.after):
+            merged += written.pop(number, [])
+        place = change.after
+    merged += written.pop(len(before), [])
+    text = "\n".join([*merged, ""])
+    return text.encode("utf-8", "surrogateescape")
+
+
+class _Change(NamedTuple):
+    """Lines `first` to `after - 1` that became lines `first_new` to `after_new - 1`."""
+
+    first: int
+    after: int
+    first_new: int
+    after_new: int
+
+
+def _changes(before: Sequence[str], now: Sequence[str]) -> list[_Change]:
+    """Return the changes between two lists of lines."""
+    matcher = SequenceMatcher(None, before, now, autojunk=False)
+    return [
+        _Change(*places) for tag, *places in matcher.get_opcodes() if tag != "equal"
+    ]
 
 
 def array_facts(array: Array, n_rows: int) -> tuple[str, str, str, str]:

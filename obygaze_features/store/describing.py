@@ -61,7 +61,7 @@ def describe(store: Store) -> str:
         counts.append(f"{number} {words}")
     arrays = [array_facts(array, len(store)) for array in record.arrays]
     lines = [
-        f"{store.location}: {count(len(store), 'clip')} of {record.manifest.text}"
+        f"{store.location}: {count(len(store), 'clip')} of {record.manifests_text}"
         f" ({', '.join(counts)})",
         *recipe_sentences(store.recipe),
     ]

@@ -34,7 +34,7 @@ from obygaze_features.store.atomic_files import (
     take_name,
     write_file,
 )
-from obygaze_features.store.card import Terms, card_of_store
+from obygaze_features.store.card import Terms, card_of_store, with_text_of_people
 from obygaze_features.store.encoding import (
     Values,
     encode_file,
@@ -100,7 +100,9 @@ class LinkingSource(RowSource, Protocol):
 class Contents(NamedTuple):
     """The facts of a new store, without its rows; `write_store` describes them.
 
-    `replaces` has the seals of the stores that the new store replaces.
+    `replaces` has the seals of the stores that the new store replaces, and `earlier_manifests` the
+    names of their manifests. `cards_before` has the card of the store before, as this program
+    writes it and as it is now.
     """
 
     arrays: Sequence[Array]
@@ -110,6 +112,8 @@ class Contents(NamedTuple):
     replaces: Sequence[str] = ()
     origins: Sequence[Origin] = ()
     terms: Terms = NO_TERMS
+    earlier_manifests: Sequence[str] = ()
+    cards_before: tuple[str, bytes] | None = None
 
 
 class Written(NamedTuple):
@@ -244,6 +248,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         program=f"obygaze {__version__}",
         manifest=contents.manifest,
+        earlier_manifests=tuple(contents.earlier_manifests),
         recipe=contents.recipe.to_json(),
         fingerprint=contents.recipe.fingerprint,
         columns=columns,
@@ -257,7 +262,10 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     store_json = encode(store)
     seal = seal_of(store_json)
     card = card_of_store(store, rows, contents.terms, seal)
-    (folder / CARD).write_bytes(card.encode())
+    written_card = card.encode()
+    if contents.cards_before is not None:
+        written_card = with_text_of_people(card, *contents.cards_before)
+    (folder / CARD).write_bytes(written_card)
     write_file(folder / STORE_JSON, store_json)
     sync_tree(folder)
     return seal

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
+from obygaze_features.core.console import join_names
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256, refuse_newer
 from obygaze_features.manifest.model import WITHOUT_MANIFEST as WITHOUT_MANIFEST
@@ -127,6 +128,8 @@ class StoreRecord(Record, frozen=True, kw_only=True):
     created: str
     program: str
     manifest: ManifestMark
+    # The other manifests from which the rows of a store come that has grown, oldest first.
+    earlier_manifests: tuple[str, ...] = ()
     recipe: dict[str, Any]
     fingerprint: str
     # The columns of the table of rows: each column is stored as an array.
@@ -139,6 +142,14 @@ class StoreRecord(Record, frozen=True, kw_only=True):
     replaces: tuple[Sha256, ...] = ()
     origins: tuple[Origin, ...] = ()
     files: dict[str, FileMark]
+
+    @property
+    def manifests_text(self) -> str:
+        """The manifests of the rows as words of a sentence."""
+        if not self.earlier_manifests:
+            return self.manifest.text
+        earlier = join_names([repr(name) for name in self.earlier_manifests])
+        return f"{self.manifest.text}, and earlier of {earlier}"
 
     @property
     def n_bytes(self) -> int:

@@ -10,7 +10,7 @@ from obygaze_features.store.atomic_files import (
     replace_store,
     take_name,
 )
-from obygaze_features.store.card import Terms
+from obygaze_features.store.card import Terms, card_of_store
 from obygaze_features.store.encoding import Values
 from obygaze_features.store.filling import (
     Filling,
@@ -33,6 +33,7 @@ from obygaze_features.store.records import (
     BlockRecord,
     FileMark,
     Maker,
+    ManifestMark,
     all_makers,
 )
 from obygaze_features.store.rows import NOT_EXTRACTED, Row, RowColumns
@@ -113,7 +114,28 @@ def _contents(source: "_Blocks", terms: Terms) -> Contents:
         replaces=(*before.record.replaces, before.seal) if before else (),
         origins=before.record.origins if before else (),
         terms=before.terms.or_else(terms) if before else terms,
+        earlier_manifests=_earlier_manifests(before, plan.manifest) if before else (),
+        cards_before=_cards_before(before) if before else None,
     )
+
+
+def _earlier_manifests(before: Store, manifest: ManifestMark) -> list[str]:
+    """Return the names of the other manifests from which a changed store has clips."""
+    record = before.record
+    names = dict.fromkeys((*record.earlier_manifests, record.manifest.name))
+    return [name for name in names if name not in ("", manifest.name)]
+
+
+def _cards_before(before: Store) -> tuple[str, bytes] | None:
+    """Return the card of a changed store as this program writes it, and as it is now.
+
+    Return None if the card was removed.
+    """
+    now = before.card
+    if not now:
+        return None
+    rows = RowColumns.of(before.rows)
+    return card_of_store(before.record, rows, before.terms, before.seal), now
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:

@@ -370,7 +370,8 @@ def _rows_like(table: ByteTable, texts: Iterable[str]) -> Rows:
         rows = np.flatnonzero(is_wanted[_hashes_of_ends(there)])
         there = there[rows]
     nearest = np.searchsorted(wanted, there).clip(max=len(wanted) - 1)
-    return rows[wanted[nearest] == there]
+    like: Rows = rows[wanted[nearest] == there]
+    return like
 
 
 def _hashes_of_ends(texts: Values) -> Values:

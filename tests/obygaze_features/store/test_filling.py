@@ -33,7 +33,14 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.store.filling import Filling, choose_block
 from obygaze_features.store.layout import ROWS_JSON, Array
-from obygaze_features.store.records import BlockRecord, Maker, Origin, decode
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.records import (
+    BlockRecord,
+    Maker,
+    ManifestMark,
+    Origin,
+    decode,
+)
 from obygaze_features.store.rows import FAILED, NOT_EXTRACTED
 from obygaze_features.store.sealing import seal
 
@@ -216,6 +223,41 @@ def test_failed_rows_that_are_not_computed_again_keep_their_reason(tmp_path) -> 
     rows = expected_rows()
     rows[:16] = expected_rows(fails=lambda number: False)[:16]
     check_store(tmp_path / "s", rows, VALUES)
+
+
+def test_a_store_that_grows_keeps_what_people_wrote(tmp_path: Path) -> None:
+    """The card has what they wrote and removed, the new counts, and the manifests of all clips."""
+    rows = planned_rows(96)
+    sealed = filled_store(tmp_path / "s")
+    card = tmp_path / "s" / "README.md"
+    text = card.read_text(encoding="utf-8")
+    for line, own in (
+        ("task_categories:", "doi: 10.5281/zenodo.1\ntask_categories:"),
+        ("## Limits", "## Who made it\n\nAda and Ben.\n\n## Limits"),
+        ("in 94 rows.", "in 94 rows of our pilot."),
+    ):
+        assert text.count(line) == 1
+        text = text.replace(line, own)
+    start = text.index("## What is not inside")
+    without = text[:start] + text[text.index("## Licence and citation") :]
+    # An editor of another system ends lines in another way.
+    card.write_bytes(f"{without}\nOur last words.".replace("\n", "\r\n").encode())
+    mark = ManifestMark("sequel", "9" * 64)
+    more = {"replaces": sealed, "rows": rows, "manifest": mark}
+    filling = plan(tmp_path / "s", computed=[False] * 94 + [True] * 2, **more)
+    fill(filling, values_of(n_rows=96))
+    seal(tmp_path / "s")
+    grown = card.read_text(encoding="utf-8")
+    head, body = grown.split("---\n")[1:]
+    assert "doi: 10.5281/zenodo.1\ntask_categories:" in head
+    assert "## Who made it\n\nAda and Ben.\n\n## Limits" in body
+    assert "in 94 rows of our pilot." in body and "in 96 rows." in body
+    assert "the manifest 'sequel', and earlier of 'films'" in body
+    assert "## What is not inside" not in body
+    assert grown.endswith("Our last words.\n")
+    new_seal = open_store(tmp_path / "s").seal
+    assert grown.count(new_seal) == 3 and grown.count(sealed) == 1
+    assert open_store(tmp_path / "s").record.earlier_manifests == ("films",)
 
 
 def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
