@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from . import explain as explain
     from . import extraction as extraction
     from . import manifest as manifest
+    from . import marks as marks
     from . import models as models
     from . import protocols as protocols
     from . import store as store

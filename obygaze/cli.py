@@ -54,6 +54,7 @@ COMMANDS = {
     },
     "Clips and labels": {
         "manifest": "Import, look at and change tables of clips.",
+        "marks": "Read and write marks in films: ELAN files.",
         "video": "Look into a video file.",
     },
     "Features": {

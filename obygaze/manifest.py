@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from obygaze.contents import list_manifests as ls
     from obygaze.films.formats import export_manifest as export
     from obygaze.films.formats import import_manifest as import_
-    from obygaze.films.labels import project_marks as project
     from obygaze.films.sampling import sample_clips as sample
     from obygaze_features.extraction.cut_films import write_windows as windows
     from obygaze_features.extraction.linking import link_manifest as link
@@ -32,7 +31,6 @@ __all__ = [
     "link",
     "ls",
     "merge",
-    "project",
     "sample",
     "show",
     "stats",

@@ -129,7 +129,7 @@ def agree(
     """Measure how far annotators agree: on clips, on marks in films, or in a table of ratings.
 
     SOURCE is a manifest with annotators; or tables of marks, projected on clips (--clips or
-    --every) as by `obygaze manifest project`; or, with --raters, a table with a row for each item.
+    --every) as by `obygaze marks clips`; or, with --raters, a table with a row for each item.
 
     The table has the share of equal answers, Cohen's kappa of two annotators, Krippendorff's alpha
     with its interval over films, gamma of two annotators (1 - observed / expected distance, by

@@ -57,7 +57,7 @@ Row = dict[str, Any]
 # The bases of scores of a model that may have been trained on a clip or its film.
 MAY_HAVE_TRAINED = (COPY, IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
 LABELS_OF_MARKS = (
-    "for labels from marks: obygaze manifest project MARKS --clips SAMPLE -o NAME, then obygaze"
+    "for labels from marks: obygaze marks clips MARKS --clips SAMPLE -o NAME, then obygaze"
     " audit share NAME"
 )
 MORE_FILMS = "sample clips of more films: obygaze manifest sample --help"
@@ -122,7 +122,7 @@ def audit_share(
 ) -> Audit:
     """Estimate the share of clips that show something, from drawn clips with labels of people.
 
-    `manifest sample` samples the clips, and `manifest project` turns marks into labels. A clip
+    `manifest sample` samples the clips, and `marks clips` turns marks into labels. A clip
     without a label, or with `?`, was not judged and does not count. A word that no label has is an
     error.
 

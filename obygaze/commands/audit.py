@@ -198,7 +198,7 @@ def share(
 ) -> Result:
     """Estimate the share of clips that show something, from drawn clips with labels of people.
 
-    `manifest sample` samples the clips, and `manifest project` turns marks into labels. A clip
+    `manifest sample` samples the clips, and `marks clips` turns marks into labels. A clip
     without a label, or with `?`, was not judged and does not count. A word that no label has is an
     error.
 
@@ -713,7 +713,7 @@ def agree(
     """Measure how far annotators agree.
 
     SOURCE is a manifest with annotators; or tables of marks, projected on clips (--clips or
-    --every) as by `obygaze manifest project`; or, with --raters, a table with a row for each item.
+    --every) as by `obygaze marks clips`; or, with --raters, a table with a row for each item.
 
     The table has the share of equal answers, Cohen's kappa of two annotators, Krippendorff's alpha
     with its interval over films, gamma of two annotators (1 - observed / expected distance, by

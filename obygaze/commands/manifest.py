@@ -27,7 +27,7 @@ from obygaze.commands.shared import (
         "Make": "import windows sample",
         "Look": "ls show stats",
         "Complete (changes the manifest)": "link join folds",
-        "Derive (writes a new manifest)": "labels project group merge",
+        "Derive (writes a new manifest)": "labels group merge",
         "Take out": "export",
     },
 )
@@ -55,8 +55,7 @@ def ls(session: Session) -> Result:
 @manifest.command(
     "import",
     headings={
-        "For tables": "map id films sheet rule order mapping write-mapping",
-        "For marks": "tier coded",
+        "For tables": "map id films sheet rule order word mapping write-mapping",
     },
 )
 @click.argument(
@@ -65,7 +64,7 @@ def ls(session: Session) -> Result:
     required=True,
     metavar="SOURCE...",
     type=NAME,
-    help="A file or folder; or files of marks; or one table per annotator.",
+    help="A table, or a folder of films; or one table per annotator.",
 )
 @click.option(
     "-o",
@@ -79,7 +78,7 @@ def ls(session: Session) -> Result:
     "--as",
     "format",
     metavar="NAME",
-    help="marks, or a data set: liris-accede, mobygaze, moviegraphs, obygaze12.",
+    help="A data set: liris-accede, mobygaze, moviegraphs, obygaze12.",
 )
 @force_option
 @mapping_option(
@@ -127,24 +126,11 @@ def ls(session: Session) -> Result:
     help="New file for the mapping, or for a draft of it.",
 )
 @mapping_option(
-    "--tier",
-    "tiers",
-    metavar="OLD=COLUMN",
-    may_be_empty=True,
-    help="The column of a tier: level, or level@anna.",
-)
-@mapping_option(
     "--word",
     "words",
     metavar="OLD=NEW",
     may_be_empty=True,
     help="Replace a word; ? stands for not known.",
-)
-@click.option(
-    "--coded",
-    multiple=True,
-    metavar="COLUMN",
-    help="Column that was coded in the whole film. Repeatable.",
 )
 @click.option(
     "--splits",
@@ -167,23 +153,19 @@ def import_(
     orders: Mapping[str, str] | None,
     mapping: str | None,
     write_mapping: str | None,
-    tiers: Mapping[str, str] | None,
     words: Mapping[str, str] | None,
-    coded: Sequence[str],
     splits: str | None,
 ) -> Result:
-    """Make a manifest of a table, a folder of films or a data set, or a table of marks.
+    """Read a table, a folder of films, or a known data set.
 
-    The ending of SOURCE determines its format: a table, or an ELAN file (.eaf). A folder has films
-    or ELAN files. If the ending does not determine the format, --as names it. docs/guide/data.md
-    describes tables: columns, mappings, times, annotators. docs/guide/films.md describes marks.
+    docs/guide/data.md describes tables: columns, mappings, times, annotators. `obygaze marks
+    import` reads ELAN files and other marks.
 
     Examples:
         obygaze manifest import clips.xlsx --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import mine.csv --map coder:ada=Ada --map coder:ben=Ben --rule agreed
         obygaze manifest import ada.csv ben.csv --rule agreed -o coded
         obygaze manifest import /data/films -o films
-        obygaze manifest import anna.eaf ben.eaf -o coded --tier Gewalt_MK=Gewalt
         obygaze manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits/
     """
     from obygaze.films.formats import import_manifest
@@ -201,9 +183,7 @@ def import_(
         orders=orders,
         mapping=mapping,
         write_mapping=write_mapping,
-        tiers=tiers,
         words=words,
-        coded=coded,
         splits=splits,
         workspace=session.root,
     )
@@ -313,7 +293,7 @@ def sample(
     """Sample random clips of each film, for annotators to label.
 
     The number of clips is divided among the films as equally as possible. The new manifest has only
-    the sampled clips, and the probability with which each clip was sampled. `manifest export`
+    the sampled clips, and the probability with which each clip was sampled. `marks blank`
     writes these clips as ELAN files with an empty annotation for each clip and without labels;
     `audit share` reads them with labels.
 
@@ -592,89 +572,6 @@ def labels(
     )
 
 
-@manifest.command("project")
-@click.argument("marks", nargs=-1, required=True, help="One or more tables of marks.")
-@click.option(
-    "-o",
-    "--output",
-    "name",
-    required=True,
-    metavar="NAME",
-    help="Name of the manifest to write.",
-)
-@click.option(
-    "--clips", type=NAME, help="Manifest or table of clips with times in their films."
-)
-@click.option(
-    "--every",
-    metavar="SECONDS",
-    help="Length of equal clips in seconds, instead of --clips.",
-)
-@click.option(
-    "--threshold",
-    default="0.2",
-    help="The smallest share of a clip that a value must cover to count: 0.2, 1/3.",
-)
-@mapping_option(
-    "--order",
-    "orders",
-    metavar="COLUMN=WORDS",
-    help="The words of a column from the lowest: Gewalt=schwach,stark.",
-)
-@click.option(
-    "--rule",
-    default="highest",
-    metavar="RULE",
-    help="Rule for one label from several annotators: highest, agreed, majority, mean or"
-    " by:NAME. A second table has the labels of each annotator.",
-)
-@force_option
-@click.pass_obj
-def project(
-    session: Session,
-    marks: Sequence[str],
-    name: str,
-    clips: str | None,
-    every: str | None,
-    threshold: str,
-    orders: Mapping[str, str] | None,
-    rule: str,
-    force: bool,
-) -> Result:
-    """Turn marks in films into clips with labels.
-
-    MARKS is the name of a table of marks in the workspace, which `manifest import marks.eaf`
-    writes; or a file with the columns movie_id, start_s, end_s, column, value, annotator; or a
-    manifest of segments.
-
-    A value counts for a clip if the share of the clip that it covers is at least the threshold. The
-    clip gets the highest level that counts, and the concepts of its marks. In a column with
-    --order, the clip gets the highest value that counts; in a column without it, the value that
-    covers most of the clip. A clip for which no value counts has the level EN, and `none` in each
-    further column, if the annotator has seen at least four fifths of it; otherwise it has no label.
-    Marks in the column `watched` state what was seen. Without such marks, the whole film counts as
-    seen, and a warning says so; but a clip of `manifest sample` without a mark has no label.
-
-    Examples:
-        obygaze manifest project coded --clips films -o labels
-        obygaze manifest project coded --clips films --order Gewalt=schwach,stark -o labels
-        obygaze manifest project mobygaze --every 30 -o mobygaze-30
-    """
-    from obygaze.films.labels import project_marks
-
-    return project_marks(
-        marks,
-        name,
-        clips=clips,
-        every=every,
-        threshold=threshold,
-        orders=orders,
-        rule=rule,
-        force=force,
-        workspace=session.root,
-    )
-
-
 @manifest.command("group")
 @click.argument(
     "manifest", required=False, type=NAME, help="The manifest, which is not changed."
@@ -752,79 +649,19 @@ def merge(session: Session, manifests: Sequence[str], name: str, force: bool) ->
 
 
 @manifest.command("export")
-@click.argument("manifest", type=NAME, help="The marks, or clips with labels.")
-@click.argument("output", type=NAME, help="The file; or for several films the folder.")
-@click.option(
-    "--as",
-    "format",
-    metavar="FORMAT",
-    help="The format of the files in a folder: elan.",
-)
+@click.argument("manifest", type=NAME, help="The clips.")
+@click.argument("output", type=NAME, help="A new table: .csv or .xlsx.")
 @force_option
-@click.option(
-    "--predictions",
-    metavar="PATH",
-    type=NAME,
-    help="For ELAN: CSV file with scores of clips, written instead of the labels.",
-)
-@click.option(
-    "--into",
-    metavar="PATH",
-    type=NAME,
-    help="For ELAN: the file or folder to copy to OUTPUT with new tiers.",
-)
-@click.option(
-    "--person",
-    "people",
-    multiple=True,
-    metavar="NAME",
-    help="For sampled clips: an annotator, who gets an empty tier to fill in. "
-    "Repeatable.",
-)
 @click.pass_obj
-def export(
-    session: Session,
-    manifest: str,
-    output: str,
-    format: str | None,
-    force: bool,
-    predictions: str | None,
-    into: str | None,
-    people: Sequence[str],
-) -> Result:
-    """Write clips or marks for other programs.
+def export(session: Session, manifest: str, output: str, force: bool) -> Result:
+    """Write a table: .csv or .xlsx.
 
-    The ending of OUTPUT determines the format: .csv or .xlsx is a table of all clips, which
-    `manifest import` reads; .eaf is an ELAN file with the marks of one film. For several films,
-    OUTPUT is a folder, and the format is --as elan: each film becomes a file.
-
-    For ELAN, MANIFEST is a table of marks (a file, or a name in segments/) or a manifest. Each
-    label of a clip becomes a mark with its annotator; an unknown label becomes `?`. Clips from
-    `manifest sample` become an empty tier for each --person, with the levels to choose
-    from. --predictions takes a table of `models predict -o` or `search -o`, or the predictions.csv
-    of a run: each model becomes a tier of scores, or several if clips overlap. Baselines are
-    excluded if the run has models. --into adds these tiers to an existing ELAN file, or to each
-    file of a folder, and changes nothing else in the files.
-
-    The annotations are a table next to the table of clips, such as films.annotators.csv.
+    `obygaze manifest import` reads the table again. The annotations are a table next to the table
+    of clips, such as films.annotators.csv. `obygaze marks` writes ELAN files.
 
     Examples:
         obygaze manifest export films films.csv
-        obygaze manifest export coded lake.eaf
-        obygaze manifest export mobygaze elan --as elan
-        obygaze manifest export drawn to-fill --as elan --person anna --person ben
-        obygaze manifest export films scored.eaf --predictions scores.csv --into anna.eaf
-        obygaze manifest export films scores --as elan --predictions predicted.csv
     """
     from obygaze.films.formats import export_manifest
 
-    return export_manifest(
-        manifest,
-        output,
-        format=format,
-        force=force,
-        predictions=predictions,
-        into=into,
-        people=people,
-        workspace=session.root,
-    )
+    return export_manifest(manifest, output, force=force, workspace=session.root)

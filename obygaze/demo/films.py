@@ -116,7 +116,7 @@ def annotate(scenes: Sequence[DemoScene]) -> list[tuple[str | int, ...]]:
 
 
 def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]:
-    """Write segments.csv and clips.csv, the input of `obygaze manifest project`."""
+    """Write segments.csv and clips.csv, the input of `obygaze marks clips`."""
     segments = folder / "segments.csv"
     clips = folder / "clips.csv"
     write_atomic(segments, csv_bytes(SEGMENT_COLUMNS, annotate(scenes)))

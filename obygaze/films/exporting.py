@@ -33,6 +33,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.files import find_files, write_all_new
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
@@ -105,6 +106,7 @@ def export_elan(
     predictions: PathLike | None = None,
     into: PathLike | None = None,
     people: Sequence[str] = (),
+    are_blank: bool = False,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedFiles:
@@ -117,11 +119,12 @@ def export_elan(
         into: An ELAN file, or a folder of ELAN files. A copy with the marks of its film as new
             tiers is written as the output, or into the output folder. None: new files.
         people: The annotators who each get a tier of sampled clips to fill in.
+        are_blank: Whether sampled clips are written, without labels.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
     export = None
-    if not isinstance(source, Manifest) and predictions is None and not people:
+    if not isinstance(source, Manifest) and predictions is None and not are_blank:
         here = Workspace.of(workspace)
         path = table_of_marks(source, here)
         header = here.manifest(str(source))
@@ -137,6 +140,7 @@ def export_elan(
             export = _Export(read_marks([path], workspace).marks)
     if export is None:
         manifest = read_manifest(source, workspace=workspace)
+        _check_drawn(manifest, predictions, are_blank=are_blank)
         export = _of_manifest(manifest, predictions, people)
     if not export.marks:
         raise FixInput("nothing to export: the table has no marks", where=str(source))
@@ -145,10 +149,6 @@ def export_elan(
     left_out = [*export.left_out]
     if into is None:
         files = _new_files(marks_of, output, films, are_drawn=export.are_drawn)
-    elif export.are_drawn:
-        raise FixUsage(
-            "--into is not for sampled clips, which need new files", where=str(into)
-        )
     else:
         files = _with_new_tiers(Path(into), marks_of, output, films, left_out)
     write_all_new(files, force=force)
@@ -247,7 +247,7 @@ def _new_files(
     if is_file and len(marks_of) > 1:
         raise FixUsage(
             f"expected marks of one film for {output.name}, got marks of {len(marks_of)} films",
-            hint="pass a folder and --as elan, which writes a file for each film",
+            hint="pass a folder, which gets a file for each film",
         )
     folder = output.parent if is_file else output
     files = {}
@@ -287,6 +287,25 @@ def _media(video: Path | None, folder: Path) -> dict[str, str]:
 # ---- clips as marks ------------------------------------------------------------------------------
 
 
+def _check_drawn(
+    manifest: Manifest, predictions: PathLike | None, *, are_blank: bool
+) -> None:
+    """Raise an error unless sampled clips, and only these, are written without labels."""
+    are_drawn = is_drawn(manifest)
+    if are_blank and not are_drawn:
+        raise FixUsage(
+            "only sampled clips become empty tiers",
+            where=manifest.name,
+            hint="obygaze manifest sample --help",
+        )
+    if are_drawn and not are_blank and predictions is None:
+        raise FixUsage(
+            "these clips were sampled for annotators, who must not see labels",
+            where=manifest.name,
+            hint=f"obygaze marks blank {shell_word(manifest.name)} FOLDER --person NAME",
+        )
+
+
 def _of_manifest(
     manifest: Manifest, predictions: PathLike | None, people: Sequence[str]
 ) -> _Export:
@@ -295,11 +314,6 @@ def _of_manifest(
     require_films(films, manifest.name, "clips cannot become marks in a film")
     left_out: list[str] = []
     are_drawn = predictions is None and is_drawn(manifest)
-    if people and not are_drawn:
-        raise FixUsage(
-            "--person is only for sampled clips, and not with --predictions",
-            where=manifest.name,
-        )
     said: list[Said] = []
     if predictions is not None:
         said = _read_scores(manifest, Path(predictions))

@@ -112,7 +112,7 @@ class ImportedMarks:
             )
         name = shell_word(self.path.stem)
         clips = "--clips SAMPLE" if self.is_of_draw else "--every SECONDS"
-        notes.append(f"next: obygaze manifest project {name} {clips} -o CLIPS")
+        notes.append(f"next: obygaze marks clips {name} {clips} -o CLIPS")
         return notes
 
     @property

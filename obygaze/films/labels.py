@@ -1,4 +1,4 @@
-"""`obygaze manifest project`: turn marks into clips with labels."""
+"""`obygaze marks clips`: turn marks into clips with labels."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def project_marks(
 ) -> ProjectedLabels:
     """Turn marks in films into clips with labels.
 
-    MARKS is the name of a table of marks in the workspace, which `manifest import marks.eaf`
+    MARKS is the name of a table of marks in the workspace, which `marks import marks.eaf`
     writes; or a file with the columns movie_id, start_s, end_s, column, value, annotator; or a
     manifest of segments.
 
@@ -209,7 +209,7 @@ def _with_command(
         if is_read and linked.name != manifest.name:
             parents.append(linked)
     given = {"--clips": of_clips, **options}
-    command = command_line("manifest project", words, given, workspace)
+    command = command_line("marks clips", words, given, workspace)
     return with_command(manifest, command, *parents)
 
 

@@ -86,9 +86,7 @@ class DrawnClips:
     def notes(self) -> list[str]:
         """The next command."""
         name = shell_word(self.manifest.name)
-        return [
-            f"next: obygaze manifest export {name} {name}-elan --as elan --person NAME"
-        ]
+        return [f"next: obygaze marks blank {name} {name}-elan --person NAME"]
 
 
 def sample_clips(
@@ -103,7 +101,7 @@ def sample_clips(
     """Sample random clips of each film, for annotators to label.
 
     The number of clips is divided among the films as equally as possible. The new manifest has only
-    the sampled clips, and the probability with which each clip was sampled. `manifest export`
+    the sampled clips, and the probability with which each clip was sampled. `marks blank`
     writes these clips as ELAN files with an empty annotation for each clip and without labels;
     `audit share` reads them with labels.
 

@@ -118,9 +118,7 @@ def run_protocol(
 def project(
     place, marks: str, clips, threshold: str, *, each: bool = False
 ) -> list[Row]:
-    place(
-        f"manifest project {marks} {clips} --threshold {threshold} -o projected --force"
-    )
+    place(f"marks clips {marks} {clips} --threshold {threshold} -o projected --force")
     projected = place.read_manifest("projected")
     clip_of = {row["clip_id"]: row for row in projected}
     rows = []

@@ -60,9 +60,7 @@ def test_marks(place: Place) -> None:
     place.write_table("clips.csv", spans)
     said = {}
     for name in ("ada", "ben"):
-        place(
-            f"manifest project films.seen --clips clips.csv --rule by:{name} -o {name}"
-        )
+        place(f"marks clips films.seen --clips clips.csv --rule by:{name} -o {name}")
         (labels,) = place.read_manifest(name)
         said[name] = (labels["level"], labels["concepts"])
     assert said == {"ada": ("S", "Look"), "ben": ("HN", "Body")}

@@ -136,10 +136,9 @@ IMPORTS = {
     ],
     "labels of marks": [
         "manifest import clips.csv",
-        "manifest project coded --clips clips -o labels --rule by:ada",
-        "manifest project segments/coded.csv --clips clips.csv -o of-file",
-        "manifest project coded --every 0.5 --threshold 1/3 --order mood=calm,tense"
-        " -o cut",
+        "marks clips coded --clips clips -o labels --rule by:ada",
+        "marks clips segments/coded.csv --clips clips.csv -o of-file",
+        "marks clips coded --every 0.5 --threshold 1/3 --order mood=calm,tense -o cut",
     ],
 }
 
@@ -162,7 +161,7 @@ def check_typed_anew(here: Path) -> None:
         lines = commands_of(here, name)
         shutil.rmtree(made)
         for line in lines:
-            assert line.startswith("obygaze manifest ")
+            assert line.startswith(("obygaze manifest ", "obygaze marks "))
             typed(line, here)
         files = sorted(before.glob(f"{name}.*"))
         assert files
@@ -232,9 +231,7 @@ def in_the_folder(here: Path) -> None:
     with contextlib.chdir(here):
         made: Any = og.manifest.import_("clips.csv", words={"HN": "?"})
         og.manifest.link(made.manifest.name, "../films")
-        og.manifest.project(
-            Path("segments/coded.csv"), "cut", every=0.5, threshold=0.25
-        )
+        og.marks.clips(Path("segments/coded.csv"), "cut", every=0.5, threshold=0.25)
         og.manifest.sample("clips", 2, "drawn", seed=3)
 
 

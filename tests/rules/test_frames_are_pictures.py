@@ -172,18 +172,18 @@ def test_a_mark_is_at_its_frames_once_the_film_is_linked(tmp_path: Path) -> None
     rows = [f"c{n},{LATE.name},{start},{end}" for n, (start, end) in enumerate(times)]
     written_lines(folder / "c.csv", "clip_id,movie_id,start_s,end_s", *rows)
     call_obygaze("manifest", "import", "c.csv", cwd=folder).ok()
-    call_obygaze("manifest", "import", "m.csv", "--as", "marks", cwd=folder).ok()
+    call_obygaze("marks", "import", "m.csv", cwd=folder).ok()
     # What was imported before it was linked is at its frames, too.
     expected = {"before": ["S", "EN", "EN"], "after": ["EN", "S", "EN"]}
     for when, levels in expected.items():
         if when == "after":
             link_one_clip(folder, LATE)
         for marks in ("m.csv", "m"):
-            words = ("manifest", "project", marks, "--clips", "c", "-o", when)
+            words = ("marks", "clips", marks, "--clips", "c", "-o", when)
             call_obygaze(*words, "--force", cwd=folder).ok()
             labels = rows_of(folder / "manifests" / f"{when}.csv")
             assert [row["level"] for row in labels] == levels
-    words = ("manifest", "import", "m.csv", "--as", "marks", "--force")
+    words = ("marks", "import", "m.csv", "--force")
     call_obygaze(*words, cwd=folder).ok()
     (row,) = rows_of(folder / "segments" / "m.csv")
     assert (row["start_s"], row["end_s"]) == ("2.52", "3.52")
@@ -206,7 +206,7 @@ def test_linking_changes_no_label_of_clips_and_marks_in_frames(tmp_path: Path) -
     header = "clip_id,movie_id,start_frame,end_frame,framerate"
     written_lines(folder / "c.csv", header, *rows)
     call_obygaze("manifest", "import", "c.csv", cwd=folder).ok()
-    words = ("manifest", "project", "m.csv", "--clips", "c", "-o")
+    words = ("marks", "clips", "m.csv", "--clips", "c", "-o")
     call_obygaze(*words, "before", cwd=folder).ok()
     call_obygaze("manifest", "link", "c", "films", cwd=folder).ok()
     call_obygaze(*words, "after", cwd=folder).ok()
@@ -222,16 +222,16 @@ def test_marks_that_the_linked_film_contradicts_are_refused(tmp_path: Path) -> N
     folder = workspace_of(tmp_path, [LATE])
     link_one_clip(folder, LATE)
     written_lines(folder / "m.csv", MARKS, f"{LATE.name},ada,25,49,23.976,S,")
-    for words in (("import", "m.csv", "--as", "marks"), ("project", "m.csv")):
-        ways = ("--clips", "linked") if words[0] == "project" else ()
+    for words in (("import", "m.csv"), ("clips", "m.csv")):
+        ways = ("--clips", "linked") if words[0] == "clips" else ()
         ways = (*ways, "-o", "m")
-        refused = call_obygaze("manifest", *words, *ways, cwd=folder)
+        refused = call_obygaze("marks", *words, *ways, cwd=folder)
         assert refused.code == 1
         assert "expected 25 frames per second, got 23.976" in refused.stderr
     written_lines(folder / "m.csv", MARKS, "elsewhere,ada,25,49,23.976,S,")
     rows = "clip_id,movie_id,start_frame,end_frame,framerate", "e,elsewhere,0,99,25"
     written_lines(folder / "e.csv", *rows)
-    words = ("manifest", "project", "m.csv", "--clips", "e.csv", "-o", "labels")
+    words = ("marks", "clips", "m.csv", "--clips", "e.csv", "-o", "labels")
     refused = call_obygaze(*words, cwd=folder)
     assert refused.code == 1
     assert "expected 23.976 frames per second as in the marks, got 25" in refused.stderr

@@ -12,7 +12,7 @@ import pytest
 from support.elan_rules import problems_of
 from support.seeds import amount
 
-from obygaze.films.formats import export_manifest, import_manifest
+from obygaze.films.elan_files import export_marks, import_files_of_marks
 from obygaze.films.importing import ImportedMarks
 from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark, read_marks, written
@@ -69,13 +69,13 @@ def test_marks_come_back(seed: int, tmp_path: Path) -> None:
     for kind in ("marks", "elan"):
         files = [table]
         if kind == "elan":
-            exported = export_manifest(table, tmp_path / kind, format=kind)
+            exported = export_marks(table, tmp_path / kind)
             files = [*exported.files]
             assert [problems_of(path.read_bytes()) for path in files] == [[]] * len(
                 files
             )
             assert exported.left_out == ()
-        back = import_manifest(files, kind, format="marks", workspace=tmp_path)
+        back = import_files_of_marks(files, kind, workspace=tmp_path)
         assert isinstance(back, ImportedMarks)
         assert list(back.marks) == marks
         assert back.left_out == ()
@@ -135,12 +135,10 @@ def test_labels_come_back(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "manifests" / "drawn-up.toml"
     path.parent.mkdir()
     write_manifest(made, path)
-    exported = export_manifest(
-        "drawn-up", tmp_path / "elan", format="elan", workspace=tmp_path
-    )
+    exported = export_marks("drawn-up", tmp_path / "elan", workspace=tmp_path)
     files = sorted(tmp_path.glob("elan/*.eaf"))
     assert [problems_of(file.read_bytes()) for file in files] == [[]] * len(files)
-    import_manifest(files, "marks", workspace=tmp_path)
+    import_files_of_marks(files, "marks", workspace=tmp_path)
     back = project_marks(
         "marks", clips="drawn-up", rule="agreed", name="back", workspace=tmp_path
     )
@@ -148,6 +146,6 @@ def test_labels_come_back(seed: int, tmp_path: Path) -> None:
     again = read_manifest("back", workspace=tmp_path)
     assert what_people_say(again) == what_people_say(made)
     # From the labels, once more.
-    export_manifest("back", tmp_path / "again", format="elan", workspace=tmp_path)
+    export_marks("back", tmp_path / "again", workspace=tmp_path)
     for file in files:
         assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()

@@ -126,7 +126,7 @@ def test_what_has_one_span_is_of_one_span(rate, late_s, tmp_path) -> None:
             f"late,ada,{cells},S,,{float(fps):.5g}\n"
         )
         words = ("marks.csv", "--clips", "cut", "-o", "levels", "--force")
-        call_obygaze("manifest", "project", *words, cwd=tmp_path).ok()
+        call_obygaze("marks", "clips", *words, cwd=tmp_path).ok()
         with (tmp_path / "manifests/levels.csv").open(encoding="utf-8") as stream:
             levels = {row["clip_id"]: row["level"] for row in csv.DictReader(stream)}
         assert levels == {one: "S" if one == marked else "EN" for one in ids}

@@ -26,8 +26,8 @@ from obygaze.audits.maps.pictures import exact_pictures
 from obygaze.audits.maps.stores import write_maps
 from obygaze.audits.mediaeval import audit_mediaeval
 from obygaze.films.elan import ElanFile, write_elan
+from obygaze.films.elan_files import export_marks
 from obygaze.films.exporting import export_elan
-from obygaze.films.formats import export_manifest
 from obygaze.films.importing import import_marks
 from obygaze.films.labels import project_marks
 from obygaze.films.page.view import view
@@ -276,7 +276,7 @@ REFUSED: dict[str, Case] = {
     "nothing to export: the table has no marks": lambda f: export_elan(
         marks(f), f / "o.eaf"
     ),
-    "nothing to export: 1 clip without times": lambda f: export_manifest(
+    "nothing to export: 1 clip without times": lambda f: export_marks(
         classes("1"), f / "o.eaf"
     ),
     "the table has 2,000,000,000 cells and": too_many_cells,

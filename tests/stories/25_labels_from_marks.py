@@ -48,7 +48,7 @@ def begin_with_marks(ws: Workspace) -> list[Mark]:
                 first = last + draw.choice((1, 1, 2, 5))
     ws.write_table("marks.csv", rows)
     ws("manifest import videos -o films")
-    ws("manifest import marks.csv --as marks -o marks")
+    ws("marks import marks.csv -o marks")
     return sorted(marks)
 
 
@@ -80,7 +80,7 @@ def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(ws) -> None
     pympi = pytest.importorskip("pympi")
     marks = begin_with_marks(ws)
     assert marks_of_table(ws, "marks") == marks
-    ws("manifest export marks elan --as elan")
+    ws("marks export marks elan")
     found = []
     for film, rate in RATES.items():
         document = pympi.Eaf(str(ws.path(f"elan/{film}.eaf")))
@@ -90,7 +90,7 @@ def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(ws) -> None
                 pictures = pictures_shown(start, end, rate)
                 found.append((film, annotator, *pictures, level))
     assert sorted(found) == [mark[:-1] for mark in marks]
-    ws("manifest import elan -o back")
+    ws("marks import elan -o back")
     assert marks_of_table(ws, "back") == marks
 
 
@@ -111,7 +111,7 @@ def write_clips(ws: Workspace, *spans: tuple[int, int]) -> None:
 
 
 def projected(ws: Workspace, options: str = "") -> list[tuple[str, str | None]]:
-    words = "manifest project segments.csv --clips clips.csv -o projected --force"
+    words = "marks clips segments.csv --clips clips.csv -o projected --force"
     ws(f"{words} {options}")
     rows = ws.read_table("manifests/projected.csv")
     return [(row["clip_id"], row["level"] or None) for row in rows]
@@ -148,7 +148,7 @@ def test_what_was_not_watched_has_no_label_and_is_not_compared(ws: Workspace) ->
     write_segments(ws, of_ada, "ada.csv")
     of_ben = "lake,ben,100,199,HN,Look\nlake,ben,0,299,watched,\n"
     write_segments(ws, of_ben, "ben.csv")
-    ws("manifest project ada.csv ben.csv --clips clips.csv -o seen")
+    ws("marks clips ada.csv ben.csv --clips clips.csv -o seen")
     said: dict[str, dict[str, str]] = {"ada": {}, "ben": {}}
     for row in ws.read_table("manifests/seen.annotators.csv"):
         said[row["annotator"]][row["clip_id"]] = row["level"]
@@ -173,7 +173,7 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
         row |= {"start_s": 0, "end_s": 2, "film_start_s": 98 + 2 * number}
         rows.append({**row, "film_end_s": 100 + 2 * number})
     ws.import_table(rows, "films", "clips")
-    ws("manifest project segments.csv --clips films -o labels")
+    ws("marks clips segments.csv --clips films -o labels")
     levels = [row["level"] for row in ws.read_table("manifests/labels.csv")]
     # The mark of level S is all of the second clip.
     assert levels == ["EN", "S"]

@@ -672,7 +672,7 @@ def project_by_command(ws: TypingWorkspace, case: Any) -> Any:
             marks.append({"annotator": annotator, **said, **frames})
     ws.write_table("segments.csv", marks)
     ws.write_table("clips.csv", clips_of_film(case["clips"]))
-    words = "manifest project segments.csv --clips clips.csv -o projected --force"
+    words = "marks clips segments.csv --clips clips.csv -o projected --force"
     ws(f"{words} --threshold {case['threshold']}")
     merged = ws.read_table("manifests/projected.csv")
     names = [*case["annotators"]]
@@ -744,7 +744,7 @@ def check_other_thresholds(ws: TypingWorkspace, row: Row) -> None:
     n_clips, _, *changes = numbers(row.here)
     counts = []
     for threshold in ("0.1", "0.4"):
-        words = "manifest project mobygaze --every 30 -o labels --force"
+        words = "marks clips mobygaze --every 30 -o labels --force"
         ws(f"{words} --threshold {threshold}")
         counts.append(
             Counter(o["level"] for o in ws.read_table("manifests/labels.csv"))

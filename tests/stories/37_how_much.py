@@ -64,7 +64,7 @@ def mark(
 
 
 def audit(ws: Workspace, words: str = "--by decade") -> Any:
-    ws("manifest project marks.csv --clips drawn -o judged --force")
+    ws("marks clips marks.csv --clips drawn -o judged --force")
     return ws(f"audit share judged {words} --json").json()
 
 
@@ -99,7 +99,7 @@ def test_counting_predictions_is_refused_with_the_reason(ws: Workspace) -> None:
     ws("manifest sample films -n 120 -o drawn")
     text = ws("audit share drawn", code=1).text
     assert "got labels in 0 films" in text
-    assert "manifest project MARKS --clips SAMPLE" in text
+    assert "marks clips MARKS --clips SAMPLE" in text
 
 
 # ---- a tier to fill in, in ELAN ------------------------------------------------------------------
@@ -118,7 +118,7 @@ def drawn_tiers(ws: Workspace) -> None:
             rows.append({**ids, **times, "level": ""})
     ws.import_table(rows, "cut", "clips")
     ws("manifest sample cut -n 9 -o drawn")
-    ws("manifest export drawn elan --as elan --person eva")
+    ws("marks blank drawn elan --person eva")
 
 
 def fill(ws: Workspace, words: dict[str, list[str]]) -> None:
@@ -143,8 +143,8 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
     """Half of the empty annotations became easy negatives, and the share was too low."""
     drawn_tiers(ws)
     fill(ws, WRITTEN)
-    ws(f"manifest import elan --as elan {coded} -o eva --force")
-    ws("manifest project eva --clips drawn -o labels")
+    ws(f"marks import elan {coded} -o eva --force")
+    ws("marks clips eva --clips drawn -o labels")
     found: dict[str, list[str]] = {film: [] for film in WRITTEN}
     for row in sorted(
         ws.read_table("manifests/labels.csv"), key=lambda row: row["clip_id"]
@@ -157,7 +157,7 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
     assert (document["n_drawn"], document["shares"][0]["n_judged"]) == (9, 6)
     assert "9 clips sampled: 6 judged, 3 not judged." in ws("audit share labels").text
     # Nor is anything known of the rest of the films, which nobody looked at.
-    ws("manifest project eva --clips cut -o all")
+    ws("marks clips eva --clips cut -o all")
     levels = [row["level"] for row in ws.read_table("manifests/all.csv")]
     assert sorted(levels) == [*[""] * 12, "EN", "EN", "EN", "HN", "S", "S"]
 
@@ -169,9 +169,7 @@ def test_scores_are_not_put_beside_clips_that_nobody_judged(ws: Workspace) -> No
         ids = {name: row[name] for name in ("clip_id", "movie_id")}
         scores.append({**ids, "basis": "unseen", "score:S": 1})
     ws.write_table("scores.csv", scores)
-    words = (
-        "manifest export cut scored.eaf --predictions scores.csv --into elan/one.eaf"
-    )
+    words = "marks scores cut scores.csv scored.eaf --into elan/one.eaf"
     text = ws(words, code=1).text
     assert "the tier level has 3 sampled clips without a level" in text
     fill(ws, {"one": ["S", "EN", "EN"]})

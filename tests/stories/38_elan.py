@@ -78,7 +78,7 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
     ws("manifest windows videos -o clips --seconds 2 --every 2")
     # 2: What both wrote. Seven words are ours.
     imported = ws(
-        "manifest import Anna Ben --as elan -o coded --tier Gewalt_MK=Gewalt"
+        "marks import Anna Ben -o coded --tier Gewalt_MK=Gewalt"
         " --tier Notiz=comment --word 'stark (?)=stark' --word 'schwach (?)=?' --json"
     ).json()
     assert imported["annotators"] == ["Anna", "Ben"]
@@ -101,7 +101,7 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
     agreed = ws(f"agree coded --clips clips --column Gewalt {order} --json")
     assert 0.5 < agreed.json()["rows"][0]["gamma_uniform"] < 1.0
     # 4: One label a clip.
-    ws(f"manifest project coded --clips clips {order} -o labels")
+    ws(f"marks clips coded --clips clips {order} -o labels")
     shown = ws("manifest show labels --limit 0 --json").json()["clips"]
     words = [clip["extra"]["Gewalt"] for clip in shown]
     expected = []
@@ -121,7 +121,7 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
     )
     # 7: The same file, with a tier of scores.
     ws(
-        "manifest export labels scored.eaf --predictions runs/question/predictions.csv"
+        "marks scores labels runs/question/predictions.csv scored.eaf"
         " --into 'Anna/Nacht zug.eaf'"
     )
     before = ws.path("Anna/Nacht zug.eaf").read_text("utf-8")
@@ -135,9 +135,7 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
     for part in new:
         after = after.replace(part, "", 1)
     assert after == before
-    again = (
-        "manifest export labels twice.eaf --predictions runs/question/predictions.csv"
-    )
+    again = "marks scores labels runs/question/predictions.csv twice.eaf"
     told = ws(f"{again} --into scored.eaf", code=1).text
     assert "the file already has scores of" in told
     pympi = pytest.importorskip("pympi")

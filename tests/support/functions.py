@@ -19,6 +19,7 @@ OTHER_NAMES = {
     "extract text": "extraction.text",
     "extract words": "extraction.words",
     "manifest import": "manifest.import_",
+    "marks import": "marks.import_",
     "store import": "store.import_",
 }
 

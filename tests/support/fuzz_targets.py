@@ -449,10 +449,8 @@ def text_targets(folder: Path, workspace: Path) -> list[Target]:
         "manifest import t.csv -o t --mapping t.toml",
         "manifest import t.csv -o u --write-mapping new.toml",
     )
-    projected = typed("manifest project m.csv --clips c.csv -o labels")
-    exchanged = typed(
-        "manifest import f.eaf -o f", "manifest export segments/f.csv out.eaf"
-    )
+    projected = typed("marks clips m.csv --clips c.csv -o labels")
+    exchanged = typed("marks import f.eaf -o f", "marks export segments/f.csv out.eaf")
     return [
         Target("protocol", protocols, read_protocol, 16),
         Target("card", cards, read_card, 8),

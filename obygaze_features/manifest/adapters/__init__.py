@@ -148,7 +148,7 @@ class SavedManifest:
         quoted = shell_word(self.manifest.name)
         if stats.unit == "segment" and any(stats.levels.values()):
             notes.append(
-                f"next: obygaze manifest project {quoted} --every SECONDS -o LABELS"
+                f"next: obygaze marks clips {quoted} --every SECONDS -o LABELS"
             )
         elif stats.is_linked and stats.without_video < stats.clips:
             notes.append(f"next: obygaze extract plan {quoted} -b descriptors")

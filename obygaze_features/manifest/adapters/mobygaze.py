@@ -1,6 +1,6 @@
 """Read MObyGaze: each segment that one of the two experts of a film marked becomes a clip.
 
-The clips can be the segments of `obygaze manifest project`. The id of a segment is made from the
+The clips can be the segments of `obygaze marks clips`. The id of a segment is made from the
 film, the annotator, and the number in `clip_index`.
 """
 

@@ -184,7 +184,7 @@ def test_one_film_and_clips_that_were_not_sampled_are_refused(tmp_path: Path) ->
     assert "sample clips of more films" in str(refused.value.hint)
     with pytest.raises(FixInput, match="got labels in 1 film") as refused:
         audit(tmp_path, drawn_films(["SSEE", "...."]))
-    assert "manifest project MARKS" in str(refused.value.hint)
+    assert "marks clips MARKS" in str(refused.value.hint)
     manifest = drawn_films(["SSEE", "SEEE"])
     empty = {"draw_probability": "", "draw_clips": ""}
     other = Clip("x-1", "x", None, "", 0.0, 2.0, "S", (), empty)

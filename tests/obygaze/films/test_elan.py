@@ -10,7 +10,7 @@ from support.elan_rules import problems_of
 from support.seeds import amount
 
 from obygaze.films.elan import ElanFile, write_elan
-from obygaze.films.formats import export_manifest, import_manifest
+from obygaze.films.elan_files import export_marks, import_files_of_marks
 from obygaze.films.importing import ImportedMarks
 from obygaze.films.marks import Mark, written
 from obygaze.films.pictures import LinkedFilms
@@ -74,8 +74,8 @@ def foreign(tmp_path: Path) -> Path:
 
 
 def imported(path: Path, **options: Any) -> ImportedMarks:
-    made = import_manifest(
-        path, "m", format="elan", force=True, workspace=path.parent, **options
+    made = import_files_of_marks(
+        path, "m", force=True, workspace=path.parent, **options
     )
     assert isinstance(made, ImportedMarks)
     return made
@@ -112,12 +112,14 @@ def test_a_concept_that_may_be_several_is_warned_of(tmp_path: Path) -> None:
         Mark("m", n, n + 1.0, "concepts", word, "A") for n, word in enumerate(words)
     ]
     file.write_bytes(write_elan(marks))
-    made = import_manifest(file, "m", workspace=tmp_path)
+    made = import_files_of_marks(file, "m", workspace=tmp_path)
     assert isinstance(made, ImportedMarks)
     (warned,) = made.warnings
     assert "read as one concept: 'Body, Look'; if it means several" in warned
     meanings = {"Body, Look": "Body|Look"}
-    made = import_manifest(file, "m", words=meanings, force=True, workspace=tmp_path)
+    made = import_files_of_marks(
+        file, "m", words=meanings, force=True, workspace=tmp_path
+    )
     assert isinstance(made, ImportedMarks)
     assert made.warnings == []
 
@@ -307,7 +309,7 @@ def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
     path.write_bytes(write_elan([]))
     assert b"<TIME_ORDER/>" in path.read_bytes()
     (tmp_path / "m.csv").write_bytes(written([Mark("new", 0.0, 1.0, "a", "b", "c")]))
-    export_manifest(tmp_path / "m.csv", tmp_path / "out.eaf", into=path)
+    export_marks(tmp_path / "m.csv", tmp_path / "out.eaf", into=path)
     out = (tmp_path / "out.eaf").read_bytes()
     assert problems_of(out) == []
     assert out.count(b"<TIME_SLOT ") == 2
@@ -315,9 +317,9 @@ def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
     with pytest.raises(
         FixInput, match=r"for the films other, got new.eaf of the film new"
     ):
-        export_manifest(tmp_path / "m.csv", tmp_path / "o2.eaf", into=path)
-    with pytest.raises(FixUsage, match="--into is for elan, not for table"):
-        export_manifest(tmp_path / "m.csv", tmp_path / "o2.csv", into=path)
+        export_marks(tmp_path / "m.csv", tmp_path / "o2.eaf", into=path)
+    with pytest.raises(FixUsage, match="for a table of clips: obygaze manifest export"):
+        export_marks(tmp_path / "m.csv", tmp_path / "o2.csv", into=path)
 
 
 def test_no_tier_is_added_to_a_file_in_utf_16(foreign: Path) -> None:
@@ -337,7 +339,7 @@ def test_a_replaced_word_leaves_comments_and_an_empty_concept_is_not_unknown(
     file = tmp_path / "m.eaf"
     eaf = write_elan([*marks, Mark("m", 0, 9, "concepts", "ja", "A")])
     file.write_bytes(eaf)
-    made = import_manifest(file, "m", words={"ja": ""}, workspace=tmp_path)
+    made = import_files_of_marks(file, "m", words={"ja": ""}, workspace=tmp_path)
     assert isinstance(made, ImportedMarks)
     assert [(one.column, one.value) for one in made.marks] == [
         ("comment", "ja"),
@@ -345,7 +347,7 @@ def test_a_replaced_word_leaves_comments_and_an_empty_concept_is_not_unknown(
     ]
     blank = eaf.replace(b"<ANNOTATION_VALUE>ja<", b"<ANNOTATION_VALUE><")
     file.write_bytes(blank)
-    made = import_manifest(file, "m", force=True, workspace=tmp_path)
+    made = import_files_of_marks(file, "m", force=True, workspace=tmp_path)
     assert isinstance(made, ImportedMarks)
     said = [(one.column, one.value) for one in made.marks]
     assert said == [("level", "S"), ("mood", "?")]

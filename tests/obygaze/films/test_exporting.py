@@ -15,8 +15,13 @@ from support.seeds import amount
 from support.videos import read_number, write_video
 
 from obygaze.films.elan import ElanFile, write_elan
+from obygaze.films.elan_files import (
+    export_marks,
+    import_files_of_marks,
+    write_blank_files,
+    write_scores,
+)
 from obygaze.films.exporting import ExportedFiles
-from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.importing import ImportedMarks
 from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark, read_marks, written
@@ -81,10 +86,9 @@ def test_marks_come_back_picture_for_picture(name: str, tmp_path: Path) -> None:
     table.parent.mkdir()
     table.write_bytes(written(marks))
     elan = tmp_path / f"{film.stem}.eaf"
-    export_manifest("all", elan, workspace=tmp_path)
+    export_marks("all", elan, workspace=tmp_path)
     for way in (table, elan):
-        kind = "marks" if way == table else None
-        import_manifest(way, "back", format=kind, force=True, workspace=tmp_path)
+        import_files_of_marks(way, "back", force=True, workspace=tmp_path)
         back = read_marks([tmp_path / "segments" / "back.csv"]).marks
         found = {}
         for mark in back:
@@ -113,9 +117,9 @@ def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
     clip = Clip("a-0", "a", None, "", 0.0, 2.0, "S", (), facts)
     header = Header("x", said=("mood",))
     manifest = Manifest("films", header, (clip,), tuple(facts))
-    done = export_manifest(manifest, tmp_path / "a.eaf")
+    done = export_marks(manifest, tmp_path / "a.eaf")
     assert done.left_out == ("columns without annotations: genre",)
-    back = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
+    back = import_files_of_marks(tmp_path / "a.eaf", "back", workspace=tmp_path)
     found = [(mark.column, mark.value, mark.annotator) for mark in back.marks]
     assert found == [("level", "S", "ada"), ("mood", "joy", "ada")]
 
@@ -123,12 +127,12 @@ def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
 def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
     by_ada = Annotation("a-0", "ada", "HN", ("Look",), {"mood": "joy"})
     by_ben = Annotation("a-0", "ben", "S", (), {})
-    done = export_manifest(clips(annotations=(by_ada, by_ben)), tmp_path / "a.eaf")
+    done = export_marks(clips(annotations=(by_ada, by_ben)), tmp_path / "a.eaf")
     assert done.left_out == (
         "the labels that a rule made from all annotations",
         "1 clip without times: a-2",
     )
-    back = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
+    back = import_files_of_marks(tmp_path / "a.eaf", "back", workspace=tmp_path)
     found = {(mark.column, mark.value, mark.annotator) for mark in back.marks}
     labels = {("level", "HN", "ada"), ("concepts", "Look", "ada")}
     labels |= {("mood", "joy", "ada"), ("level", "S", "ben")}
@@ -146,8 +150,8 @@ def test_concepts_without_a_level_come_back_beside_levels_of_others(tmp_path) ->
         "films", Header("x", {"Look": "visual"}), made, (), (by_ada, by_ben)
     )
     write_manifest(films, tmp_path / "manifests/films.toml")
-    export_manifest("films", tmp_path / "a.eaf", workspace=tmp_path)
-    import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
+    export_marks("films", tmp_path / "a.eaf", workspace=tmp_path)
+    import_files_of_marks(tmp_path / "a.eaf", "back", workspace=tmp_path)
     options = {"clips": "films", "workspace": tmp_path}
     with pytest.raises(FixInput, match="some gave none: ada"):
         project_marks("back", "again", **options)
@@ -160,10 +164,10 @@ def test_concepts_without_a_level_come_back_beside_levels_of_others(tmp_path) ->
 def test_scores_that_come_back_are_no_marks(tmp_path, column, shown) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(f"clip_id,{column}\na-0,0.5\na-1,0.25\n", "utf-8")
-    export_manifest(clips(), tmp_path / "a.eaf", predictions=path)
+    write_scores(clips(), path, tmp_path / "a.eaf")
     with pytest.raises(FixInput, match="the files have no marks"):
-        import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
-    kept = import_manifest(
+        import_files_of_marks(tmp_path / "a.eaf", "back", workspace=tmp_path)
+    kept = import_files_of_marks(
         tmp_path / "a.eaf", "back", tiers={"score": "score"}, workspace=tmp_path
     )
     words = kept.to_json()["columns"]["score"]
@@ -178,7 +182,7 @@ def test_baselines_are_no_tiers_beside_models(tmp_path: Path, has_model: bool) -
         rows += ["a-0,ridge,1,0.75", "a-1,ridge,1,0.125"]
     (tmp_path / "p.csv").write_text("\n".join(rows), "utf-8")
     with pytest.warns(ObygazeWarning) as warned:
-        export_manifest(clips(), tmp_path / "a.eaf", predictions=tmp_path / "p.csv")
+        write_scores(clips(), tmp_path / "p.csv", tmp_path / "a.eaf")
     tiers = [*ElanFile(tmp_path / "a.eaf").tiers()]
     assert {tier.annotator for tier in tiers} == {"ridge" if has_model else "oracle"}
     assert (
@@ -198,7 +202,7 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
         "drawn", Header("x"), tuple(drawn), ("draw_probability", "draw_clips")
     )
     path = tmp_path / "a.eaf"
-    done = export_manifest(manifest, path, people=["ada", "ben"])
+    done = write_blank_files(manifest, path, people=["ada", "ben"])
     assert done.left_out == (
         "the labels of 2 clips, so that annotators do not see them",
     )
@@ -211,7 +215,7 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     (tier_type,) = root.iter("LINGUISTIC_TYPE")
     assert tier_type.get("CONTROLLED_VOCABULARY_REF") == "levels"
     path.write_text(text.replace("_VALUE></", "_VALUE>HN</", 1), "utf-8")
-    imported = import_manifest(path, "back", workspace=tmp_path)
+    imported = import_files_of_marks(path, "back", workspace=tmp_path)
     assert isinstance(imported, ImportedMarks)
     assert imported.marks == (
         Mark("a", 0.0, 2.0, "level", "HN", "ada"),
@@ -220,11 +224,13 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     )
     assert imported.left_out == ("empty marks of level: 3",)
     (*_, then) = imported.notes
-    assert then == "next: obygaze manifest project back --clips SAMPLE -o CLIPS"
-    with pytest.raises(FixUsage, match="--into is not for sampled clips"):
-        export_manifest(manifest, tmp_path / "b.eaf", into=path)
-    with pytest.raises(FixUsage, match="--person is only for sampled clips"):
-        export_manifest(clips(), tmp_path / "b.eaf", people=["ada"])
+    assert then == "next: obygaze marks clips back --clips SAMPLE -o CLIPS"
+    for into in (None, path):
+        with pytest.raises(FixUsage, match="annotators, who must not see labels"):
+            export_marks(manifest, tmp_path / "b.eaf", into=into)
+    for people in ([], ["ada"]):
+        with pytest.raises(FixUsage, match="only sampled clips become empty tiers"):
+            write_blank_files(clips(), tmp_path / "b.eaf", people=people)
 
 
 # ---- files and films -----------------------------------------------------------------------------
@@ -236,9 +242,7 @@ def marks_of(*films: str) -> bytes:
 
 def exported(folder: Path, *films: str) -> ExportedFiles:
     (folder / "marks.csv").write_bytes(marks_of(*films))
-    return export_manifest(
-        folder / "marks.csv", folder / "out", format="elan", workspace=folder
-    )
+    return export_marks(folder / "marks.csv", folder / "out", workspace=folder)
 
 
 def test_no_file_is_written_outside_the_folder(tmp_path: Path) -> None:
@@ -249,7 +253,7 @@ def test_no_file_is_written_outside_the_folder(tmp_path: Path) -> None:
         exported(tmp_path, "../")
     with pytest.raises(FixUsage, match="got marks of 2 films"):
         (tmp_path / "two.csv").write_bytes(marks_of("lake", "pier"))
-        export_manifest(tmp_path / "two.csv", tmp_path / "lake.eaf")
+        export_marks(tmp_path / "two.csv", tmp_path / "lake.eaf")
 
 
 def test_a_film_whose_name_has_signs_of_an_address_comes_back(tmp_path: Path) -> None:
@@ -261,18 +265,18 @@ def test_a_film_whose_name_has_signs_of_an_address_comes_back(tmp_path: Path) ->
     table = tmp_path / "m.csv"
     table.write_bytes(written(marks))
     path = tmp_path / "out.eaf"
-    export_manifest(table, path, workspace=tmp_path)
+    export_marks(table, path, workspace=tmp_path)
     assert "/Sunset%2520Blvd.mkv" in path.read_text("utf-8")
     as_other_programs = path.read_text("utf-8").replace("%2520", "%20")
     for text in (path.read_text("utf-8"), as_other_programs):
         path.write_text(text, "utf-8")
-        made = import_manifest(path, "back", force=True, workspace=tmp_path)
+        made = import_files_of_marks(path, "back", force=True, workspace=tmp_path)
         assert isinstance(made, ImportedMarks)
         assert {mark.movie_id for mark in made.marks} == {film}
         assert made.warnings == []
     text = path.read_text("utf-8").replace("Blvd.mkv", "Blvd.mp4")
     (tmp_path / f"{film}.eaf").write_text(text.replace("Sunset%20Blvd", film), "utf-8")
-    made = import_manifest(
+    made = import_files_of_marks(
         tmp_path / f"{film}.eaf", "back", force=True, workspace=tmp_path
     )
     assert isinstance(made, ImportedMarks)
@@ -288,8 +292,8 @@ def test_a_name_of_marks_and_of_a_manifest_is_refused(tmp_path: Path) -> None:
     write_manifest(made, path)
 
     def films_of(source: Path | str) -> list[str]:
-        options = {"format": "elan", "workspace": tmp_path, "force": True}
-        done = export_manifest(source, tmp_path / "out", **options)
+        options = {"workspace": tmp_path, "force": True}
+        done = export_marks(source, tmp_path / "out", **options)
         return [written_file.stem for written_file in done.files]
 
     with pytest.raises(FixUsage, match="a table of marks and a manifest have this"):
@@ -310,7 +314,7 @@ def test_elan_files_of_folders_in_a_folder_are_read(tmp_path: Path) -> None:
     for name, film in zip(names, ("lake", "pier", "old", "copy"), strict=True):
         data = write_elan([Mark(film, 1.0, 2.0, "level", "S", "ada")])
         (tmp_path / f"elan/{name}.eaf").write_bytes(data)
-    read = import_manifest(tmp_path / "elan", "read", workspace=tmp_path)
+    read = import_files_of_marks(tmp_path / "elan", "read", workspace=tmp_path)
     assert [mark.movie_id for mark in read.marks] == ["lake", "pier"]
 
 
@@ -321,7 +325,7 @@ def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:
         of_film = [Mark(film.removeprefix("sub/"), 1.0, 2.0, "level", "S", "ada")]
         (tmp_path / f"elan/{film}.eaf").write_bytes(write_elan(of_film))
     (tmp_path / "marks.csv").write_bytes(marks_of("lake", "pier", "sea"))
-    done = export_manifest(
+    done = export_marks(
         tmp_path / "marks.csv", tmp_path / "out", into=tmp_path / "elan"
     )
     names = [path.relative_to(tmp_path / "out").as_posix() for path in done.files]
@@ -333,7 +337,7 @@ def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:
     for path in done.files:
         assert path.read_bytes().count(b"<TIER ") == 2
     with pytest.raises(FixUsage, match="expected a folder as OUTPUT"):
-        export_manifest(
+        export_marks(
             tmp_path / "marks.csv", tmp_path / "one.eaf", into=tmp_path / "elan"
         )
 
@@ -347,7 +351,5 @@ def test_the_files_of_a_folder_may_be_replaced_and_copies_in_it_are_not_read(
     (elan / "lake.eaf").write_bytes(write_elan([Mark("lake", 1, 2, "level", "S", "a")]))
     Path("marks.csv").write_bytes(marks_of("lake"))
     for output in (".", "elan", "elan/out", tmp_path / "elan/out"):
-        done = export_manifest(
-            "marks.csv", output, format="elan", into=elan, force=True
-        )
+        done = export_marks("marks.csv", output, into=elan, force=True)
         assert [*done.files] == [Path(output, "lake.eaf")], output

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.films.formats import FORMATS, WRITTEN, export_manifest, import_manifest
-from obygaze.films.importing import ImportedMarks
+from obygaze.films.elan_files import export_marks, import_files_of_marks
+from obygaze.films.formats import FORMATS, export_manifest, import_manifest
+from obygaze_features.core import written_tables
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest import Clip, Header, Manifest
 
@@ -21,9 +22,6 @@ def test_an_option_of_another_format_is_refused(tmp_path: Path) -> None:
             given: dict[str, Any] = {option: "x"}
             with pytest.raises(FixUsage, match=rf" is for .*, not for {known.name}$"):
                 import_manifest(tmp_path / "x", format=known.name, **given)
-    # A table of marks has no empty tiers.
-    with pytest.raises(FixUsage, match=r"^--coded is for elan, not for marks$"):
-        import_manifest(tmp_path / "x", format="marks", coded=["mood"])
 
 
 def marked(*films: str) -> Manifest:
@@ -31,27 +29,36 @@ def marked(*films: str) -> Manifest:
     return Manifest("films", Header("a test"), tuple(clips))
 
 
-@pytest.mark.parametrize("ending", WRITTEN)
+@pytest.mark.parametrize("ending", written_tables.SUFFIXES)
 def test_what_is_written_is_read_back(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"lake{ending}"
     export_manifest(marked("lake"), path)
-    again = import_manifest(path, workspace=tmp_path)
-    is_marks = isinstance(again, ImportedMarks)
-    (row,) = again.marks if is_marks else again.manifest
-    assert (row.movie_id, row.start_s, row.end_s) == ("lake", 0.0, 2.0)
-    assert (row.value if is_marks else row.level) == "S"
+    (clip,) = import_manifest(path, workspace=tmp_path).manifest
+    assert (clip.movie_id, clip.start_s, clip.end_s) == ("lake", 0.0, 2.0)
+    assert clip.level == "S"
 
 
-def test_a_folder_of_films_and_of_elan_files_is_asked_about(tmp_path: Path) -> None:
-    films = tmp_path / "films"
-    films.mkdir()
-    (films / "lake.mp4").touch()
-    (films / "._lake.eaf").touch()
-    import_manifest(films, workspace=tmp_path)
-    export_manifest(marked("lake", "pier"), films, format="elan", workspace=tmp_path)
-    with pytest.raises(FixUsage, match="the folder has films and ELAN files"):
-        import_manifest(films, workspace=tmp_path)
-    import_manifest(films, "again", format="folder", workspace=tmp_path)
+def test_marks_that_are_written_are_read_back(tmp_path: Path) -> None:
+    export_marks(marked("lake"), tmp_path / "lake.eaf")
+    (mark,) = import_files_of_marks(tmp_path / "lake.eaf", workspace=tmp_path).marks
+    assert (mark.movie_id, mark.start_s, mark.end_s) == ("lake", 0.0, 2.0)
+    assert mark.value == "S"
+
+
+def test_films_and_elan_files_of_one_folder_are_read_by_two_commands(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "films"
+    folder.mkdir()
+    (folder / "._lake.eaf").touch()
+    export_marks(marked("lake", "pier"), folder, workspace=tmp_path)
+    for path in (folder, folder / "lake.eaf"):
+        with pytest.raises(FixUsage) as refused:
+            import_manifest(path, workspace=tmp_path)
+        assert refused.value.hint == f"obygaze marks import {path}"
+    (folder / "lake.mp4").touch()
+    assert len(import_files_of_marks(folder, "m", workspace=tmp_path).marks) == 2
+    assert len(import_manifest(folder, workspace=tmp_path).manifest) == 1
 
 
 def test_videos_may_be_in_a_linked_folder(tmp_path: Path) -> None:
@@ -61,26 +68,26 @@ def test_videos_may_be_in_a_linked_folder(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "disk").symlink_to(tmp_path / "disk")
-    for name in (None, "table", "elan"):
+    for name in (None, "table"):
         if name == "table":
             (project / "clips.csv").write_text(CLIPS, encoding="utf-8")
-        if name == "elan":
-            export_manifest(marked("lake"), project / "lake.eaf", workspace=tmp_path)
         made = import_manifest(
             project, name or "films", format=name, workspace=tmp_path
         )
-        clips = made.marks if isinstance(made, ImportedMarks) else made.manifest
-        assert len(clips) == 1, name
+        assert len(made.manifest) == 1, name
+    export_marks(marked("lake"), project / "lake.eaf", workspace=tmp_path)
+    assert len(import_files_of_marks(project, "marks", workspace=tmp_path).marks) == 1
     (tmp_path / "disk/clips.csv").write_text(CLIPS, encoding="utf-8")
     with pytest.raises(FixInput, match="without links to folders"):
         import_manifest(project, "again", format="table", workspace=tmp_path)
 
 
 def test_several_sources_are_of_one_format(tmp_path: Path) -> None:
-    for name in ("a.csv", "b.csv", "a.eaf"):
+    for name in ("a.csv", "films/a.mp4"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(CLIPS, encoding="utf-8")
-    paths = [tmp_path / "a.csv", tmp_path / "a.eaf"]
-    with pytest.raises(FixUsage, match="got 2 formats: table, elan"):
+    paths = [tmp_path / "a.csv", tmp_path / "films"]
+    with pytest.raises(FixUsage, match="got 2 formats: table, folder"):
         import_manifest(paths, "x", workspace=tmp_path)
     paths = [tmp_path / "films-1", tmp_path / "films-2"]
     for path in paths:

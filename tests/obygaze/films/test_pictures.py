@@ -58,7 +58,7 @@ def test_two_files_of_one_film_are_refused_unless_they_are_equal(tmp_path) -> No
         write_video(tmp_path / folder / "lake.mp4", numbers=range(10))
         call_obygaze("manifest", "import", folder, cwd=tmp_path).ok()
     write_marks(tmp_path / "m.csv", [Mark("lake", 0.0, 0.2, "level", "S", "ada")])
-    words = ("manifest", "project", "m.csv", "--every", "0.1", "-o", "labels")
+    words = ("marks", "clips", "m.csv", "--every", "0.1", "-o", "labels")
     call_obygaze(*words, cwd=tmp_path).ok()
     write_video(tmp_path / "more/lake.mp4", numbers=range(11))
     refused = call_obygaze(*words, "--force", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""`obygaze manifest project`: its document, its manifest, and clips of equal length."""
+"""`obygaze marks clips`: its document, its manifest, and clips of equal length."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +26,7 @@ from obygaze_features.manifest.model import (
 def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
     table = write_marks(tmp_path / "marks.csv", marks("0-99 watched, 0-99 S Body"))
     cut = write_spans(tmp_path / "clips.csv", clips("0-99 100-199"))
-    words = ("manifest", "project", table, "--clips", cut, "-o", "labels", "--json")
+    words = ("marks", "clips", table, "--clips", cut, "-o", "labels", "--json")
     document = call_obygaze(*words, cwd=tmp_path).ok().json()
     made = read_manifest("labels", workspace=tmp_path)
     path = Path(document["path"])
@@ -41,7 +41,7 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
         [*marks("0-49 Gewalt=stark"), *marks("0-60 Gewalt=schwach", annotator="B")],
     )
     order = ("--order", "Gewalt=schwach,mittel,stark")
-    words = ("manifest", "project", "said.csv", "--every", "1", "--rule", "agreed")
+    words = ("marks", "clips", "said.csv", "--every", "1", "--rule", "agreed")
     words = (*words, "-o", "labels")
     told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
     assert "--order Gewalt has words that no mark has: mittel" in told
@@ -149,7 +149,7 @@ def test_clips_of_other_films_alone_are_an_error(tmp_path: Path) -> None:
 
 def test_columns_that_mean_something_else_in_a_manifest_are_refused(tmp_path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-9 video=x, 0-9 start_s=y"))
-    words = ("manifest", "project", table, "--every", "0.2", "-o", "labels")
+    words = ("marks", "clips", table, "--every", "0.2", "-o", "labels")
     done = call_obygaze(*words, cwd=tmp_path)
     assert done.code == 1
     told = "columns of marks have names that a manifest reserves"
@@ -202,7 +202,7 @@ def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is(first, tmp_p
 @pytest.mark.parametrize("every", ["0", "-1", "1e3"])
 def test_lengths_that_cannot_be_used(every: str, tmp_path: Path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 HN"))
-    words = ("manifest", "project", table, "-o", "labels")
+    words = ("marks", "clips", table, "-o", "labels")
     assert call_obygaze(*words, "--every", every).code == 2
     neither = call_obygaze(*words)
     assert "expected either --clips or --every" in neither.stderr
@@ -214,7 +214,7 @@ def test_a_film_that_was_watched_without_a_level(said: str, tmp_path: Path) -> N
     mark = Mark("m", 0.0, 8.0, "watched", said, "A")
     write_marks(tmp_path / "marks.csv", [mark])
     cut = write_spans(tmp_path / "clips.csv", clips("0-99 100-199"))
-    words = ("manifest", "project", "marks.csv", "--clips", cut, "-o", "labels")
+    words = ("marks", "clips", "marks.csv", "--clips", cut, "-o", "labels")
     done = call_obygaze(*words, cwd=tmp_path)
     if said == "level":
         made = read_manifest("labels", workspace=tmp_path)

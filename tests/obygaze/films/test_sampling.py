@@ -73,7 +73,7 @@ def test_the_next_command_names_an_annotator(tmp_path: Path) -> None:
     # Without a name, each film would become an annotator.
     saved(tmp_path, manifest_of([2, 2]))
     assert draw(tmp_path, 2).notes == [
-        "next: obygaze manifest export drawn drawn-elan --as elan --person NAME"
+        "next: obygaze marks blank drawn drawn-elan --person NAME"
     ]
 
 

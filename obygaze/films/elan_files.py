@@ -1,0 +1,178 @@
+"""Read marks from files, and write marks, sampled clips and scores as ELAN files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from obygaze.films.exporting import ExportedFiles, export_elan
+from obygaze.films.importing import ELAN, ImportedMarks, import_marks
+from obygaze_features.core import written_tables
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.files import find_files
+from obygaze_features.core.made_ids import ascii_id
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.model import Manifest
+
+
+def import_files_of_marks(
+    sources: str | Path | Sequence[str | Path],
+    name: str | None = None,
+    *,
+    tiers: Mapping[str, str] | None = None,
+    words: Mapping[str, str] | None = None,
+    coded: Sequence[str] = (),
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> ImportedMarks:
+    """Read ELAN files or tables of marks, and write their marks as `segments/NAME.csv`.
+
+    The columns of a table of marks are movie_id, start_s, end_s, column, value and annotator.
+
+    Args:
+        sources: An ELAN file, a folder of them, a table of marks, or a list of these.
+        name: Name of the table of marks; by default the name of the source.
+        tiers: The column of each renamed tier, such as level, or level@anna for a column and an
+            annotator; an empty text excludes the tier.
+        words: The new word of each word; `?` stands for not known, and an empty text excludes the
+            marks with this word.
+        coded: Columns that were coded in the whole film.
+        force: Replace the table if it exists.
+        workspace: The workspace, if it is not the current one.
+    """
+    typed = [sources] if isinstance(sources, str | Path) else list(sources)
+    paths = [Path(source) for source in typed]
+    called = _default_name(paths) if name is None else name
+    path = Workspace.of(workspace).new_manifest(called)
+    return import_marks(
+        _files_in(paths),
+        path.stem,
+        tiers=tiers,
+        words=words,
+        coded=coded,
+        force=force,
+        workspace=workspace,
+    )
+
+
+def _default_name(paths: Sequence[Path]) -> str:
+    """Return the name of a table of marks if the user gives none."""
+    if len(paths) > 1:
+        raise FixUsage("--output is required for several files", hint="pass -o NAME")
+    return ascii_id(paths[0].resolve().stem) or "marks"
+
+
+def _files_in(paths: Iterable[Path]) -> list[Path]:
+    """Return the files, and the ELAN files of the folders among them."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise NotFound(
+                "no such file or folder", where=str(path), hint="check the name"
+            )
+        found = find_files(path, (ELAN,)) if path.is_dir() else [path]
+        if not found:
+            raise NotFound("the folder has no ELAN files", where=str(path))
+        files += found
+    return files
+
+
+def export_marks(
+    marks: PathLike | Manifest,
+    output: PathLike,
+    *,
+    into: PathLike | None = None,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> ExportedFiles:
+    """Write marks, or the labels of clips, as ELAN files.
+
+    Each label of a clip becomes a mark with its annotator; an unknown label becomes `?`.
+
+    Args:
+        marks: A table of marks (a file, or a name in segments/), or a manifest with labels.
+        output: A new file that ends with .eaf; or for several films a new folder.
+        into: An ELAN file, or a folder of them, to copy to the output with the marks as new tiers.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+    """
+    return export_elan(
+        marks, _elan_output(output), into=into, force=force, workspace=workspace
+    )
+
+
+def write_blank_files(
+    manifest: PathLike | Manifest,
+    output: PathLike,
+    *,
+    people: Sequence[str] = (),
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> ExportedFiles:
+    """Write sampled clips as ELAN files with empty tiers, for people to fill in.
+
+    A tier has an empty annotation for each clip, with the levels to choose from. Labels of the
+    clips are not written, so that annotators do not see them.
+
+    Args:
+        manifest: Clips that `og.manifest.sample` has drawn.
+        output: A new file that ends with .eaf; or for several films a new folder.
+        people: The annotators, who get an empty tier each; by default one tier without a name.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+    """
+    return export_elan(
+        manifest,
+        _elan_output(output),
+        people=people,
+        are_blank=True,
+        force=force,
+        workspace=workspace,
+    )
+
+
+def write_scores(
+    manifest: PathLike | Manifest,
+    predictions: PathLike,
+    output: PathLike,
+    *,
+    into: PathLike | None = None,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> ExportedFiles:
+    """Write scores of models as tiers of ELAN files.
+
+    Each model becomes a tier of scores, or several tiers if clips overlap. Baselines are excluded
+    if a run has models.
+
+    Args:
+        manifest: The clips.
+        predictions: A table of scores: of `og.predict`, of `og.search`, or the predictions.csv of
+            a run.
+        output: A new file that ends with .eaf; or for several films a new folder.
+        into: An ELAN file, or a folder of them, to copy to the output with the scores as new
+            tiers. Nothing else in the files is changed.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+    """
+    return export_elan(
+        manifest,
+        _elan_output(output),
+        predictions=predictions,
+        into=into,
+        force=force,
+        workspace=workspace,
+    )
+
+
+def _elan_output(output: PathLike) -> Path:
+    """Return the path of the output; raise an error for the name of a table."""
+    path = Path(output)
+    if path.suffix.lower() in written_tables.SUFFIXES:
+        raise FixUsage(
+            f"expected a name that ends with {ELAN}, or a folder, got {path.name}",
+            where=str(path),
+            hint=f"for a table of clips: obygaze manifest export NAME {shell_word(path)}",
+        )
+    return path
