@@ -38,6 +38,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
+from obygaze_features.core.unknown_words import UnknownWords
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.annotators import (
@@ -47,7 +48,7 @@ from obygaze_features.manifest.annotators import (
     parse_orders,
     sort_words,
 )
-from obygaze_features.manifest.expression import plain_value
+from obygaze_features.manifest.expression import typed_value
 from obygaze_features.manifest.model import Annotation, view_words
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS
@@ -124,6 +125,7 @@ def agree(
     orders: Mapping[str, str] | None = None,
     raters: str | Sequence[str] | None = None,
     cluster: str | Sequence[str] | None = None,
+    words: Mapping[str, str] | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
     """Measure how far annotators agree: on clips, on marks in films, or in a table of ratings.
@@ -144,6 +146,7 @@ def agree(
         orders: The words of a column from the lowest: mood=low,high.
         raters: The columns of the raters, or of the prompts.
         cluster: The columns of the film or image, by default the row.
+        words: NA=? for not known, NA=NA for an answer.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -168,12 +171,13 @@ def agree(
             "--raters is for a table of ratings; --clips, --every, --column and --order are for"
             " manifests and marks"
         )
-    if cluster and not names:
-        raise FixUsage(
-            "--cluster is for a table of ratings", hint="pass --raters ada,ben"
-        )
+    for option, value in (("--cluster", cluster), ("--word", words)):
+        if value and not names:
+            raise FixUsage(
+                f"{option} is for a table of ratings", hint="pass --raters ada,ben"
+            )
     if names:
-        answers = answers_of_table(sources[0], names, column_names(cluster))
+        answers = answers_of_table(sources[0], names, column_names(cluster), words)
         return present(compute(answers), f"Agreement: {Path(sources[0]).name}")
     warnings: tuple[str, ...] = ()
     if are_marks:
@@ -202,9 +206,15 @@ def agree(
 
 
 def answers_of_table(
-    table: PathLike, raters: Sequence[str], cluster: Sequence[str]
+    table: PathLike,
+    raters: Sequence[str],
+    cluster: Sequence[str],
+    words: Mapping[str, str] | None = None,
 ) -> Answers:
-    """Return the ratings of a table with a column for each rater."""
+    """Return the ratings of a table with a column for each rater.
+
+    `words` has `?` for words that mean not known, and NA for NA if that is an answer.
+    """
     # A rater who is named twice would agree with themselves.
     names = tuple(dict.fromkeys(raters))
     if len(names) < 2:
@@ -215,7 +225,20 @@ def answers_of_table(
     # A word has one spelling in the columns of all raters.
     spelling = Spelling()
     needed = (*names, *cluster)
-    for record in read_records(os.fspath(table), needed, hint="--raters, --cluster"):
+    stated = UnknownWords.of(words or {})
+    command = ["obygaze", "agree", os.fspath(table), "--raters", ",".join(names)]
+    command += ["--cluster", ",".join(cluster)] if cluster else []
+    for word, meaning in (words or {}).items():
+        command += ["--word", f"{word}={meaning}"]
+    records = read_records(
+        os.fspath(table),
+        needed,
+        hint="--raters, --cluster",
+        answers=names,
+        words=stated,
+        command=command,
+    )
+    for record in records:
         given = [spelling.cell(record.cells[name].strip(), "answer") for name in names]
         film = record.cluster(cluster)
         said[film, record.where] = dict(zip(names, map(sort_words, given), strict=True))
@@ -247,12 +270,14 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
             where=manifest.name,
             hint="add levels to the annotations, EN for no concepts",
         )
-    word = plain_value(typed, name)
     words: dict[str, None] = {}
+    for one in manifest.annotations:
+        words |= dict.fromkeys(cell_of(one, name).split("|"))
+    words.pop("", None)
+    word = typed_value(typed, name, lambda: words)
     said: Said = {}
     for one in manifest.annotations:
         cell = cell_of(one, name)
-        words |= dict.fromkeys(cell.split("|"))
         if sign and cell not in ("", UNKNOWN):
             cell = "yes" if word in cell.split("|") else "no"
         film = manifest[one.clip_id].movie_id if manifest.has_films else one.clip_id

@@ -28,6 +28,7 @@ from obygaze.audits.texts import (
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.unknown_words import UnknownWords
 from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS, ratio_interval
 from obygaze_models.evaluation.permutation import (
     holm,
@@ -90,6 +91,7 @@ def audit_captions(
     words: Mapping[str, frozenset[str]] | None = None,
     tokens: Literal["words", "authors"] = "words",
     min_occurrences: int = 0,
+    meanings: Mapping[str, str] | None = None,
 ) -> Audit:
     """Count how often captions use the words of a list, by group.
 
@@ -108,6 +110,7 @@ def audit_captions(
             (sad); authors cuts at blanks and ignores only . and , as Wolfe et al. (2023) do.
         min_occurrences: Smallest number of occurrences of a word in all captions together; Wolfe et
             al. (2023) use 100.
+        meanings: NA=? if a caption or group NA is not known, NA=NA if it is an answer.
 
     Example:
         audit = audit_captions("captions.csv", group="condition", cluster="image")
@@ -123,7 +126,9 @@ def audit_captions(
             f"unknown value of tokens: {tokens!r}",
             hint=f"pass one of {', '.join(get_args(Tokens))}",
         )
-    captions = _captions_of_groups(source, text, groups, column_names(cluster))
+    captions = _captions_of_groups(
+        source, text, groups, column_names(cluster), UnknownWords.of(meanings or {})
+    )
     if tokens == "words":
         captions = [
             replace(caption, text=" ".join(words_of_caption(caption.text)))
@@ -144,6 +149,7 @@ def _captions_of_groups(
     text: str,
     groups: GroupNames,
     cluster: Sequence[str],
+    words: UnknownWords,
 ) -> list[LabelledText]:
     """Return the captions with a group; warn about the number of captions without a group."""
     read = read_captions(
@@ -153,6 +159,7 @@ def _captions_of_groups(
         hint="pass --text COLUMN",
         columns=groups.columns,
         cluster=cluster,
+        words=words,
     )
     captions = [caption for caption in read if caption.labels]
     n_without = len(read) - len(captions)

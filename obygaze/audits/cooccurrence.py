@@ -27,6 +27,7 @@ from obygaze.audits.texts import (
     words_of_caption,
 )
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.unknown_words import UnknownWords
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS, ratio_interval
 
@@ -46,6 +47,7 @@ def audit_cooc(
     things: str,
     *,
     cluster: str | Sequence[str] | None = None,
+    words: Mapping[str, str] | None = None,
 ) -> Audit:
     """Count how often things are named together with words of each gender.
 
@@ -56,6 +58,7 @@ def audit_cooc(
         source: A table with a column caption, or a folder of .txt files.
         things: The column whose values, joined by `|`, are the things, such as "objects".
         cluster: The columns of the film or image; by default each text is its own cluster.
+        words: NA=? if a caption or thing NA is not known, NA=NA if it is an answer.
 
     Example:
         audit = audit_cooc("captions.csv", "objects", cluster="image")
@@ -69,6 +72,7 @@ def audit_cooc(
         hint="pass a table with the columns caption and THINGS",
         columns=(things,),
         cluster=column_names(cluster),
+        words=UnknownWords.of(words or {}),
     )
     counted = compute(texts, genders)
     if not counted:

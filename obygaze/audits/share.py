@@ -229,7 +229,9 @@ def _expression(of: str, drawn: Manifest) -> Expression:
     for clip in drawn:
         concepts |= dict.fromkeys(clip.concepts)
     concepts = concepts or dict.fromkeys(concepts_of_papers())
-    expression = parse(of, vocabulary=concepts, where=of, of_empty=None)
+    expression = parse(
+        of, vocabulary=concepts, where=of, of_empty=None, words_of=drawn.words
+    )
     # Without levels, a clip without the concept cannot be told from a clip that nobody judged.
     if expression.concepts and not any(is_labelled("level", c.values) for c in drawn):
         raise FixInput(

@@ -13,7 +13,14 @@ from typing import NamedTuple
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning, near
 from obygaze_features.core.file_names import compose_accents
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_line
 from obygaze_features.core.tables import read_table
+from obygaze_features.core.unknown_words import (
+    UnknownWords,
+    no_answer_text,
+    word_option,
+)
 from obygaze_features.manifest.spelling import Spelling
 
 WordLists = Mapping[str, frozenset[str]]
@@ -28,10 +35,14 @@ _POSSESSIVE = re.compile(r"['’]s$")
 
 
 class CaptionRow(NamedTuple):
-    """The cells of one row by column, and the place (file and line) where the row was read."""
+    """The cells of one row by column, and the place (file and line) where the row was read.
+
+    `line` is the line in the table; None: the source is no table.
+    """
 
     cells: Mapping[str, str]
     where: str
+    line: int | None = None
 
     def cluster(self, columns: Sequence[str]) -> str:
         """Return the film or image of a row; without columns, each row is its own cluster.
@@ -70,6 +81,7 @@ def read_captions(
     hint: str,
     columns: Sequence[str],
     cluster: Sequence[str],
+    words: UnknownWords,
 ) -> list[LabelledText]:
     """Return the texts of a table, of a folder of .txt files, or of a sequence of rows.
 
@@ -80,11 +92,20 @@ def read_captions(
         hint: What to do if a column is missing or has no texts.
         columns: The columns that `labels` needs.
         cluster: The columns of the film or image; without them each text is its own cluster.
+        words: What the user states about words that may be no answers.
     """
     texts = []
     n_blank = 0
-    needed = (text, *columns, *cluster)
-    for record in read_records(source, needed, hint=hint, as_written=(text,)):
+    answers = (text, *columns)
+    records = read_records(
+        source,
+        (*answers, *cluster),
+        hint=hint,
+        as_written=(text,),
+        answers=answers,
+        words=words,
+    )
+    for record in records:
         cells = record.cells
         if not cells[text].strip():
             n_blank += 1  # A row without a caption would lower all rates.
@@ -105,14 +126,28 @@ def read_records(
     columns: Sequence[str],
     *,
     hint: str,
+    answers: Sequence[str],
+    words: UnknownWords,
     as_written: Sequence[str] = (),
+    command: Sequence[str] = (),
 ) -> Iterator[CaptionRow]:
     """Yield each row of a table, of a folder of .txt files, or of a sequence of rows.
 
-    Raise an error for a missing column. Cells of the columns `as_written` are not changed by the
-    reader of tables.
+    Raise an error for a missing column. After the last row, raise an error for words such as NA
+    whose meaning the user did not state.
+
+    Args:
+        source: The table, the folder or the rows.
+        columns: The columns that are needed.
+        hint: What to do if a column is missing.
+        answers: The columns that may have such words. Unknown words are left out.
+        words: What the user states about such words.
+        as_written: The columns that the reader of tables does not change.
+        command: The typed command, without --word; empty: the error has only the options to add.
     """
-    for record in _records(source, as_written):
+    asked = Violations(source_name(source))
+    likely: dict[str, None] = {}
+    for record in _records(source, as_written, words):
         for column in columns:
             if column not in record.cells:
                 found = ", ".join(record.cells)
@@ -121,7 +156,18 @@ def read_records(
                     where=record.where,
                     hint=hint,
                 )
-        yield record
+        cells = dict(record.cells)
+        for column in answers:
+            for word in words.asked_in([cells[column]]):
+                asked.add(record.line, column, no_answer_text(word))
+                likely[word] = None
+            cells[column] = words.known(cells[column])
+        yield record._replace(cells=cells)
+    options = " ".join(map(word_option, likely))
+    line = f"run the same command with {options}"
+    if command:
+        line = f"{shell_line(command)} {options}"
+    asked.raise_if_any("the meaning of words is not known", line)
 
 
 class GroupNames:
@@ -166,15 +212,17 @@ def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
     return dict(sorted(groups.items()))
 
 
-def _records(source: TextSource, as_written: Sequence[str]) -> Iterator[CaptionRow]:
+def _records(
+    source: TextSource, as_written: Sequence[str], words: UnknownWords
+) -> Iterator[CaptionRow]:
     if isinstance(source, str | Path):
         path = Path(source)
         if path.is_dir():
             yield from _of_folder(path)
             return
-        table = read_table(path, required=(), as_written=as_written)
+        table = read_table(path, required=(), as_written=as_written, words=words)
         for row in table.rows:
-            yield CaptionRow(row.cells, f"{path}:{row.line}")
+            yield CaptionRow(row.cells, f"{path}:{row.line}", row.line)
         return
     for number, cells in enumerate(source, start=1):
         yield CaptionRow(cells, f"row {number}")

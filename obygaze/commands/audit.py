@@ -402,6 +402,12 @@ def maps(
     help="Smallest number of occurrences of a word in all captions together; Wolfe et "
     "al. (2023) use 100.",
 )
+@mapping_option(
+    "--word",
+    "meanings",
+    metavar="OLD=NEW",
+    help="NA=? for not known, NA=NA for an answer.",
+)
 @audit_outputs
 @click.pass_obj
 def captions(
@@ -412,6 +418,7 @@ def captions(
     cluster: str | None,
     tokens: Literal["words", "authors"],
     min_occurrences: int,
+    meanings: Mapping[str, str] | None,
     force: bool,
     table: str | None,
     figure: str | None,
@@ -439,6 +446,7 @@ def captions(
         cluster=cluster,
         tokens=tokens,
         min_occurrences=min_occurrences,
+        meanings=meanings,
     )
     session.note_files(
         audit.write(table=table, figure=figure, report=report, force=force)
@@ -461,6 +469,12 @@ def captions(
     metavar="COLUMNS",
     help="The columns of the film or image; by default each text is its own cluster.",
 )
+@mapping_option(
+    "--word",
+    "words",
+    metavar="OLD=NEW",
+    help="NA=? for not known, NA=NA for an answer.",
+)
 @audit_outputs
 @click.pass_obj
 def cooc(
@@ -468,6 +482,7 @@ def cooc(
     source: str,
     things: str,
     cluster: str | None,
+    words: Mapping[str, str] | None,
     force: bool,
     table: str | None,
     figure: str | None,
@@ -483,7 +498,7 @@ def cooc(
     """
     from obygaze.audits.cooccurrence import audit_cooc
 
-    audit = audit_cooc(source, things, cluster=cluster)
+    audit = audit_cooc(source, things, cluster=cluster, words=words)
     session.note_files(
         audit.write(table=table, figure=figure, report=report, force=force)
     )
@@ -657,7 +672,10 @@ def mediaeval(
 @click.command(
     "agree",
     cls=Command,
-    headings={"For marks": "clips every", "For a table of ratings": "raters cluster"},
+    headings={
+        "For marks": "clips every",
+        "For a table of ratings": "raters cluster word",
+    },
 )
 @click.argument(
     "source",
@@ -694,6 +712,12 @@ def mediaeval(
     metavar="COLUMNS",
     help="The columns of the film or image, by default the row.",
 )
+@mapping_option(
+    "--word",
+    "words",
+    metavar="OLD=NEW",
+    help="NA=? for not known, NA=NA for an answer.",
+)
 @audit_outputs
 @click.pass_obj
 def agree(
@@ -705,6 +729,7 @@ def agree(
     orders: Mapping[str, str] | None,
     raters: str | None,
     cluster: str | None,
+    words: Mapping[str, str] | None,
     force: bool,
     table: str | None,
     figure: str | None,
@@ -735,6 +760,7 @@ def agree(
         orders=orders,
         raters=raters,
         cluster=cluster,
+        words=words,
         workspace=session.root,
     )
     session.note_files(

@@ -462,6 +462,15 @@ def link(session: Session, manifest: str, folder: Path) -> Result:
     metavar="NAME",
     help="The sheet of a spreadsheet.",
 )
+@mapping_option(
+    "--word",
+    "words",
+    metavar="OLD=NEW",
+    help="NA=? if a word means not known, NA=NA if it is an answer; with --update also ja=S.",
+)
+@click.option(
+    "--update", is_flag=True, help="Change the cells of the clips of the table only."
+)
 @click.option("--force", is_flag=True, help="Replace columns of the manifest.")
 @click.pass_obj
 def join(
@@ -470,6 +479,8 @@ def join(
     csv: str,
     columns: Mapping[str, str] | None,
     sheet: str,
+    words: Mapping[str, str] | None,
+    update: bool,
     force: bool,
 ) -> Result:
     """Add the columns of a table to the clips of a manifest.
@@ -481,15 +492,27 @@ def join(
     A table of films needs movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a
     film get the values of its rows.
 
+    --update changes the cells of the clips that have a row, in the columns that the manifest has,
+    and in level and concepts; all other cells stay. In `differs`, it removes what has a value now.
+    No join empties a cell unless the table has ? there.
+
     Examples:
         obygaze manifest join obygaze12 emotions.csv
         obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
         obygaze manifest join obygaze12 book.xlsx --sheet Decades --map movie_id=film
+        obygaze manifest join coded decided.csv --update
     """
     from obygaze_features.manifest.adapters.join_table import join_columns
 
     return join_columns(
-        manifest, csv, columns=columns, sheet=sheet, force=force, workspace=session.root
+        manifest,
+        csv,
+        columns=columns,
+        sheet=sheet,
+        words=words,
+        update=update,
+        force=force,
+        workspace=session.root,
     )
 
 

@@ -31,8 +31,8 @@ from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
+from obygaze_features.core.unknown_words import UNKNOWN as UNKNOWN
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.annotators import UNKNOWN as UNKNOWN
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
 from obygaze_features.manifest.io import as_id, ids_of_names, read_header_of

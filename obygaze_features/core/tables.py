@@ -28,6 +28,12 @@ from obygaze_features.core.files import import_of_features, is_workbook, require
 from obygaze_features.core.parquet_tables import is_parquet, read_parquet
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_line, shell_word
+from obygaze_features.core.unknown_words import (
+    UNKNOWN,
+    UnknownWords,
+    is_error,
+    word_option,
+)
 from obygaze_features.core.workbooks import Sheet, header_place, read_sheet
 
 MAX_FILE = 1 << 28
@@ -150,15 +156,17 @@ class CsvTable:
 
     `delimiter` separates the cells; it is empty for a spreadsheet. If all commas (or points) of a
     column may separate thousands but were read as decimal marks, `maybe_thousands` maps the column
-    to one of its numbers, as written in the file. If several sheets contain data, `sheet` is the
-    sheet that was assumed, `other_sheets` are the others, and `sheets_alike` are the others with
-    the same columns. If not, all are empty.
+    to one of its numbers, as written in the file. `unread_thousands` does so for columns that stay
+    text, because commas separate the cells of the table, too. If several sheets contain data,
+    `sheet` is the sheet that was assumed, `other_sheets` are the others, and `sheets_alike` are the
+    others with the same columns. If not, all are empty.
     """
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     delimiter: str = ","
     maybe_thousands: Mapping[str, str] = field(default_factory=dict)
+    unread_thousands: Mapping[str, str] = field(default_factory=dict)
     sheet: str = ""
     other_sheets: Sequence[str] = ()
     sheets_alike: Sequence[str] = ()
@@ -180,6 +188,12 @@ class CsvTable:
                     f"columns without a name are not read, such as {text!r} in line {line}"
                 )
                 break
+        for column, number in self.unread_thousands.items():
+            remarks.append(
+                f"{number} in the column {column} is read as text, because its comma may separate"
+                f" thousands or decimals; write {number.replace(',', '')} or"
+                f" {number.replace(',', '.')}"
+            )
         if self.other_sheets:
             others = few([repr(name) for name in self.other_sheets], 3)
             remarks.append(
@@ -214,6 +228,7 @@ def read_table(
     header_row: int | None = None,
     texts: Collection[str] = (),
     as_written: Collection[str] = AS_WRITTEN,
+    words: UnknownWords | None = None,
 ) -> CsvTable:
     """Read a table whose header contains at least the `required` columns.
 
@@ -225,10 +240,11 @@ def read_table(
     is the one with which the header contains most of the required columns, or else the one with
     which most lines have equally many cells. Excel writes semicolons if the comma is the decimal
     mark. Empty lines are skipped. Names of columns and cells become one line with single blanks and
-    composed accents, except in the columns `as_written`. If commas do not separate cells, numbers
-    of a column with decimal commas get decimal points, unless the column is in `texts` or contains
-    cells formatted as text. With `is_strict`, the table must be as obygaze writes it: UTF-8 without
-    empty lines. Its cells stay unchanged.
+    composed accents, except in the columns `as_written`. Numbers of a column with decimal commas
+    get decimal points, unless the column is in `texts` or `as_written` or contains cells formatted
+    as text. Cells that state no answer do not decide whether a column has numbers. An error of a
+    formula, such as #N/A, is a violation in any column with a name. With `is_strict`, the table
+    must be as obygaze writes it: UTF-8 without empty lines. Its cells stay unchanged.
 
     If `violations` is given, violations are added to it, so that the caller can add violations of
     values and raise all of them together. If it is not given, they are raised here. If `content` is
@@ -306,11 +322,21 @@ def read_table(
             texts_of_column = [" ".join(filter(None, pair)) for pair in pairs]
         cells[name] = texts_of_column
         is_text = found.last_text.get(index, 0) >= header_line
-        if name and name not in texts and not is_text:
+        if name and name not in (*texts, *as_written) and not is_text:
             may_be_numbers.append(name)
-    thousands = {}
-    if not is_strict and delimiter != ",":
-        thousands = _use_decimal_points(cells, may_be_numbers, number)
+    thousands: dict[str, str] = {}
+    unread: dict[str, str] = {}
+    if not is_strict:
+        lines = [line for line, _ in rows]
+        for name in filter(None, cells):
+            cells[name] = _without_errors(cells[name], name, lines, collected, words)
+        if violations is None:
+            collected.raise_if_any("this table cannot be read")
+        stated = words or UnknownWords()
+        if delimiter == ",":
+            unread = _columns_of_thousands(cells, may_be_numbers, stated)
+            may_be_numbers = [name for name in may_be_numbers if name not in unread]
+        thousands = _use_decimal_points(cells, may_be_numbers, number, stated)
     table_rows = []
     for (line, _), row in zip(rows, zip(*cells.values(), strict=True), strict=True):
         by_column = dict(zip(cells, row, strict=True))
@@ -321,6 +347,7 @@ def read_table(
         tuple(table_rows),
         delimiter,
         thousands,
+        unread,
         assumed,
         found.others,
         found.alike,
@@ -503,8 +530,54 @@ def _check_header(
     return len(violations) == before
 
 
+def _without_errors(
+    cells: Sequence[str],
+    column: str,
+    lines: Sequence[int],
+    violations: Violations,
+    words: UnknownWords | None,
+) -> Sequence[str]:
+    """Return the cells of a column, with `?` for errors of formulas that the user calls unknown.
+
+    All other errors are violations.
+    """
+    errors = {*filter(is_error, set(cells))}
+    if not errors:
+        return cells
+    read = []
+    for line, cell in zip(lines, cells, strict=True):
+        if cell not in errors:
+            read.append(cell)
+        elif words is not None and words.is_unknown(cell):
+            read.append(UNKNOWN)
+        else:
+            way = ""
+            if words is not None:
+                way = f", or pass {word_option(cell)} if these answers are unknown"
+            problem = f"expected a value, got the error {cell}: correct the cell{way}"
+            violations.add(line, column, problem)
+            read.append(cell)
+    return read
+
+
+def _columns_of_thousands(
+    cells: Mapping[str, Sequence[str]], columns: Sequence[str], words: UnknownWords
+) -> dict[str, str]:
+    """Return one number of each column of numbers in which all commas may separate thousands."""
+    thousands = {}
+    for name in columns:
+        number = maybe_thousands(cells[name])
+        filled = filter(words.is_answer, cells[name] if number else ())
+        if number and all(map(DECIMAL_NUMBER.fullmatch, filled)):
+            thousands[name] = number
+    return thousands
+
+
 def _use_decimal_points(
-    cells: dict[str, Sequence[str]], columns: Sequence[str], number: re.Pattern[str]
+    cells: dict[str, Sequence[str]],
+    columns: Sequence[str],
+    number: re.Pattern[str],
+    words: UnknownWords,
 ) -> dict[str, str]:
     """Replace decimal commas by points in columns of numbers.
 
@@ -515,17 +588,22 @@ def _use_decimal_points(
     thousands = {}
     of_numbers = []
     for name in columns:
-        filled = [cell for cell in cells[name] if cell]
-        has_comma = any("," in cell for cell in filled)
-        if has_comma and all(map(number.fullmatch, filled)):
+        if not any("," in cell for cell in cells[name]):
+            continue
+        filled = [*filter(words.is_answer, cells[name])]
+        if filled and all(map(number.fullmatch, filled)):
             of_numbers.append(name)
             thousands[name] = maybe_thousands(filled)
     for name in columns if of_numbers else ():
-        with_point = [cell for cell in cells[name] if "." in cell]
+        with_point = [c for c in cells[name] if "." in c and words.is_answer(c)]
         if with_point and all(map(_MAYBE_POINTS.fullmatch, with_point)):
             thousands[name] = with_point[0]
     for name in of_numbers:
-        cells[name] = [cell.replace(",", ".") for cell in cells[name]]
+        read = []
+        for cell in cells[name]:
+            is_number = number.fullmatch(cell) is not None
+            read.append(cell.replace(",", ".") if is_number else cell)
+        cells[name] = read
     return {name: one for name, one in thousands.items() if one}
 
 

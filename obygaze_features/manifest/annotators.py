@@ -24,7 +24,12 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.manifest.expression import plain_value
+from obygaze_features.core.unknown_words import UNKNOWN
+from obygaze_features.manifest.expression import (
+    plain_number,
+    plain_value,
+    typed_value,
+)
 from obygaze_features.manifest.model import (
     DIFFERS,
     LEVELS,
@@ -35,7 +40,6 @@ from obygaze_features.manifest.model import (
     own_columns,
 )
 from obygaze_features.manifest.own_labels import MOST_WORDS
-from obygaze_features.manifest.spelling import UNKNOWN as UNKNOWN
 
 AGREED = "agreed"
 MAJORITY = "majority"
@@ -356,8 +360,12 @@ def match_order(
         FixInput: A word of an annotator is missing in `order`. The word `?`, for an annotator who
             could not tell, need not be in `order`.
     """
-    said_as = {word.lower(): word for word in {*said} - {"", UNKNOWN}}
-    spelled = [said_as.get(word.lower(), word) for word in order]
+    words = {*said} - {"", UNKNOWN}
+    said_as = {word.lower(): word for word in words}
+    spelled = []
+    for word in order:
+        typed = typed_value(word, column, lambda: words)
+        spelled.append(said_as.get(typed.lower(), word))
     others = sorted({*said_as.values()}.difference(spelled))
     refuse_if(
         others,
@@ -419,7 +427,7 @@ class Rule:
             return cell_of[max(words, key=order.index)]
         numbers = [n for n in map(number_of_cell, given) if n is not None]
         if self.name == MEAN and len(numbers) == len(given):
-            return plain_value(repr(fmean(numbers)), column)
+            return plain_number(repr(fmean(numbers)))
         return None
 
     def concepts(

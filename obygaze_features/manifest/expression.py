@@ -15,7 +15,7 @@ A cell may have several values, joined with '|'; the column of the concepts is c
 A name needs quotes if it has blanks or other characters than letters, digits and `_`. Words that
 begin with a digit, such as 1990s, and Python's own words, such as `is`, need quotes. Only in a
 `--task` with a single test, the name of a column needs no quotes. 4 and 4.0 are equal, but not in
-columns of ids.
+columns of ids; so are 1.5 and 1.50, if all values of the column are numbers.
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
@@ -26,10 +26,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import NoReturn
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.file_names import printable_line
+from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Values = Callable[[str], Collection[str]]
@@ -41,6 +43,7 @@ Condition = Callable[[Values], bool | None]
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+WHOLE = re.compile(r"-?\d+")
 ZEROS_BEFORE = re.compile(r"^(-?)0+(?=\d)")
 NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]+"|'[^']+'""")
 CONCEPTS = ("concept", "concepts")  # two names of one column
@@ -49,7 +52,7 @@ OF_NAMES = (
     *("clip_id", "movie_id", "video", "video_name", "movie_title"),
     *("comment", "differs", *CONCEPTS),
 )
-# The columns of numbers. In other columns, 1.1 and 1.10 may be two codes.
+# The columns of numbers. In other columns, 1.1 and 1.10 may be two codes, if there are words, too.
 OF_NUMBERS = (
     *("start_s", "end_s", "film_start_s", "film_end_s"),
     *("framerate", "start_frame", "end_frame"),
@@ -104,6 +107,7 @@ def parse(
     vocabulary: Collection[str] | None = None,
     where: str | None = None,
     of_empty: bool | None = False,
+    words_of: Callable[[str], Collection[str]] | None = None,
 ) -> Expression:
     """Return a parsed expression.
 
@@ -113,8 +117,10 @@ def parse(
         where: The place that errors state; None: the expression.
         of_empty: The result of a comparison with an empty cell. With None, this comparison is
             unknown, and the expression is unknown (None) unless its other comparisons decide it.
+        words_of: The words of a column in the clips, so that 1.50 is 1.5 in a column of numbers;
+            None: there are no clips yet.
     """
-    parser = _Parser(re.sub(r"\s", " ", text).strip(), where, of_empty)
+    parser = _Parser(re.sub(r"\s", " ", text).strip(), where, of_empty, words_of)
     if vocabulary is not None:
         parser.allowed |= dict.fromkeys(CONCEPTS, vocabulary)
     return Expression(
@@ -143,6 +149,39 @@ def is_labelled(column: str, values_of: Values) -> bool:
     return bool(values_of("level")) or "level" in values_of("differs")
 
 
+def plain_number(word: str) -> str | None:
+    """Return a number as text, the same for equal numbers, or None if the word is not a number.
+
+    >>> plain_number("1.50"), plain_number("15e-1"), plain_number("1.5.0")
+    ('1.5', '1.5', None)
+    """
+    number = number_of_cell(word)
+    if number is None or WHOLE.fullmatch(word):
+        # A whole number may have more digits than a float.
+        return None if number is None else plain_value(word, "")
+    text = format(Decimal(repr(number)), "f").removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def typed_value(word: str, column: str, words: Callable[[], Collection[str]]) -> str:
+    """Return a typed word as the cells of a column spell it.
+
+    Where all words of the column are numbers, 1.50 is 1.5.
+
+    Args:
+        word: The typed word.
+        column: The column.
+        words: A function that returns the words of the column.
+    """
+    plain = plain_value(word, column)
+    number = None if column in OF_NAMES else plain_number(plain)
+    if number is None or number == plain:
+        return plain
+    known = words()
+    are_numbers = all(plain_number(one) == one for one in known)
+    return number if are_numbers and plain not in known else plain
+
+
 def plain_value(word: str, column: str) -> str:
     """Return the canonical spelling of a word in a column: one line, and 4 for 04 and 4.00.
 
@@ -165,10 +204,17 @@ def plain_value(word: str, column: str) -> str:
 class _Parser:
     """Turn the tree of Python's parser into one condition."""
 
-    def __init__(self, text: str, where: str | None, of_empty: bool | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        where: str | None,
+        of_empty: bool | None,
+        words_of: Callable[[str], Collection[str]] | None,
+    ) -> None:
         self.text = text
         self.where = where
         self.of_empty = of_empty
+        self.words_of = words_of or (lambda _: ())
         self.allowed: dict[str, Collection[str]] = {"level": LEVELS}
         self.values: dict[str, list[str]] = defaultdict(list)
         self.compared: dict[str, None] = {}
@@ -237,7 +283,9 @@ class _Parser:
             return self.compares(name, bool)
         if allowed is None:
             self.values[name] += wanted
-        plain = {plain_value(word, name) for word in wanted}
+        plain = set()
+        for word in wanted:
+            plain.add(typed_value(word, name, lambda: self.words_of(name)))
         return self.compares(name, lambda cells: not plain.isdisjoint(cells))
 
     def is_beyond(

@@ -57,6 +57,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     require_text,
+    with_equal_numbers,
 )
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
@@ -234,6 +235,8 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
         annotations = read_annotations(
             annotations_file, ids, header.concepts, spelling, data=said
         )
+    numbers = spelling.equal_numbers()
+    clips, annotations = with_equal_numbers(clips, annotations, numbers)
     return Manifest(path.stem, header, clips, columns, annotations)
 
 
@@ -578,7 +581,8 @@ def clips_of_table(
         concepts: The concepts that a clip may have.
         columns: The extra columns to keep.
         is_of_people: Whether several annotators may have rows of the same clip.
-        spelling: The spelling of the words that were read before; None: no words.
+        spelling: The spelling of the words that were read before. The caller then calls
+            `with_equal_numbers` when all words are read. None: no words, and there are no others.
         has_films: Whether each row must have a film; False: no row may have a film.
     """
     blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
@@ -621,6 +625,8 @@ def clips_of_table(
         if is_elsewhere and not named_file(clip):
             row.add("start_s", OF_NO_FILE)
         _check_frames(row, clip, times_in_film, clocks)
+    if spelling is None:
+        return with_equal_numbers(clips, (), words.equal_numbers())[0]
     return tuple(clips)
 
 

@@ -34,15 +34,17 @@ from obygaze_features.core.notebook import (
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.unknown_words import word_option
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
     Expression,
     parse,
     plain_value,
+    typed_value,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
-from obygaze_features.manifest.spelling import Spelling
+from obygaze_features.manifest.spelling import Spelling, respell
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
 from obygaze_features.manifest.windows import (
@@ -109,13 +111,18 @@ def require_numbers(
             raise FixInput(
                 f"expected numbers in the column {column}, got {words}",
                 where=manifest,
-                hint="correct or empty these cells, or list their words under [no_value] of the"
-                " mapping, then import the table again with --force; to compare words, use ==",
+                hint="correct or empty these cells, or import the table again with --force and"
+                f" {word_option(next(iter(clips_of_word)))}; to compare words, use ==",
                 details=[
                     f"{word!r} in {count(len(ids), 'clip')}, the first is {ids[0]}"
                     for word, ids in clips_of_word.items()
                 ],
             )
+
+
+def words_in(clips: Iterable["Clip"], column: str) -> set[str]:
+    """Return the words of clips in a column; a clip may have several."""
+    return {word for clip in clips for word in clip.values(column)}
 
 
 def own_columns(columns: Iterable[str]) -> list[str]:
@@ -203,6 +210,33 @@ class Annotation(NamedTuple):
     level: str
     concepts: tuple[str, ...]
     own: Mapping[str, str]
+
+
+def with_equal_numbers(
+    clips: Sequence[Clip],
+    annotations: Sequence[Annotation],
+    numbers: Mapping[str, Mapping[str, str]],
+) -> tuple[tuple[Clip, ...], tuple[Annotation, ...]]:
+    """Return clips and annotations with the new spelling of numbers, by column."""
+    if not numbers:
+        return tuple(clips), tuple(annotations)
+    respelled_clips = []
+    for clip in clips:
+        respelled_clips.append(replace(clip, extra=_with_numbers(clip.extra, numbers)))
+    respelled = [
+        one._replace(own=_with_numbers(one.own, numbers)) for one in annotations
+    ]
+    return tuple(respelled_clips), tuple(respelled)
+
+
+def _with_numbers(
+    cells: Mapping[str, str], numbers: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    changed = {**cells}
+    for column, spelling in numbers.items():
+        if column in cells:
+            changed[column] = respell(cells[column], spelling)
+    return changed
 
 
 class SourceFile(Record, frozen=True):
@@ -406,8 +440,9 @@ class Manifest:
         Args:
             expression: A condition on columns: `"level == S and Body in concept"`.
         """
-        parsed = parse(expression, vocabulary=self.header.concepts or None)
+        known = self.header.concepts or None
         try:
+            parsed = parse(expression, vocabulary=known, words_of=self.words)
             require_numbers(parsed, self.clips, self.name)
             decided = self.undisputed((*parsed.compared, *parsed.concepts))
             selected = decided.with_clips(
@@ -425,6 +460,10 @@ class Manifest:
         for sentence in self.unknown_values(parsed):
             warnings.warn(sentence, ObygazeWarning, stacklevel=2)
         return selected
+
+    def words(self, column: str) -> set[str]:
+        """Return the words of the clips in a column."""
+        return words_in(self.clips, column)
 
     def undisputed(self, names: Iterable[str]) -> Self:
         """Return the manifest without clips whose annotators differ on these columns or concepts.
@@ -463,7 +502,7 @@ class Manifest:
             for clip in self.clips:
                 known.update(dict.fromkeys(clip.values(column)))
             for value in dict.fromkeys(values):
-                if plain_value(value, column) not in known:
+                if typed_value(value, column, known.keys) not in known:
                     sentences.append(
                         f"{self.name}: no clip has {value!r} in the column {column}"
                         f"{near(value, known)}"
@@ -532,10 +571,13 @@ class Manifest:
             # For an unknown id, `self[clip_id]` raises an error that lists similar ids.
             require_text(self[clip_id], column, cell)
         spelling = Spelling()
+        cells = [
+            spelling.cell(values.get(clip.clip_id, ""), column) for clip in self.clips
+        ]
+        numbers = spelling.equal_numbers().get(column, {})
         clips = []
-        for clip in self.clips:
-            cell = spelling.cell(values.get(clip.clip_id, ""), column)
-            extra = {**clip.extra, column: cell}
+        for clip, cell in zip(self.clips, cells, strict=True):
+            extra = {**clip.extra, column: respell(cell, numbers)}
             if column in disputed_names(clip) and column not in self._concepts_of_clips:
                 # The new value replaces the differing values of the annotators.
                 others = [name for name in extra[DIFFERS].split("|") if name != column]

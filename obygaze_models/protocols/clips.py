@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from obygaze_features.manifest.expression import (
     Expression,
     is_labelled,
     parse,
-    plain_value,
+    typed_value,
 )
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
@@ -38,6 +38,7 @@ from obygaze_features.manifest.model import (
     disputed_names,
     own_columns,
     require_numbers,
+    words_in,
 )
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import span_in_film
@@ -290,7 +291,7 @@ def _remarks(
     expression = None
     if data.where:
         known = viewed.header.concepts or None
-        expression = parse(data.where, vocabulary=known)
+        expression = parse(data.where, vocabulary=known, words_of=viewed.words)
         unknown = viewed.unknown_values(expression)
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
@@ -379,9 +380,10 @@ def _classes(name: str, task: Task, table: TaskClips) -> LabelArray:
         return _by_expressions(name, task, table)
     column = task.column or "level"
     cells = table.column(column).tolist()
+    words = {*cells} - {""}
     values = {}
     for word, number in (task.values or task.classes).items():
-        values[plain_value(word, column)] = number
+        values[typed_value(word, column, lambda: words)] = number
     unknown = sorted({cell for cell in cells if cell and cell not in values})
     if unknown and task.column:
         word = unknown[0]
@@ -432,6 +434,7 @@ def _expressions(name: str, task: Task, table: TaskClips) -> list[Expression]:
             vocabulary=table.vocabulary or None,
             where=where,
             of_empty=None,
+            words_of=partial(words_in, table.clips),
         )
         for column in expression.compared:
             try:

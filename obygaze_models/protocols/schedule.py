@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.shell import shell_word
-from obygaze_features.manifest.expression import plain_value, quote_word
+from obygaze_features.manifest.expression import quote_word, typed_value
 from obygaze_features.manifest.folds import (
     IntArray,
     folds_by_group,
@@ -154,12 +154,13 @@ def _never_tested(clips: _Clips) -> BoolArray:
     splits = clips.protocol.splits
     table = clips.table
     column = table.group_column
-    asked = [plain_value(name, column) for name in splits.never]
+    # Names are looked up in all clips of the manifest, because data.where may have removed a group.
+    every_clip = table.of_manifest or table.clips
+    words = {word for clip in every_clip for word in clip.values(column)}
+    asked = [typed_value(name, column, lambda: words) for name in splits.never]
     never = np.isin(
         table.groups, [table.group_of_file.get(name, name) for name in asked]
     )
-    # Names are looked up in all clips of the manifest, because data.where may have removed a group.
-    every_clip = table.of_manifest or table.clips
     known = dict.fromkeys("|".join(clip.values(column)) for clip in every_clip)
     unknown = [name for name in asked if name not in known]
     if unknown:
@@ -199,7 +200,9 @@ def _parts_of_column(splits: Splits, table: TaskClips) -> IntArray:
             hint=f"exclude these clips with --set {shell_word(where)}",
         )
     column_values = sorted(set(cells.tolist()))
-    test = [plain_value(value, splits.column) for value in splits.test]
+    test = []
+    for value in splits.test:
+        test.append(typed_value(value, splits.column, lambda: column_values))
     unknown = sorted(set(test) - set(column_values))
     if unknown:
         raise FixInput(

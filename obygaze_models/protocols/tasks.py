@@ -15,7 +15,7 @@ A clip with an empty cell has no class.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
@@ -25,8 +25,8 @@ from obygaze_features.manifest.expression import (
     NUMBER,
     Expression,
     parse,
-    plain_value,
     quote_word,
+    typed_value,
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -245,7 +245,7 @@ class _Labels:
         viewed = self.manifest.view(with_view(self.data, self.manifest).view)
         if not self.data.where:
             return list(viewed)
-        where = parse(self.data.where)
+        where = parse(self.data.where, words_of=viewed.words)
         return [clip for clip in viewed if where.holds(clip.values)]
 
     def words(self, column: str) -> list[str]:
@@ -262,7 +262,7 @@ class _Labels:
     def unknown_word(self, column: str, word: str) -> FixUsage:
         """Return the error for a word that no selected clip has in a column."""
         values = self.words(column)
-        plain = plain_value(word, column)
+        plain = typed_value(word, column, lambda: self.manifest.words(column))
         if any(plain in clip.values(column) for clip in self.manifest):
             hint = "change data.where"
             if column in ("level", *CONCEPTS):
@@ -311,7 +311,7 @@ class _Labels:
         for column in positive.compared:
             values = self.words(column)
             for word in positive.values.get(column, ()):
-                if plain_value(word, column) not in values:
+                if typed_value(word, column, partial(self.words, column)) not in values:
                     raise self.unknown_word(column, word)
         return {text: Task(positive=positive.text)}
 
@@ -359,7 +359,8 @@ class _Labels:
 
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, Task]:
         """Return the task of the clips that match a comparison, against all other clips."""
-        is_known = plain_value(value, column) in self.words(column)
+        words = self.words(column)
+        is_known = typed_value(value, column, lambda: words) in words
         if not is_known and sign[0] not in "<>":
             raise self.unknown_word(column, value)
         text = f"{quote_word(column)} {sign} {quote_word(value)}"

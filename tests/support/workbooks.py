@@ -7,6 +7,8 @@ from typing import Any
 
 Rows = Sequence[Sequence[Any]]
 DAY_S = 86_400
+# A formula with each error.
+ERRORS = {"#N/A": "=NA()", "#DIV/0!": "=1/0"}
 
 
 def write_workbook(
@@ -18,7 +20,8 @@ def write_workbook(
 ) -> Path:
     """Write sheets; `merged` are ranges such as A2:A4 of the first sheet.
 
-    None is an empty cell. A timedelta becomes a cell with the format of a duration.
+    None is an empty cell; "#N/A" and "#DIV/0!" are errors of formulas. A timedelta becomes a cell
+    with the format of a duration.
     """
     import xlsxwriter
 
@@ -34,6 +37,8 @@ def write_workbook(
                     sheet.write_number(row, column, n_days, duration)
                 elif isinstance(value, date | datetime):
                     sheet.write_datetime(row, column, value, day)
+                elif value in ("#N/A", "#DIV/0!"):
+                    sheet.write_formula(row, column, ERRORS[value], None, value)
                 elif isinstance(value, str):
                     sheet.write_string(row, column, value)
                 elif value is not None:

@@ -28,6 +28,7 @@ from obygaze_features.manifest.adapters.table_cells import (
     source_columns,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
+    ANNOTATOR,
     TableMapping,
     choose_mapping,
 )
@@ -39,6 +40,7 @@ from obygaze_features.manifest.adapters.table_reading import (
 )
 from obygaze_features.manifest.annotators import (
     AGREED,
+    BY,
     HIGHEST,
     UNJUDGED,
     WAYS_OF_RULES,
@@ -63,6 +65,7 @@ from obygaze_features.manifest.model import (
     Header,
     Manifest,
     own_columns,
+    with_equal_numbers,
 )
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import RATE_COLUMN
@@ -146,6 +149,14 @@ def read(
         if isinstance(mapping, str | Path):
             line += ["--mapping", str(mapping)]
         _refuse(questions, n_asked, line, typed, write_mapping)
+    if decided.rule and not _has_people(paths[0], made, decided.rule):
+        raise FixUsage(
+            f"--rule {decided.rule} makes labels from those of several annotators, and the table"
+            " states none",
+            where=str(paths[0]),
+            hint="name the annotators by --map annotator=COLUMN or --map coder:NAME=COLUMN, or"
+            " remove --rule",
+        )
     manifest = _labelled(manifest, paths[0], made, decided)
     if write_mapping is not None:
         try:
@@ -156,6 +167,13 @@ def read(
             error.hint = "choose another name, or delete the file"
             raise
     return _imported(table, decided, made, manifest)
+
+
+def _has_people(path: Path, made: TableClips, rule: str) -> bool:
+    """Return whether a rule can be applied: there are annotators, here or in a second table."""
+    # Each clip may have the row of one annotator. Then all rules but by:NAME change nothing.
+    has_names = ANNOTATOR in made.columns and not rule.startswith(BY)
+    return bool(made.annotations) or has_names or annotators_path(path).is_file()
 
 
 def _check_targets(mapping: TableMapping, table: TableCells) -> None:
@@ -339,8 +357,10 @@ def _labelled(
         if said:
             sources = (*header.sources, source_file(annotations_file))
             header = structs.replace(header, sources=sources)
+            numbers = made.spelling.equal_numbers()
+            clips, said = with_equal_numbers(manifest.clips, said, numbers)
             said = sort_annotations(said)
-            manifest = replace(manifest, header=header, annotations=said)
+            manifest = replace(manifest, header=header, clips=clips, annotations=said)
             # A table with annotations next to it was exported with its labels. Without a rule, the
             # labels stay.
             if not mapping.rule:
@@ -379,6 +399,7 @@ def _imported(
             if column not in mapping.sources(RATE_COLUMN):
                 warnings.append(thousands_text(column, number))
     warnings += made.changed_ids
+    warnings += _negatives_with_concepts(made, mapping)
 
     words: dict[str, list[str]] = {}
     if mapping.levels:
@@ -395,11 +416,29 @@ def _imported(
     return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts)
 
 
+def _negatives_with_concepts(made: TableClips, mapping: TableMapping) -> list[str]:
+    """Return a warning about easy negatives with concepts, which may be hard negatives."""
+    labels = made.annotations or made.clips
+    negative = [one for one in labels if one.level == "EN"]
+    with_concepts = [one for one in negative if one.concepts]
+    if not with_concepts:
+        return []
+    noun = "label" if made.annotations else "clip"
+    names = {name for one in with_concepts for name in one.concepts}
+    words = [word for word, level in mapping.levels.items() if level == "EN"]
+    ways = " or ".join(f"--word {shell_word(f'{word}=HN')}" for word in words)
+    way = f"pass {ways}" if ways else "their level is HN"
+    return [
+        f"{len(with_concepts)} of {count(len(negative), noun)} with the level EN have concepts"
+        f" ({few(sorted(names), 3)}); an easy negative has none; if these are hard negatives, {way}"
+    ]
+
+
 def _words(target: str, mapping: TableMapping, table: TableCells) -> list[str]:
     """Return the distinct cells of the columns that are mapped to a column of the manifest."""
     words: dict[str, None] = {}
     for column in mapping.sources(target):
-        words.update(dict.fromkeys(table.filled(column)))
+        words.update(dict.fromkeys(filter(None, table.column(column))))
     return [*words]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,23 @@ from obygaze_features.core.errors import (
     LIKE_IDS,
     AlreadyThere,
     FixInput,
+    FixUsage,
     NotFound,
     near,
 )
-from obygaze_features.core.refusal import refuse_if
-from obygaze_features.core.tables import thousands_text
+from obygaze_features.core.shell import shell_line
+from obygaze_features.core.tables import TableRow, thousands_text
+from obygaze_features.core.unknown_words import UNKNOWN, no_answer_text, word_option
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.adapters import count_with_value, source_file
+from obygaze_features.manifest.adapters import (
+    count_with_value,
+    source_file,
+    unknown_level,
+)
 from obygaze_features.manifest.adapters.table_cells import (
     ALL_TIMES,
     Cells,
+    answer_columns,
     source_columns,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
@@ -55,7 +63,13 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.listing import TITLE
-from obygaze_features.manifest.model import CLIP_COLUMNS, DIFFERS, NAME_COLUMN, Manifest
+from obygaze_features.manifest.model import (
+    CLIP_COLUMNS,
+    DIFFERS,
+    NAME_COLUMN,
+    Manifest,
+    own_columns,
+)
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
@@ -63,9 +77,12 @@ from obygaze_features.manifest.spans import (
     RATE_COLUMN,
     stated_frames,
 )
+from obygaze_features.manifest.spelling import Spelling
 
 CLIP = "clip_id"
 FILM = "movie_id"
+# What a table states for each clip, by column: a cell, "" if it is unknown, None for nothing.
+Values = dict[str, dict[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -73,13 +90,15 @@ class JoinedColumns:
     """A manifest with the columns of a table.
 
     `columns` counts the clips that have a value in each column. `n_by_id` counts the rows that were
-    matched by their ids only: the table and the manifest state no other common fact.
+    matched by their ids only: the table and the manifest state no other common fact. `changed`
+    counts the cells of each column that an update changed.
     """
 
     manifest: Manifest
     columns: Mapping[str, int]
     warnings: tuple[str, ...]
     n_by_id: int = 0
+    changed: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the number of clips by column, and the warnings."""
@@ -88,6 +107,7 @@ class JoinedColumns:
             "columns": dict(self.columns),
             "warnings": list(self.warnings),
             "by_id_alone": self.n_by_id,
+            "changed": dict(self.changed),
         }
 
     def __str__(self) -> str:
@@ -107,6 +127,11 @@ class JoinedColumns:
                 f"{n_rows} matched by id only: table and manifest share neither films (--map"
                 f" {FILM}=COLUMN) nor times"
             )
+        if self.changed:
+            cells = [f"{name} {n_cells}" for name, n_cells in self.changed.items()]
+            notes.append(
+                f"changed cells: {few(cells, 12)}; all other cells are as before"
+            )
         header = self.manifest.header
         if header.licence or header.citation:
             notes.append(
@@ -122,6 +147,8 @@ def join_columns(
     columns: Mapping[str, str] | None = None,
     *,
     sheet: str = "",
+    words: Mapping[str, str] | None = None,
+    update: bool = False,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> JoinedColumns:
@@ -134,20 +161,39 @@ def join_columns(
     A table of films needs movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a
     film get the values of its rows.
 
+    An update changes the cells of the clips that have a row, in the columns that the manifest has,
+    and in level and concepts; all other cells stay. In `differs`, it removes what has a value now.
+    No join empties a cell unless the table has ? there.
+
     Args:
         manifest: The manifest, which is replaced; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
         columns: Rename a column; times=m:ss or times=h:mm is the format of 1:10.
         sheet: The sheet of a spreadsheet. [default: the likely one]
+        words: NA=? if a word means not known, NA=NA if it is an answer; in an update also ja=S.
+        update: Change the cells of the clips of the table only.
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    joined = join(before, Path(csv), columns, sheet=sheet, force=force)
-    options = {"--map": columns, "--sheet": sheet, "--force": force}
-    words = [manifest_word(path, workspace), Path(csv)]
-    command = command_line("manifest join", words, options, workspace)
+    typed = ["obygaze", "manifest", "join", str(manifest), str(csv)]
+    typed += ["--update"] if update else []
+    typed += ["--force"] if force else []
+    joined = join(
+        before,
+        Path(csv),
+        columns,
+        sheet=sheet,
+        words=words,
+        update=update,
+        force=force,
+        command=typed,
+    )
+    options: dict[str, Any] = {"--map": columns, "--sheet": sheet, "--word": words}
+    options |= {"--update": update, "--force": force}
+    arguments = [manifest_word(path, workspace), Path(csv)]
+    command = command_line("manifest join", arguments, options, workspace)
     joined = replace(joined, manifest=with_command(joined.manifest, command, before))
     update_manifest(before, joined.manifest, path)
     return joined
@@ -159,18 +205,33 @@ def join(
     columns: Mapping[str, str] | None = None,
     *,
     sheet: str = "",
+    words: Mapping[str, str] | None = None,
+    update: bool = False,
     force: bool = False,
+    command: Sequence[str] = (),
 ) -> JoinedColumns:
-    """Return the manifest with the columns of a table, as `join_columns` writes it."""
+    """Return the manifest with the columns of a table, as `join_columns` writes it.
+
+    `command` has the words of the typed command, without --map, --sheet and --word.
+    """
+    if update and force:
+        raise FixUsage(
+            "--update changes some cells of a column, and --force replaces the column",
+            hint="remove one of the two",
+        )
     source = source_file(csv)
-    mapping, _ = choose_mapping(csv, None, columns or {}, {}, sheet=sheet)
+    mapping, typed = choose_mapping(csv, None, columns or {}, words or {}, sheet=sheet)
     read = read_tables([csv], mapping)
     cells: Cells = {}
     for target, column in source_columns(read, mapping).items():
         cells[target] = read.column(column)
     key = CLIP if CLIP in cells else FILM
     noun = "clip" if key == CLIP else "film"
-    _check_columns(cells, key, read, mapping)
+    n_before = read.n_problems
+    likely = _ask_answers(cells, read)
+    n_asked = read.n_problems - n_before
+    line = shell_line([*command, *typed.joined(likely).typed()])
+    _check_columns(cells, key, read, mapping, n_asked, line)
     rows_of_id = _rows_of_ids(cells, key, csv)
     n_without_id = len(rows_of_id.pop("", ()))
     # For each clip, the id that its rows have in the table: of the clip, or of its film.
@@ -186,16 +247,20 @@ def join(
             where=str(csv),
             hint=f"the manifest has {few(known, 2) or f'no {noun}s'}",
         )
-    added = _added(manifest, cells, key, mapping, force=force)
-    joined = manifest
-    for name in added:
-        values = {}
-        for clip_id, table_id in id_in_table.items():
-            parts: dict[str, None] = {}
-            for row in rows_of_id.get(table_id, ()):
-                parts.update(dict.fromkeys(map(str.strip, cells[name][row].split("|"))))
-            values[clip_id] = "|".join(filter(None, parts))
-        joined = joined.with_column(name, values)
+    rows_of_clip = {}
+    for clip_id, table_id in id_in_table.items():
+        rows_of_clip[clip_id] = rows_of_id.get(table_id, ())
+    added = _added(manifest, cells, key, mapping, update=update, force=force)
+    values = _values(manifest, added, cells, rows_of_clip, read, mapping)
+    _refuse_emptied(manifest, values, rows_of_clip, csv, update=update, force=force)
+    changed: dict[str, int] = {}
+    if update:
+        joined, changed = _updated(manifest, values, _open_names(cells, rows_of_clip))
+    else:
+        joined = manifest
+        for name, cell_of in values.items():
+            filled = {clip_id: cell or "" for clip_id, cell in cell_of.items()}
+            joined = joined.with_column(name, filled)
     header = structs.replace(
         joined.header,
         sources=(*joined.header.sources, source),
@@ -208,10 +273,11 @@ def join(
         warnings.append(thousands_text(column, number))
     if key == FILM:
         warnings.append("joined by movie_id: all clips of a film get its values")
-    n_without = sum(one not in rows_of_id for one in id_in_table.values())
+    n_without = sum(not rows for rows in rows_of_clip.values())
     if n_without:
+        unchanged = ", and unchanged" if update else ""
         warnings.append(
-            f"{n_without} of {count(len(id_in_table), 'clip')} without a row"
+            f"{n_without} of {count(len(id_in_table), 'clip')} without a row{unchanged}"
         )
     unknown = sorted(rows_of_id.keys() - {*id_in_table.values()})
     if unknown:
@@ -223,9 +289,10 @@ def join(
     left_out = [name for name in cells if name not in (*added, key)]
     if left_out:
         names = ", ".join(left_out)
-        warnings.append(
-            f"columns not joined, because each manifest has its own: {names}"
-        )
+        reason = "each manifest has its own"
+        if update:
+            reason = "they identify clips, or are not in the manifest"
+        warnings.append(f"columns not joined, because {reason}: {names}")
     hidden = {*mapping.columns} & {*read.cells} - {*mapping.columns.values()}
     if hidden:
         names = ", ".join(sorted(hidden))
@@ -240,13 +307,211 @@ def join(
         {name: count_with_value(joined, name) for name in added},
         tuple(f"{csv}: {warning}" for warning in warnings),
         n_by_id,
+        changed,
     )
 
 
-def _check_columns(
-    cells: Cells, key: str, read: TableCells, mapping: TableMapping
+def _ask_answers(cells: Cells, read: TableCells) -> TableMapping:
+    """Add a violation for each word such as NA, and return the likely answers.
+
+    In `cells`, unknown words of ids and annotators become empty.
+    """
+    answers: dict[str, str] = {}
+    for name in answer_columns(cells):
+        if name in CLIP_COLUMNS and name not in (CLIP, FILM):
+            continue
+        asked = read.words.asked_in(cells[name])
+        for row, cell in zip(read.rows, cells[name] if asked else (), strict=False):
+            for word in map(str.strip, cell.split("|")):
+                if word in asked:
+                    way = f"likely answer: {word_option(word)}"
+                    row.add(name, f"{no_answer_text(word)}; {way}")
+        answers |= dict.fromkeys(asked, UNKNOWN)
+        if name in (CLIP, FILM, ANNOTATOR):
+            of_names = read.words.without(read.words.unknown)
+            cells[name] = [*map(of_names.known, cells[name])]
+    return TableMapping(answers=answers)
+
+
+def _values(
+    manifest: Manifest,
+    columns: Sequence[str],
+    cells: Cells,
+    rows_of_clip: Mapping[str, Sequence[int]],
+    read: TableCells,
+    mapping: TableMapping,
+) -> Values:
+    """Return what the table states for each clip, by column.
+
+    Levels and concepts are in the words of the manifest; other words are violations.
+    """
+    values: Values = {}
+    for name in columns:
+        cell_of: dict[str, str | None] = {}
+        for clip_id, rows in rows_of_clip.items():
+            parts: dict[str, None] = {}
+            for row in rows:
+                for word in cells[name][row].split("|"):
+                    parts[
+                        _label(word.strip(), name, read.rows[row], manifest, mapping)
+                    ] = None
+            parts.pop("", None)
+            known = [word for word in parts if not read.words.is_unknown(word)]
+            cell_of[clip_id] = "|".join(known) if parts else None
+        values[name] = cell_of
+    read.violations[0].raise_if_any("the table cannot be joined")
+    return values
+
+
+def _label(
+    word: str, column: str, row: TableRow, manifest: Manifest, mapping: TableMapping
+) -> str:
+    """Return a word as the manifest has it; an unknown level or concept is a violation."""
+    if word in ("", UNKNOWN):
+        return word
+    if column == "level":
+        level = mapping.level(word)
+        if level is None:
+            row.add(column, unknown_level(word))
+        return level or UNKNOWN
+    if column == "concepts" and word not in manifest.header.concepts:
+        concept = mapping.concept(word)
+        if concept not in manifest.header.concepts:
+            row.add(
+                column,
+                f"unknown concept {word!r}{near(word, manifest.header.concepts)}",
+            )
+        return concept or UNKNOWN
+    return word
+
+
+def _refuse_emptied(
+    manifest: Manifest,
+    values: Values,
+    rows_of_clip: Mapping[str, Sequence[int]],
+    path: Path,
+    *,
+    update: bool,
+    force: bool,
 ) -> None:
-    """Raise one error if the table has no ids, or has times that may be minutes or hours."""
+    """Raise an error if columns would be replaced without `force`, or cells would be emptied."""
+    n_emptied = {}
+    for name, cell_of in values.items():
+        if name not in (*manifest.columns, *CLIP_COLUMNS):
+            continue
+        n_emptied[name] = 0
+        for clip in manifest:
+            is_kept = update and not rows_of_clip[clip.clip_id]
+            if cell_of[clip.clip_id] is None and not is_kept and clip.values(name):
+                n_emptied[name] += 1
+    n_cells = sum(n_emptied.values())
+    listed = few([f"{name} {n:,}" for name, n in n_emptied.items() if n], 6)
+    emptied = (
+        f"{n_cells:,} {'cell' if n_cells == 1 else 'cells'} with a value ({listed})"
+    )
+    if n_emptied and not (update or force):
+        problem = f"the manifest has these columns already: {few([*n_emptied], 6)}"
+        if n_cells:
+            problem += f"; replacing them would empty {emptied}"
+        raise AlreadyThere(
+            problem,
+            where=manifest.name,
+            hint="pass --update to change the cells of the clips of the table, --force to replace"
+            " the columns, or --map OTHER=COLUMN to rename a column",
+        )
+    if n_cells:
+        way = "write ? into the cells to empty, and the value into the others"
+        if force:
+            way = f"pass --update to change the cells of the clips of the table only; or {way}"
+        raise FixInput(
+            f"the table would empty {emptied} of {manifest.name}, because it states none for them",
+            where=str(path),
+            hint=way,
+        )
+
+
+def _open_names(
+    cells: Cells, rows_of_clip: Mapping[str, Sequence[int]]
+) -> dict[str, set[str]]:
+    """Return what the table lists in the column `differs`, by clip."""
+    open_names = {}
+    for clip_id, rows in rows_of_clip.items() if DIFFERS in cells else ():
+        if rows:
+            named = [cells[DIFFERS][row].split("|") for row in rows]
+            open_names[clip_id] = {*chain.from_iterable(named)}
+    return open_names
+
+
+def _updated(
+    manifest: Manifest, values: Values, open_names: Mapping[str, set[str]]
+) -> tuple[Manifest, dict[str, int]]:
+    """Return the manifest with the changed cells, and their number by column.
+
+    A column or concept that has a value now, or that the table does not list as open any more, is
+    no longer open.
+    """
+    joined = manifest
+    for name, cell_of in values.items():
+        if name in CLIP_COLUMNS:
+            continue
+        # A new cell gets the spelling of the others.
+        spelling = Spelling()
+        cells = {}
+        for clip in manifest:
+            cells[clip.clip_id] = spelling.cell(clip.extra.get(name, ""), name)
+        for clip_id, stated in cell_of.items():
+            if stated is not None:
+                cells[clip_id] = spelling.cell(stated, name)
+        joined = joined.with_column(name, cells)
+    clips = []
+    for before, clip in zip(manifest, joined, strict=True):
+        new: dict[str, str] = {}
+        for name, cell_of in values.items():
+            text = cell_of[clip.clip_id]
+            if text is not None:
+                new[name] = text
+        concepts = before.concepts
+        if "concepts" in new:
+            concepts = tuple(filter(None, new["concepts"].split("|")))
+        decided = {*concepts, *filter(new.get, new)}
+        extra = dict(clip.extra)
+        if before.extra.get(DIFFERS):
+            names = before.extra[DIFFERS].split("|")
+            listed = open_names.get(clip.clip_id, names)
+            left = [name for name in names if name in listed and name not in decided]
+            extra[DIFFERS] = "|".join(left)
+        level = new.get("level", before.level)
+        clips.append(replace(clip, level=level, concepts=concepts, extra=extra))
+    joined = replace(joined, clips=tuple(clips))
+    changed = {}
+    for name in values:
+        n_changed = 0
+        for before, after in zip(manifest, joined, strict=True):
+            n_changed += before.values(name) != after.values(name)
+        changed[name] = n_changed
+    return joined, changed
+
+
+def _check_columns(
+    cells: Cells,
+    key: str,
+    read: TableCells,
+    mapping: TableMapping,
+    n_asked: int,
+    line: str,
+) -> None:
+    """Raise one error if the table has no ids, or has times that may be minutes or hours.
+
+    The error also lists the other violations of the table.
+
+    Args:
+        cells: The cells by column of the manifest.
+        key: The column of the ids.
+        read: The table.
+        mapping: How the table is read.
+        n_asked: The number of violations that are questions about words such as NA.
+        line: The command with the likely answers to these questions.
+    """
     violations = read.violations[0]
     times = [name for name in ALL_TIMES if name in cells]
     for name in times if not mapping.times else ():
@@ -254,7 +519,7 @@ def _check_columns(
         for row, text in zip(read.rows, cells[name], strict=True):
             if is_short(text):
                 row.add(name, unclear_time(short[0]))
-    hint = None
+    hint = line if len(violations) == n_asked else None
     if key == FILM and (key not in cells or any(any(cells[name]) for name in times)):
         problem = "required column is missing, and no column is movie_id"
         if key in cells:
@@ -334,12 +599,15 @@ def _require_same(
 
 
 def _added(
-    manifest: Manifest, cells: Cells, key: str, mapping: TableMapping, *, force: bool
+    manifest: Manifest,
+    cells: Cells,
+    key: str,
+    mapping: TableMapping,
+    *,
+    update: bool,
+    force: bool,
 ) -> list[str]:
-    """Return the columns to add.
-
-    Without `force`, raise an error if the manifest has one of them.
-    """
+    """Return the columns to add; in an update, the columns to change."""
     # The times of the table are not added, because they may count in a different file.
     own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS, ANNOTATOR}
     if key == CLIP:
@@ -356,13 +624,15 @@ def _added(
     has_titles = TITLE in manifest.columns and TITLE not in mapping.columns
     if TITLE in added and len(added) > 1 and has_titles and not force:
         added.remove(TITLE)
-    taken = [name for name in added if name in manifest.columns]
-    if not force:
-        refuse_if(
-            taken,
-            AlreadyThere,
-            "the manifest has these columns already",
+    if not update:
+        return added
+    changed = [name for name in added if name in manifest.columns]
+    changed += [name for name in ("level", "concepts") if name in cells]
+    if not changed:
+        known = ["level", "concepts", *own_columns(manifest.columns)]
+        raise FixInput(
+            "the table has no column that the manifest has, too",
             where=manifest.name,
-            hint="pass --force to replace them, or --map OTHER=COLUMN to rename a column",
+            hint=f"the manifest has {few(known)}",
         )
-    return added
+    return changed

@@ -4,11 +4,12 @@ An invalid cell is a violation of its row. The clips of rows with violations mus
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from obygaze_features.core.console import few
-from obygaze_features.core.tables import TableRow, whole_number
+from obygaze_features.core.tables import TableRow, maybe_thousands, whole_number
+from obygaze_features.core.unknown_words import UNKNOWN
 from obygaze_features.manifest.adapters.table_coders import (
     has_annotator_rows,
     split_annotations,
@@ -28,18 +29,21 @@ from obygaze_features.manifest.adapters.table_times import (
     check_clock,
     in_seconds,
 )
+from obygaze_features.manifest.annotators import FREE_TEXT, annotator_columns
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.frame_rate import frame_times_s, parse_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
+    DIFFERS,
     NAME_COLUMN,
     Annotation,
     Clip,
+    with_equal_numbers,
 )
 from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
-from obygaze_features.manifest.spelling import UNKNOWN, Spelling
+from obygaze_features.manifest.spelling import Spelling
 
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
 # Rows of several annotators are about the same clip if these columns are equal.
@@ -48,6 +52,12 @@ PLACES = (*ALL_TIMES, *FRAMES, "video")
 UNKNOWN_CONCEPTS = (
     "expected concepts, got ?: a level without concepts means that there are none; empty this cell,"
     " and if the level is not known either, its cell"
+)
+
+# Columns in which a word such as NA is a part of a text, or is read in another way.
+NO_ANSWER_COLUMNS = (
+    *(*ALL_TIMES, *FRAMES, *CLOCK_COLUMNS, RATE_COLUMN, "video", NAME_COLUMN),
+    *(TITLE, DIFFERS, "level", "concepts"),
 )
 
 # The cells of all rows by column.
@@ -81,6 +91,12 @@ def make_clips(table: TableCells, mapping: TableMapping) -> TableClips:
         cells[target] = table.column(source)
     for column in SPAN_COLUMNS:
         cells.setdefault(column, blank)
+    for column in answer_columns(cells):
+        words = table.words
+        if not annotator_columns([column]):
+            # A film may have the name of a word that is not known.
+            words = words.without(words.unknown)
+        cells[column] = [*map(words.known, cells[column])]
     _use_seconds(cells, table, mapping)
     _check_totals(cells, table, mapping)
     if mapping.id:
@@ -99,6 +115,8 @@ def make_clips(table: TableCells, mapping: TableMapping) -> TableClips:
             cells[target] = [
                 cell for of_row in zip(*of_people, strict=True) for cell in of_row
             ]
+            if answer_columns([target]):
+                cells[target] = [*map(table.words.known, cells[target])]
         cells[ANNOTATOR] = [*people] * len(table.rows)
     spelling = Spelling()
     is_of_people = has_annotator_rows(cells, rows, mapping, spelling)
@@ -115,11 +133,18 @@ def make_clips(table: TableCells, mapping: TableMapping) -> TableClips:
         spelling=spelling,
         has_films=not mapping.films,
     )
+    clips, _ = with_equal_numbers(clips, (), spelling.equal_numbers())
     annotations: tuple[Annotation, ...] = ()
     if is_of_people:
         columns.remove(ANNOTATOR)
         clips, annotations = split_annotations(rows, clips, mapping, table.violations)
     return TableClips(clips, annotations, tuple(columns), changed_ids, spelling)
+
+
+def answer_columns(columns: Iterable[str]) -> list[str]:
+    """Return the columns whose words may mean that there is no answer, such as NA."""
+    kept = (*NO_ANSWER_COLUMNS, *FREE_TEXT)
+    return [name for name in columns if name.casefold() not in kept]
 
 
 def source_columns(table: TableCells, mapping: TableMapping) -> dict[str, str]:
@@ -136,13 +161,24 @@ def _use_seconds(cells: Cells, table: TableCells, mapping: TableMapping) -> None
     """Replace clock times by seconds, and check the clock times next to them."""
     for column in ALL_TIMES:
         if column in cells:
-            texts = cells[column]
-            seconds = {}
-            for text in set(texts):
-                seconds[text] = in_seconds(
-                    text, has_decimal_comma=table.has_decimal_comma, short=mapping.times
+            texts_of_file: dict[str, dict[str, str]] = {
+                path: {} for path in table.tables
+            }
+            for row, text in zip(table.rows, cells[column], strict=True):
+                texts_of_file[row.violations.path][text] = text
+            for path, texts in texts_of_file.items():
+                # Between commas, 1,234 may be 1234 or 1.234.
+                is_unclear = table.tables[path].delimiter == "," and maybe_thousands(
+                    texts
                 )
-            cells[column] = [seconds[text] for text in texts]
+                for text in texts:
+                    texts[text] = in_seconds(
+                        text, has_decimal_comma=not is_unclear, short=mapping.times
+                    )
+            seconds = []
+            for row, text in zip(table.rows, cells[column], strict=True):
+                seconds.append(texts_of_file[row.violations.path][text])
+            cells[column] = seconds
     for column, clock in zip(SPAN_COLUMNS, CLOCK_COLUMNS, strict=True):
         shown = cells.get(clock, ())
         for row, text, seconds_shown in zip(

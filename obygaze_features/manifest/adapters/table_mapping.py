@@ -20,8 +20,13 @@ from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.files import is_workbook, require_file
 from obygaze_features.core.schema_check import Filled, one_of, read_toml, record_of
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.unknown_words import (
+    UNKNOWN,
+    UnknownWords,
+    is_no_answer,
+)
 from obygaze_features.manifest.adapters.table_times import SHORT_TIMES
-from obygaze_features.manifest.annotators import UNKNOWN, annotator_columns
+from obygaze_features.manifest.annotators import annotator_columns
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.io import toml_lines
 from obygaze_features.manifest.model import LEVELS, NO_FILMS
@@ -42,7 +47,7 @@ BAR = "|"
 # Settings that are typed like columns: --map times=m:ss.
 AS_COLUMNS = ("times", "separator")
 FLAGS = {"columns": "--map", "coders": "--map", "orders": "--order"}
-OF_WORDS = ("levels", "concepts")
+OF_WORDS = ("levels", "concepts", "answers")
 # A part of the form of ids: a column, and the number of digits of its number.
 PART_OF_ID = re.compile(r"\{(?P<column>[^{}:]+)(?::(?P<digits>0?[0-9]{1,2})d)?\}")
 
@@ -60,8 +65,9 @@ class TableMapping:
     separates concepts, by default `|`. `no_value` lists the words of a column of the table that
     mean an empty cell, separated by commas. `levels` and `concepts` have the meanings of words: `?`
     is no level or no concept, several concepts are joined with `|`, and a modality makes the word a
-    new concept of this modality. `rule` makes one label per clip where annotators differ. `orders`
-    lists the words of columns from the lowest to the highest, separated by commas.
+    new concept of this modality. `answers` has the words of other columns: `?` is not known, and a
+    word such as NA that means itself is an answer. `rule` makes one label per clip where annotators
+    differ. `orders` lists the words of columns from the lowest to the highest, separated by commas.
     """
 
     sheet: Filled = ""
@@ -80,17 +86,25 @@ class TableMapping:
         default_factory=dict
     )
     concepts: Words = field(default_factory=dict)
+    answers: Words = field(default_factory=dict)
     orders: Words = field(default_factory=dict)
     no_value: Words = field(default_factory=dict)
 
     def level(self, word: str) -> str | None:
         """Return the level of a word, "" if it means no level, or None if it is unknown."""
+        if word == UNKNOWN and word not in self.levels:
+            return ""
         return _meaning(word, self.levels, LEVELS, canonical_level, "level")
 
     def concept(self, word: str) -> str | None:
         """Return the concepts of a word, joined with `|`; "" for no concept, None if unknown."""
         meanings = {**self.concepts, **{name: name for name in self.own_concepts}}
         return _meaning(word, meanings, concepts(), canonical_concept, CONCEPTS[0])
+
+    @cached_property
+    def unknown_words(self) -> UnknownWords:
+        """What the user states about words of columns other than levels and concepts."""
+        return UnknownWords.of(self.answers)
 
     @cached_property
     def own_concepts(self) -> dict[str, str]:
@@ -296,8 +310,14 @@ def choose_mapping(
             coders[target.removeprefix(CODER)] = sources.pop(target)
     of_levels = {}
     of_concepts = {}
+    answers = {}
     for word, meaning in words.items():
         parts = meaning.split(BAR)
+        if is_no_answer(word) and word in parts:
+            answers[word] = word
+            parts.remove(word)
+        elif UNKNOWN in parts:
+            answers[word] = UNKNOWN
         levels = [part for part in parts if part in LEVELS]
         names = [part for part in parts if part not in (*LEVELS, UNKNOWN)]
         if levels or UNKNOWN in parts:
@@ -305,7 +325,12 @@ def choose_mapping(
         if names or UNKNOWN in parts:
             of_concepts[word] = BAR.join(names) or UNKNOWN
     typed = TableMapping(
-        columns=sources, coders=coders, levels=of_levels, concepts=of_concepts, **filled
+        columns=sources,
+        coders=coders,
+        levels=of_levels,
+        concepts=of_concepts,
+        answers=answers,
+        **filled,
     )
     joined = mapping.joined(typed)
     wrong = _wrong_words(typed.concepts, joined)

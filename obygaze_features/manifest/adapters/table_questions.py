@@ -10,12 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise, permutations
+from pathlib import Path
 
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import near
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.tables import TableRow, whole_number
+from obygaze_features.core.unknown_words import (
+    UNKNOWN,
+    is_error,
+    is_no_answer,
+    no_answer_text,
+)
 from obygaze_features.manifest.adapters import unknown_level
+from obygaze_features.manifest.adapters.table_cells import (
+    answer_columns,
+    source_columns,
+)
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
     BAR,
@@ -31,9 +43,8 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
     unclear_time,
 )
-from obygaze_features.manifest.annotators import UNKNOWN
 from obygaze_features.manifest.expression import NUMBER
-from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.io import annotators_path, as_id
 from obygaze_features.manifest.model import FOLD_PREFIX, NO_FILMS, TARGETS
 from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import canonical_level
@@ -60,6 +71,7 @@ LIKELY_LEVELS = {
 }
 # Separators of the concepts in a cell, in addition to `|`.
 SEPARATORS = (";", ",", "/")
+_SIGNS = re.compile("[;,/]")
 # A column of an annotator has at most 12 different words; in a column of levels, at least 8 of 10
 # cells are words of levels.
 MOST_WORDS = 12
@@ -157,7 +169,7 @@ class Questions:
     def rows_of_words(
         self, target: str, separator: str = ""
     ) -> dict[str, list[TableRow]]:
-        """Return the rows of each word of a column of the manifest.
+        """Return the rows of each word of a column of the manifest, without errors of formulas.
 
         Args:
             target: The column of the manifest.
@@ -169,7 +181,8 @@ class Questions:
             for row, cell in zip(self.table.rows, cells, strict=True):
                 for word in cell.split(separator) if separator else [cell]:
                     rows_of_word.setdefault(word.strip(), []).append(row)
-        rows_of_word.pop("", None)
+        for word in ["", *filter(is_error, rows_of_word)]:
+            rows_of_word.pop(word, None)
         return rows_of_word
 
 
@@ -186,6 +199,7 @@ def decide(table: TableCells, stated: TableMapping) -> Questions:
     _ask_clocks(questions)
     _ask_levels(questions)
     _ask_concepts(questions)
+    _ask_answers(questions)
     return questions
 
 
@@ -195,7 +209,8 @@ def decide(table: TableCells, stated: TableMapping) -> Questions:
 def _ask_films(questions: Questions) -> None:
     """Ask which column has the films, if the column movie_id is missing or empty."""
     column = questions.source("movie_id")
-    is_empty = column in questions.table.cells and not questions.table.filled(column)
+    cells = questions.table.cells
+    is_empty = column in cells and not any(cells[column])
     if questions.mapping.films or (questions.is_stated("movie_id") and not is_empty):
         return
     # A title that is different in each row may be the title of the clip.
@@ -256,7 +271,10 @@ def _ask_times(questions: Questions) -> None:
 
 def _ask_coders(questions: Questions) -> None:
     """Ask whether columns with levels, or with the same words, are columns of annotators."""
-    if questions.mapping.coders or questions.is_stated("level", ANNOTATOR):
+    if questions.mapping.coders or questions.is_stated(ANNOTATOR):
+        return
+    _ask_named_coders(questions)
+    if questions.mapping.coders or questions.is_stated("level"):
         return
     free = questions.free
     target = ""
@@ -294,6 +312,26 @@ def _ask_coders(questions: Questions) -> None:
         TableMapping(coders=coders),
         ANNOTATOR,
     )
+
+
+def _ask_named_coders(questions: Questions) -> None:
+    """Ask whether the columns that `manifest show -o` names level:ada are what the rule needs."""
+    path, *others = map(Path, questions.table.tables)
+    if not questions.mapping.rule or others or annotators_path(path).is_file():
+        return
+    coders = {}
+    for column in questions.free:
+        target, _, person = column.partition(":")
+        if person and target in ("level", "concepts", *questions.table.cells):
+            coders[person if target == "level" else f"{person}:{target}"] = column
+    if coders:
+        people = {coder.partition(":")[0] for coder in coders}
+        questions.ask(
+            f"--rule makes labels from those of annotators, and {few([*coders.values()])} look like"
+            f" the labels of {count(len(people), 'annotator')}",
+            TableMapping(coders=coders),
+            ANNOTATOR,
+        )
 
 
 def _split_words(name: str) -> list[str]:
@@ -433,14 +471,26 @@ def _ask_clocks(questions: Questions) -> None:
 def _ask_levels(questions: Questions) -> None:
     """Ask for the meaning of unknown words of levels."""
     rows_of_word = questions.rows_of_words("level")
+    rows_of_word.pop(UNKNOWN, None)
+    known = {}
+    for word in rows_of_word:
+        level = questions.mapping.level(word)
+        if level:
+            known[word.casefold()] = level
     likely = {}
+    sentences = {}
     for word in rows_of_word:
         if questions.mapping.level(word) is None:
             plain = ascii_id(word).casefold()
             levels = [
                 name for name, words in LIKELY_LEVELS.items() if plain in words.split()
             ]
+            similar = get_close_matches(word.casefold(), known, 1, 0.8)
+            levels += [known[name] for name in similar]
             likely[word] = levels[0] if levels else UNKNOWN
+            sentences[word] = unknown_level(word)
+            if similar:
+                sentences[word] += near(word, rows_of_word.keys() - likely, 0.8)
     is_mapped = bool("level" in questions.mapping.columns or questions.mapping.coders)
     # A column `level` without any known level is a label of the user's own.
     is_own = len(likely) == len(rows_of_word) and {*likely.values()} == {UNKNOWN}
@@ -450,23 +500,27 @@ def _ask_levels(questions: Questions) -> None:
             answer = TableMapping(columns={OWN_LEVEL: "level"})
         # Words that differ only in capitals have the same answer.
         if questions.mapping.level(word) is None:
-            questions.ask(unknown_level(word), answer, "level", rows_of_word[word])
+            questions.ask(sentences[word], answer, "level", rows_of_word[word])
 
 
 def _ask_concepts(questions: Questions) -> None:
     """Ask for the separator of concepts, and for the meaning of unknown words."""
     rows_of_cell = questions.rows_of_words("concepts")
     unknown = [cell for cell in rows_of_cell if questions.mapping.concept(cell) is None]
+    with_sign: dict[str, list[TableRow]] = {}
     for sign in SEPARATORS:
-        with_sign = [cell for cell in unknown if sign in cell]
-        if (
-            with_sign
-            and not questions.mapping.separator
-            and BAR not in "".join(unknown)
-        ):
-            rows = [row for cell in with_sign for row in rows_of_cell[cell]]
-            sentence = f"unknown concept {with_sign[0]!r}; a separator is required between concepts"
-            questions.ask(sentence, TableMapping(separator=sign), "concepts", rows)
+        with_sign[sign] = []
+        for cell in unknown:
+            if sign in cell:
+                with_sign[sign] += rows_of_cell[cell]
+    # The sign of most cells separates concepts; other signs may be typing errors.
+    sign, rows = max(with_sign.items(), key=lambda item: len(item[1]))
+    if rows and not questions.mapping.separator and BAR not in "".join(unknown):
+        first = next(cell for cell in unknown if sign in cell)
+        sentence = (
+            f"unknown concept {first!r}; a separator is required between concepts"
+        )
+        questions.ask(sentence, TableMapping(separator=sign), "concepts", rows)
     names = {name.casefold(): name for name in questions.mapping.known_concepts}
     separator = questions.mapping.separator or BAR
     rows_of_word = questions.rows_of_words("concepts", separator)
@@ -477,7 +531,7 @@ def _ask_concepts(questions: Questions) -> None:
             names.setdefault(word.casefold(), meaning)
     # `table_cells` refuses `?` or leaves it out.
     rows_of_word.pop(UNKNOWN, None)
-    for word, rows in rows_of_word.items():
+    for word in sorted(rows_of_word, key=_has_sign):
         if questions.mapping.concept(word) is None:
             others = []
             for other in rows_of_word:
@@ -485,13 +539,37 @@ def _ask_concepts(questions: Questions) -> None:
                 if other.casefold() != word.casefold():
                     others.append(other)
             sentence = f"unknown concept {word!r}{near(word, others, 0.8)}"
-            if any(sign in word for sign in SEPARATORS):
+            if _has_sign(word):
                 sentence += f"; if it means several, separate them with {separator}"
             # Signs and words such as `none` mean that there is no concept.
-            is_word = any(map(str.isalnum, word))
+            is_word = any(map(str.isalnum, word)) and not is_no_answer(word)
             is_nothing = ascii_id(word).casefold() in LIKELY_LEVELS["EN"].split()
             is_concept = is_word and not is_nothing
-            answer = TableMapping(concepts={word: "visual" if is_concept else UNKNOWN})
+            meaning = "visual" if is_concept else UNKNOWN
             for name in get_close_matches(word.casefold(), names, 1, 0.8):
-                answer = TableMapping(concepts={word: names[name]})
-            questions.ask(sentence, answer, "concepts", rows)
+                meaning = names[name]
+            # Words without signs already have a meaning.
+            parts = [part.strip() for part in _SIGNS.split(word)]
+            of_parts = [questions.mapping.concept(part) for part in parts]
+            if len(parts) > 1 and all(of_parts):
+                meaning = BAR.join(dict.fromkeys(filter(None, of_parts)))
+            answer = TableMapping(concepts={word: meaning})
+            questions.ask(sentence, answer, "concepts", rows_of_word[word])
+
+
+def _has_sign(word: str) -> bool:
+    """Return whether a word contains a sign that may separate concepts."""
+    return _SIGNS.search(word) is not None
+
+
+def _ask_answers(questions: Questions) -> None:
+    """Ask whether words such as NA are answers, in columns other than levels and concepts."""
+    mapping = questions.mapping
+    columns = dict.fromkeys(source_columns(questions.table, mapping))
+    for target in answer_columns([*columns, *mapping.annotator_targets]):
+        rows_of_word = questions.rows_of_words(target, BAR)
+        for word in mapping.unknown_words.asked_in(rows_of_word):
+            # Words that differ only in capitals have the same answer.
+            if questions.mapping.unknown_words.is_asked(word):
+                answer = TableMapping(answers={word: UNKNOWN})
+                questions.ask(no_answer_text(word), answer, target, rows_of_word[word])

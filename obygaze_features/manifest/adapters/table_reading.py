@@ -13,6 +13,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
+from obygaze_features.core.unknown_words import UnknownWords
 from obygaze_features.manifest.adapters.table_mapping import (
     ANNOTATOR,
     CONSTANT,
@@ -38,6 +39,7 @@ class TableCells:
         cells: The cell of each row by column; "" in a column that its table does not have.
         violations: The violations of each table.
         warnings: Sentences about excluded rows, and remarks about the tables.
+        words: What the user states about words that may be no answers.
     """
 
     tables: Mapping[str, CsvTable]
@@ -45,11 +47,7 @@ class TableCells:
     cells: Mapping[str, Sequence[str]]
     violations: Sequence[Violations]
     warnings: Sequence[str]
-
-    @property
-    def has_decimal_comma(self) -> bool:
-        """Whether 70,5 is a number, because no comma separates cells."""
-        return all(table.delimiter != "," for table in self.tables.values())
+    words: UnknownWords
 
     @property
     def sheet(self) -> str:
@@ -68,8 +66,8 @@ class TableCells:
         return self.cells.get(source, [constant] * len(self.rows))
 
     def filled(self, column: str) -> list[str]:
-        """Return the cells of a column that are not empty."""
-        return [cell for cell in self.column(column) if cell]
+        """Return the cells of a column that have an answer."""
+        return [*filter(self.words.is_answer, self.column(column))]
 
 
 def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
@@ -102,6 +100,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
             # A comma in these columns is not a decimal comma: 1,2 are two concepts.
             texts=(*mapping.sources("concepts"), *mapping.sources(TITLE)),
             as_written=as_written,
+            words=mapping.unknown_words,
         )
     columns: dict[str, None] = {}
     for table in tables.values():
@@ -148,11 +147,18 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> TableCells:
             raise FixInput(
                 f"unknown column in [no_value] of the mapping: {column!r}{near(column, cells)}"
             )
-        words = {plain_value(word.strip(), column) for word in listed.split(",")}
+        listed_words = {plain_value(one.strip(), column) for one in listed.split(",")}
         for place, cell in enumerate(cells[column]):
-            if plain_value(cell, column) in words:
+            if plain_value(cell, column) in listed_words:
                 cells[column][place] = ""
-    return TableCells(tables, rows, cells, violations, warnings)
+    # A word of a level, such as unclear=?, may be an answer in other columns.
+    of_labels: list[str] = []
+    for target in ("level", "concepts"):
+        for column in mapping.sources(target):
+            for cell in cells.get(column, ()):
+                of_labels += [cell, *mapping.parts(cell)]
+    words = mapping.unknown_words.without(of_labels)
+    return TableCells(tables, rows, cells, violations, warnings, words)
 
 
 def _without_totals(rows: Sequence[TableRow]) -> Sequence[TableRow]:

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.workbooks import write_workbook
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import read_table, whole_number
+from obygaze_features.core.unknown_words import UnknownWords
 
 
 def details_of(path: Path, **options: object) -> tuple[str, ...]:
@@ -28,13 +30,78 @@ def write(folder: Path, data: bytes | str) -> Path:
 
 
 def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(tmp_path):
-    path = write(tmp_path, 'a,b,note\n1,2,"two\nlines"\n3,"4,5",\n')
+    path = write(tmp_path, 'a,b,note\n1,2,"two\nlines"\n3,"4,x",\n')
     table = read_table(path, required=("a", "b"))
     assert table.columns == ("a", "b", "note")
     assert [(row.line, row["a"], row["b"], row["note"]) for row in table.rows] == [
         (2, "1", "2", "two lines"),
-        (4, "3", "4,5", ""),
+        (4, "3", "4,x", ""),
     ]
+
+
+# What a person writes in a column of numbers, and what is read.
+POINTS = {
+    "1,5": "1.5",
+    "?": "?",
+    "": "",
+    "NA": "NA",
+    "-": "-",
+    "3": "3",
+    "k.A.": "k.A.",
+}
+
+
+@pytest.mark.parametrize("form", ["csv", "quoted", "tabs", "xlsx"])
+def test_cells_without_an_answer_do_not_turn_off_decimal_commas(tmp_path, form) -> None:
+    path = tmp_path / "t.csv"
+    rows = [["id", "points"], *[[str(n), cell] for n, cell in enumerate(POINTS)]]
+    if form == "xlsx":
+        path = write_workbook(tmp_path / "t.xlsx", {"A": rows})
+    else:
+        delimiter = {"csv": ";", "quoted": ",", "tabs": "\t"}[form]
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, delimiter=delimiter).writerows(rows)
+    table = read_table(path, required=("id", "points"))
+    assert [row["points"] for row in table.rows] == [*POINTS.values()]
+
+
+def test_a_word_decides_that_a_column_has_no_decimal_commas(tmp_path: Path) -> None:
+    path = write(tmp_path, "a;b\n1,5;1,5\nunclear;2\n")
+    table = read_table(path, required=("a", "b"))
+    assert [row["a"] for row in table.rows] == ["1,5", "unclear"]
+    assert [row["b"] for row in table.rows] == ["1.5", "2"]
+    stated = UnknownWords.of({"unclear": "?"})
+    table = read_table(path, required=("a", "b"), words=stated)
+    assert [row["a"] for row in table.rows] == ["1.5", "unclear"]
+
+
+def test_between_commas_a_comma_may_separate_thousands(tmp_path: Path) -> None:
+    path = write(tmp_path, 'a,b\n"1,234","1,234"\n856,"1,5"\n')
+    table = read_table(path, required=("a", "b"))
+    assert [row["a"] for row in table.rows] == ["1,234", "856"]
+    assert [row["b"] for row in table.rows] == ["1.234", "1.5"]
+    (remark,) = table.remarks
+    assert remark == (
+        "1,234 in the column a is read as text, because its comma may separate thousands or"
+        " decimals; write 1234 or 1.234"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["#N/A", "#NV", "#DIV/0!", "#WERT!", "#¡VALOR!", "#NAME?", "Err:502", "###"],
+)
+def test_an_error_of_a_formula_is_a_problem_of_its_place(tmp_path, error) -> None:
+    path = write(tmp_path, f"a;b;c\n1;2;\n1,5;{error};#tag\n")
+    (problem,) = details_of(path)
+    assert problem == (
+        f"{path}:3: column 'b': expected a value, got the error {error}: correct the cell"
+    )
+    (problem,) = details_of(path, words=UnknownWords())
+    assert problem.endswith(f"or pass --word '{error}=?' if these answers are unknown")
+    stated = UnknownWords.of({error: "?"})
+    table = read_table(path, required=("a", "b"), words=stated)
+    assert [row["b"] for row in table.rows] == ["2", "?"]
 
 
 def test_blank_rows_are_skipped_but_not_in_a_table_of_obygaze(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from support.workbooks import write_workbook
 from obygaze_features.core import workbooks
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, ObygazeError
 from obygaze_features.core.tables import read_table
+from obygaze_features.core.unknown_words import UnknownWords
 from obygaze_features.core.workbooks import cell_text, read_sheet
 
 
@@ -57,18 +58,18 @@ def test_no_other_file_has_sheets(tmp_path: Path, name: str, problem: str) -> No
         read_table(tmp_path / name, required=("a",), sheet="Clips")
 
 
-def test_errors_of_formulas_are_no_empty_cells(tmp_path: Path) -> None:
-    path = tmp_path / "t.xlsx"
-    book = xlsxwriter.Workbook(str(path))
-    sheet = book.add_worksheet("Clips")
-    sheet.write_row(1, 1, ["clip_id", "level"])
-    sheet.write_string(2, 1, "a-1")
-    sheet.write_formula(2, 2, "=NA()", None, "#N/A")
-    sheet.write_string(3, 1, "a-2")
-    sheet.write_formula(3, 2, "=1/0", None, "#DIV/0!")
-    book.close()
-    table = read_table(path, required=("clip_id",))
-    assert [row["level"] for row in table.rows] == ["#N/A", "#DIV/0!"]
+def test_errors_of_formulas_are_problems_of_their_cells(tmp_path: Path) -> None:
+    rows = [["clip_id", "level"], ["a-1", "#N/A"], ["a-2", "#DIV/0!"], ["a-3", "S"]]
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
+    with pytest.raises(FixInput) as caught:
+        read_table(path, required=("clip_id",))
+    assert [line.partition(": ")[0] for line in caught.value.details] == [
+        f"{path}:2",
+        f"{path}:3",
+    ]
+    words = UnknownWords.of({"#N/A": "?", "#DIV/0!": "?"})
+    table = read_table(path, required=("clip_id",), words=words)
+    assert [row["level"] for row in table.rows] == ["?", "?", "S"]
 
 
 @pytest.mark.parametrize(("is_text", "read"), [(True, "1,2"), (False, "1.2")])

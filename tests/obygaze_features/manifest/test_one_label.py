@@ -369,7 +369,7 @@ def test_who_annotated_alone_is_a_person_of_merged_manifests(tmp_path: Path) -> 
 def test_a_new_value_of_a_column_takes_the_place_of_those_that_differ(tmp_path) -> None:
     made = by_rows(tmp_path, "agreed")
     table = write_rows(tmp_path / "met.csv", [{"clip_id": "c1", "mood": "tense"}])
-    met = join(made, table, force=True).manifest
+    met = join(made, table, update=True).manifest
     assert met["c1"].extra["mood"] == "tense"
     assert met["c1"].extra["differs"] == "rating|Body"
 

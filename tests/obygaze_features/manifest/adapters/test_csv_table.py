@@ -173,7 +173,7 @@ WITHOUT_FILMS = "nr,level,Gewalt\n1,S,stark\n2,EN,?\n3,HN,n/a\n"
 
 
 def test_a_table_without_films_says_so(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(WITHOUT_FILMS)
+    (tmp_path / "t.csv").write_text(WITHOUT_FILMS.replace("n/a", "mild"))
     words = ("manifest", "import", "t.csv", "-o", "t", "--map", "clip_id=nr")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
@@ -210,7 +210,7 @@ def test_rows_of_a_table_have_a_film_or_none(tmp_path: Path) -> None:
 
 
 def test_ids_of_a_table_without_films_are_made_of_its_cells(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(WITHOUT_FILMS)
+    (tmp_path / "t.csv").write_text(WITHOUT_FILMS.replace("n/a", "mild"))
     read_table = read(tmp_path / "t.csv", films="none", form="x{nr:03d}")
     assert read_table.manifest.clip_ids == ("x001", "x002", "x003")
     (note,) = read_table.notes

@@ -5,7 +5,13 @@ import pytest
 from support.cli import call_obygaze
 from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
 from obygaze_features.manifest.adapters.join_table import join, join_columns
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -173,3 +179,73 @@ def test_a_clip_that_both_count_in_frames_is_the_same_by_its_frames(tmp_path) ->
     other = rows.replace("25.0,49.0", "26,49").replace(",1,2,", ",2.52,3.52,")
     with pytest.raises(Mismatch, match="the frames 26 to 49 at 25 per second"):
         join(manifest, table(tmp_path, other))
+
+
+DECIDED = Manifest(
+    "coded",
+    Header("coded", concepts={"Look": "visual", "Light": "visual"}),
+    (
+        Clip("a", "f", level="S", concepts=("Look",), extra={"mood": "calm"}),
+        Clip("b", "f", extra={"mood": "", "differs": "mood|level|Look"}),
+        Clip("c", "g", extra={"mood": "Dull", "differs": "level"}),
+    ),
+    ("mood", "differs"),
+)
+
+
+def test_a_join_never_empties_cells_that_nobody_calls_unknown(tmp_path: Path) -> None:
+    path = table(tmp_path, "clip_id,mood\nb,sad\n")
+    with pytest.raises(AlreadyThere) as refused:
+        join(DECIDED, path)
+    assert refused.value.message == (
+        "the manifest has these columns already: mood; replacing them would empty 2 cells with a"
+        " value (mood 2)"
+    )
+    with pytest.raises(FixInput, match=r"would empty 2 cells with a value \(mood 2\)"):
+        join(DECIDED, path, force=True)
+    # An update leaves the others, and only ? empties a cell.
+    path.write_text("clip_id,mood\na,\nb,sad\n")
+    with pytest.raises(FixInput, match=r"would empty 1 cell with a value \(mood 1\)"):
+        join(DECIDED, path, update=True)
+    path.write_text("clip_id,mood\na,?\nb,sad\nc,sad\n")
+    for options in ({"update": True}, {"force": True}):
+        joined = join(DECIDED, path, **options).manifest  # type: ignore[arg-type]
+        assert [clip.extra["mood"] for clip in joined] == ["", "sad", "sad"]
+    with pytest.raises(FixUsage, match="--update changes some cells"):
+        join(DECIDED, path, update=True, force=True)
+
+
+def test_an_update_changes_the_cells_of_its_rows_and_leaves_all_others(
+    tmp_path,
+) -> None:
+    text = "clip_id,movie_id,mood,level,concepts,ada\nb,f,dull,hard negative,Light|Look,x\n"
+    joining = join(DECIDED, table(tmp_path, text), update=True)
+    first, second, third = joining.manifest
+    assert (first, third) == (DECIDED.clips[0], DECIDED.clips[2])
+    assert (second.level, second.concepts) == ("HN", ("Light", "Look"))
+    # A word has the spelling of the other clips, and nothing is open any more.
+    assert second.extra == {"mood": "Dull", "differs": ""}
+    assert joining.changed == {"mood": 1, "level": 1, "concepts": 1}
+    assert joining.manifest.columns == DECIDED.columns
+    assert joining.warnings[-1].endswith("not in the manifest: movie_id, ada")
+    text = "clip_id,level,concepts\nb,sicher,Licht\n"
+    with pytest.raises(FixInput) as refused:
+        join(DECIDED, table(tmp_path, text), update=True)
+    level, concept = refused.value.details
+    assert "column 'level': unknown level 'sicher', expected EN, HN, NS, S" in level
+    assert (
+        "column 'concepts': unknown concept 'Licht' (did you mean 'Light'?)" in concept
+    )
+    words = {"sicher": "S", "Licht": "Look"}
+    updated = join(DECIDED, table(tmp_path, text), words=words, update=True).manifest[
+        "b"
+    ]
+    assert (updated.level, updated.concepts) == ("S", ("Look",))
+    with pytest.raises(FixInput, match="no column that the manifest has, too"):
+        join(DECIDED, table(tmp_path, "clip_id,ada\nb,x\n"), update=True)
+
+
+def test_what_a_table_lists_as_open_stays_open(tmp_path: Path) -> None:
+    text = "clip_id,mood,differs\nb,,Look|level\n"
+    updated = join(DECIDED, table(tmp_path, text), update=True).manifest["b"]
+    assert updated.extra["differs"] == "level|Look"
