@@ -24,6 +24,7 @@ from obygaze_features.manifest.listing import (
 )
 from obygaze_features.manifest.model import (
     Manifest,
+    disputed_names,
     film_count_text,
     own_columns,
 )
@@ -86,6 +87,10 @@ class ManifestPage(Listing):
     def table(self) -> Columns:
         """Return the selected clips as the columns of a table, with the labels by annotator."""
         columns = dict(manifest_columns(self.selection))
+        # A person fills in what is open, also where no clip has a value yet.
+        for clip in self.selection:
+            for name in disputed_names(clip) & {"level", *self.manifest.columns}:
+                columns.setdefault(name, [""] * len(self.selection))
         said: dict[str, dict[str, str]] = defaultdict(dict)
         for one in self.selection.annotations:
             cells = {"level": one.level, "concepts": "|".join(one.concepts), **one.own}
