@@ -432,6 +432,12 @@ def slurm(
     type=NAME,
     help="File or folder of weights, with the tokenizer.",
 )
+@mapping_option(
+    "--word",
+    "meanings",
+    metavar="OLD=NEW",
+    help="NA=? if a text NA of the table means none, NA=NA if it is a text.",
+)
 @click.pass_obj
 def words(
     session: Session,
@@ -440,6 +446,7 @@ def words(
     subtitles: str,
     out: str | None,
     weights: str | None,
+    meanings: Mapping[str, str] | None,
 ) -> Result:
     """Make a store of vectors of the spoken words of clips.
 
@@ -463,6 +470,7 @@ def words(
         subtitles,
         out=out,
         weights=weights,
+        meanings=meanings,
         progress=session.bars,
         workspace=session.root,
     )

@@ -32,6 +32,7 @@ from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.unknown_words import UNKNOWN as UNKNOWN
+from obygaze_features.core.unknown_words import UnknownWords, is_error, word_option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
@@ -127,18 +128,26 @@ class MarkReader:
     ) -> None:
         self.tiers = tiers or {}
         self.words = words or {}
+        unknown = [word for word, new in self.words.items() if new == UNKNOWN]
+        typed = {word.casefold() for word in self.words}
+        self._typed = UnknownWords(
+            frozenset(map(str.casefold, unknown)), frozenset(typed)
+        )
         self.n_left_out: Counter[str] = Counter()
         self.clocks = FrameClocks()
         # The tiers, words and columns that the files have.
         self.found: dict[str, set[str]] = {
             "tier": set(),
-            "word": set(),
+            # The reader of tables replaces errors of formulas.
+            "word": {*filter(is_error, self.words)},
             "column": set(),
         }
         self._spelling = Spelling()
         self._marks: dict[Mark, None] = {}
         self._films: dict[str, None] = {}
         self._no_levels: Counter[str] = Counter()
+        # Words such as NA whose meaning nobody stated.
+        self._no_answers: Counter[str] = Counter()
         self._file_of: dict[tuple[str, str], Path] = {}
         # The first video that the rows of a film name, by table: people may have different copies.
         self._video_of: dict[tuple[str, str], str] = {}
@@ -206,6 +215,9 @@ class MarkReader:
                 )
             value = self._read_word(said.column, word)
             if value:
+                is_asked = self._typed.is_asked(word) and not is_own_table(path)
+                if is_asked and said.column not in (LEVEL, COMMENT, WATCHED):
+                    self._no_answers[word] += 1
                 self._marks[said._replace(value=value)] = None
             elif not word:
                 self.n_left_out[f"empty marks of {said.column}"] += 1
@@ -225,7 +237,9 @@ class MarkReader:
         marks.
         """
         violations = Violations(path)
-        table = read_table(path, required=("movie_id",), violations=violations)
+        table = read_table(
+            path, required=("movie_id",), violations=violations, words=self._typed
+        )
         is_long = {"column", "value"} <= {*table.columns}
         for name in COLUMNS if is_long else ("annotator", LEVEL):
             if name not in table.columns:
@@ -273,9 +287,9 @@ class MarkReader:
         violations.raise_if_any("the marks cannot be read")
 
     def marks(self, where: str) -> tuple[Mark, ...]:
-        """Return the marks, sorted. Raise an error for unknown levels.
+        """Return the marks, sorted. Raise an error for unknown levels, and for words such as NA.
 
-        Raise an error if two names of films become the same id.
+        Raise an error if two names of films become the same id. Equal numbers get one spelling.
         """
         ids_of_names(self._films, "film", where)
         if self._no_levels:
@@ -286,7 +300,21 @@ class MarkReader:
                 hint="pass --word OLD=S to replace a word, or --tier OLD=COLUMN to read the tier as"
                 " another column",
             )
-        return tuple(sorted(self._marks))
+        if self._no_answers:
+            shown = [f"{word!r} ({n})" for word, n in self._no_answers.most_common()]
+            options = " ".join(map(word_option, self._no_answers))
+            raise FixInput(
+                f"words that usually mean that there is no answer: {few(shown)}",
+                where=where,
+                hint=f"pass {options} to obygaze manifest import if these answers are not known, or"
+                " --word NA=NA to keep a word such as NA as an answer",
+            )
+        numbers = self._spelling.equal_numbers()
+        marks = set()
+        for mark in self._marks:
+            spelled = numbers.get(mark.column, {}).get(mark.value, mark.value)
+            marks.add(mark._replace(value=spelled))
+        return tuple(sorted(marks))
 
     def _meaning(self, word: str, column: str) -> str:
         """Return the replacement of a word in a column, or the word itself if it has none.
@@ -353,6 +381,11 @@ class MarkReader:
         if problem:
             row.add(FRAMES[0], problem)
         return start_s, end_s, frames
+
+
+def is_own_table(path: Path) -> bool:
+    """Return whether this program wrote a table: it is in the folder of marks or of manifests."""
+    return path.absolute().parent.name in (FOLDER, "manifests")
 
 
 def read_marks(tables: Iterable[Path], workspace: PathLike | None = None) -> Marks:

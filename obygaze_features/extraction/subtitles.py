@@ -22,6 +22,11 @@ from obygaze_features.core.tables import (
     read_header,
     read_table,
 )
+from obygaze_features.core.unknown_words import (
+    UnknownWords,
+    no_answer_text,
+    word_option,
+)
 from obygaze_features.extraction.clips import Failure, video_path
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
@@ -78,12 +83,15 @@ class ClipTexts:
     unused: Sequence[str] = ()
 
 
-def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
+def words_of_clips(
+    manifest: Manifest, subtitles: str, meanings: Mapping[str, str] | None = None
+) -> ClipTexts:
     """Return the spoken words of the clips of a manifest.
 
     Args:
         manifest: The clips.
         subtitles: A folder with files MOVIE_ID.srt or .vtt, or a table of the texts of clips.
+        meanings: `?` for texts of the table that mean that there is none, NA for a text NA.
     """
     if isinstance(manifest.clips, Windows):
         raise FixUsage(
@@ -107,7 +115,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
         hint = "use --subtitles FOLDER, with a file MOVIE_ID.srt of each film"
         raise FixUsage("expected a folder, got a file", where=subtitles, hint=hint)
     else:
-        words = _of_table(manifest, path)
+        words = _of_table(manifest, path, UnknownWords.of(meanings or {}))
     if not any(words.texts.values()):
         reasons = {str(failure) for failure in words.failures.values()}
         if words.texts:
@@ -306,10 +314,10 @@ def _join_words(utterances: Iterable[Utterance], span: Span) -> str:
 # --- Tables
 
 
-def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
+def _of_table(manifest: Manifest, path: Path, words: UnknownWords) -> ClipTexts:
     columns = set(read_header(path))
     if columns.issuperset(TEXTS):
-        return _of_texts(manifest, _read_texts(path, manifest), path)
+        return _of_texts(manifest, _read_texts(path, manifest, words), path)
     if columns.issuperset(mobygaze.TEXTS):
         return _of_texts(manifest, mobygaze.texts_of_segments(path), path)
     raise FixInput(
@@ -319,16 +327,22 @@ def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
     )
 
 
-def _read_texts(path: Path, manifest: Manifest) -> dict[str, str]:
+def _read_texts(path: Path, manifest: Manifest, words: UnknownWords) -> dict[str, str]:
     violations = Violations(path)
-    table = read_table(path, required=TEXTS, violations=violations, content="texts")
+    table = read_table(
+        path, required=TEXTS, violations=violations, content="texts", words=words
+    )
     line_of: dict[str, int] = {}
     texts = {}
     rows = []
     for row in table.rows:
         _require_name(row, "clip_id")
         name = row.unique("clip_id", line_of)
-        texts[name] = row["text"]
+        text = row["text"].strip()
+        if words.is_asked(text):
+            way = f"likely answer: {word_option(text)}"
+            row.add("text", f"{no_answer_text(text)}; {way}")
+        texts[name] = "" if words.is_unknown(text) else row["text"]
         cells = {
             "clip_id": as_id(name),
             "movie_id": as_id(row.cells.get("movie_id", "")),

@@ -78,6 +78,7 @@ def extract_words(
     *,
     out: PathLike | None = None,
     weights: PathLike | None = None,
+    meanings: Mapping[str, str] | None = None,
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> Imported:
@@ -95,6 +96,7 @@ def extract_words(
         subtitles: Source of the spoken words.
         out: Name or folder of the new store.
         weights: File or folder of weights, with the tokenizer. [default: from a package or the hub]
+        meanings: NA=? if a text NA of the table means none, NA=NA if it is a text.
         progress: Show a progress bar on stderr.
         workspace: The workspace, if it is not the current one.
     """
@@ -106,7 +108,7 @@ def extract_words(
         # The plain name belongs to the store of pictures or sound.
         name = f"{name}-words"
     target = new_store(here, name if out is None else out)
-    words = words_of_clips(clips, str(subtitles))
+    words = words_of_clips(clips, str(subtitles), meanings)
     weights_path = None if weights is None else str(weights)
     tower = load_text_tower(card, weights_path, workspace=here)
     source = _make_rows(clips, words, tower, progress_bars(progress, "texts"))

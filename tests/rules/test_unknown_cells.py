@@ -15,6 +15,7 @@ from support.cli import Result, call_obygaze
 from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -199,6 +200,56 @@ def test_an_error_is_a_problem_at_every_door(tmp_path: Path) -> None:
     # They always agree.
     assert alpha(tmp_path, "m", "--column", "mood") == 1
     assert cells(tmp_path, "m", "mood") == {"k1": "sad", "k2": "calm", "k3": "calm"}
+
+
+def test_words_of_marks_are_asked_about_and_equal_numbers_are_one(tmp_path) -> None:
+    rows = [("movie_id", "start_s", "end_s", "column", "value", "annotator")]
+    rows += [
+        ("pier", "0", "1", "mood", "NA", "ada"),
+        ("pier", "1", "2", "mood", "sad", "ada"),
+    ]
+    rows += [
+        ("pier", "0", "1", "points", "1.50", "ada"),
+        ("pier", "2", "3", "mood", "#N/A", "ada"),
+    ]
+    rows += [("pier", "1", "2", "points", "1.5", "ada")]
+    write(tmp_path / "marks.csv", rows)
+    line = "manifest import marks.csv --as marks -o m --word '#N/A=?'"
+    refused = call_obygaze(*shlex.split(line), cwd=tmp_path)
+    assert refused.code == 1
+    assert "--word 'NA=?' to obygaze manifest import" in refused.stderr
+    for meaning in ("?", "NA"):
+        words = ["--word", f"NA={meaning}", "--force"]
+        call_obygaze(*shlex.split(line), *words, cwd=tmp_path).ok()
+        with (tmp_path / "segments" / "m.csv").open(newline="") as file:
+            marks = [(row["column"], row["value"]) for row in csv.DictReader(file)]
+        assert sorted(marks) == sorted(
+            [
+                ("mood", meaning),
+                ("mood", "sad"),
+                ("mood", "?"),
+                *[("points", "1.5")] * 2,
+            ]
+        )
+        # The table of the workspace is not asked about again.
+        words = ["manifest", "project", "m", "--every", "1", "-o", "p", "--force"]
+        call_obygaze(*words, cwd=tmp_path).ok()
+    words = ["manifest", "project", "marks.csv", "--every", "1", "-o", "q"]
+    assert call_obygaze(*words, cwd=tmp_path).code == 1
+
+
+def test_a_text_that_is_no_text_is_asked_about(tmp_path: Path) -> None:
+    clips = (Clip("k1", "pier"), Clip("k2", "pier"), Clip("k3", "pier"))
+    manifest = Manifest("m", Header("m"), clips)
+    texts = [("clip_id", "text"), ("k1", "Good day."), ("k2", "NA"), ("k3", "?")]
+    path = write(tmp_path / "texts.csv", texts)
+    with pytest.raises(FixInput) as caught:
+        words_of_clips(manifest, str(path))
+    (problem,) = caught.value.details
+    assert problem.startswith(f"{path}:3: column 'text': 'NA' usually means")
+    said = words_of_clips(manifest, str(path), {"NA": "?"}).texts
+    assert said == {"k1": "Good day.", "k2": "", "k3": ""}
+    assert words_of_clips(manifest, str(path), {"NA": "NA"}).texts["k2"] == "NA"
 
 
 def test_an_error_is_never_the_name_of_a_clip(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_every_cell_of_a_row_is_a_mark(tmp_path: Path) -> None:
     rows = ("m,0,1,mood,joy|fear,A,0.50,see 3", "m,1,2,mood,joy,A,,")
     path = table(tmp_path, *rows, header=f"{MARKS},confidence,comment")
     said = [(mark.column, mark.value) for mark in read_marks([path])]
-    first = [("comment", "see 3"), ("confidence", "0.50"), ("mood", "fear")]
+    first = [("comment", "see 3"), ("confidence", "0.5"), ("mood", "fear")]
     assert said == [*first, ("mood", "joy"), ("mood", "joy")]
 
 
