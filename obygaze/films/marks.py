@@ -306,7 +306,7 @@ class MarkReader:
             raise FixInput(
                 f"words that usually mean that there is no answer: {few(shown)}",
                 where=where,
-                hint=f"pass {options} to obygaze manifest import if these answers are not known, or"
+                hint=f"pass {options} to obygaze marks import if these answers are not known, or"
                 " --word NA=NA to keep a word such as NA as an answer",
             )
         numbers = self._spelling.equal_numbers()

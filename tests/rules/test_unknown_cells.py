@@ -188,7 +188,7 @@ def test_an_error_is_a_problem_at_every_door(tmp_path: Path) -> None:
         "manifest import ids.csv -o m": "ids.csv:2: column 'clip_id'",
         "manifest join clips moods.csv": "moods.csv:2: column 'mood'",
         "agree ratings.csv --raters a,b": "ratings.csv:2: column 'b'",
-        "manifest import marks.csv --as marks -o m": "marks.csv:2: column 'value'",
+        "marks import marks.csv -o m": "marks.csv:2: column 'value'",
         "audit captions captions.csv": "captions.csv:2: column 'group'",
     }
     for line, place in doors.items():
@@ -214,10 +214,10 @@ def test_words_of_marks_are_asked_about_and_equal_numbers_are_one(tmp_path) -> N
     ]
     rows += [("pier", "1", "2", "points", "1.5", "ada")]
     write(tmp_path / "marks.csv", rows)
-    line = "manifest import marks.csv --as marks -o m --word '#N/A=?'"
+    line = "marks import marks.csv -o m --word '#N/A=?'"
     refused = call_obygaze(*shlex.split(line), cwd=tmp_path)
     assert refused.code == 1
-    assert "--word 'NA=?' to obygaze manifest import" in refused.stderr
+    assert "--word 'NA=?' to obygaze marks import" in refused.stderr
     for meaning in ("?", "NA"):
         words = ["--word", f"NA={meaning}", "--force"]
         call_obygaze(*shlex.split(line), *words, cwd=tmp_path).ok()
@@ -232,9 +232,9 @@ def test_words_of_marks_are_asked_about_and_equal_numbers_are_one(tmp_path) -> N
             ]
         )
         # The table of the workspace is not asked about again.
-        words = ["manifest", "project", "m", "--every", "1", "-o", "p", "--force"]
+        words = ["marks", "clips", "m", "--every", "1", "-o", "p", "--force"]
         call_obygaze(*words, cwd=tmp_path).ok()
-    words = ["manifest", "project", "marks.csv", "--every", "1", "-o", "q"]
+    words = ["marks", "clips", "marks.csv", "--every", "1", "-o", "q"]
     assert call_obygaze(*words, cwd=tmp_path).code == 1
 
 
