@@ -184,7 +184,7 @@ def _manifest_cells(here: Workspace, name: str) -> Cells:
 
 def _in_manifest(here: Workspace, name: str) -> str:
     manifest = read_manifest(here.manifest(name))
-    n_clips = count(len(manifest), manifest.header.unit)
+    n_clips = count(len(manifest), "clip")
     view = view_words(manifest.header.view)
     return f"{n_clips}{film_count_text(len(manifest.films))}, {view}"
 

@@ -135,7 +135,7 @@ def audit_levels(
     require_films([clip.movie_id for clip in levelled], manifest.name)
     if not levelled:
         raise FixInput("no clip has the level HN, NS or S", where=manifest.name)
-    title = ALL if by in (None, ANNOTATOR) else f"all {manifest.header.unit}s"
+    title = ALL if by in (None, ANNOTATOR) else "all clips"
     found = compute(clips, clips_of, by or ANNOTATOR, title)
     counted = {clip.clip_id for clip in clips if clip.level}
     excluded = [clip.level for clip in manifest if clip.clip_id not in counted]
@@ -245,7 +245,6 @@ def present(
 
     `n_excluded` is the number of excluded clips for each reason.
     """
-    unit = manifest.header.unit
     people = [found.everyone, *found.named]
     rows = []
     points = []
@@ -262,16 +261,16 @@ def present(
             rows.append([*row, *of_step])
             label = f"{person.annotator}, {level['level']}"
             points.append(Point(label, level["mean"], level["interval"]))
-    of_level = (found.noun, "level", f"{unit}s", f"concepts a {unit}", "low", "high")
+    of_level = (found.noun, "level", "clips", "concepts a clip", "low", "high")
     title = f"Concepts by level: {manifest.name}, {view_words(manifest.header.view)}"
     limits = [
-        f"Means are over {unit}s, with 95 % intervals over films. A rise is the mean over "
+        "Means are over clips, with 95 % intervals over films. A rise is the mean over "
         "films of the difference to the level before, within films that have both levels; its "
         f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
     ]
     for reason, n_clips in n_excluded.items():
         if n_clips:
-            limits.append(f"Excluded, because {reason}: {count(n_clips, unit)}.")
+            limits.append(f"Excluded, because {reason}: {count(n_clips, 'clip')}.")
     return Audit(
         title=title,
         headers=(*of_level, *OF_STEP),
@@ -281,16 +280,13 @@ def present(
         values={
             "source": manifest.name,
             "view": manifest.header.view,
-            "unit": unit,
             "annotators": [vars(person) for person in people],
             "p": found.p,
             "excluded": n_excluded,
             "by": found.noun,
             "rises": all(person.rises for person in found.asked),
         },
-        figure=Plot(
-            title, points, f"concepts per {unit}, with 95 % interval over films"
-        ),
+        figure=Plot(title, points, "concepts per clip, with 95 % interval over films"),
     )
 
 

@@ -81,9 +81,7 @@ def show(session: Session, model: str) -> Result:
     "Clip ids to predict, separated by commas, or a file with one id per line or a "
     "column clip_id."
 )
-@click.option(
-    "--manifest", type=NAME, help="Predict the clips or segments of this manifest."
-)
+@click.option("--manifest", type=NAME, help="Predict the clips of this manifest.")
 @click.option(
     "--in-sample",
     is_flag=True,
@@ -113,8 +111,7 @@ def predict(
 
     One row per clip: the decision, the probability of each class and, for a bottleneck, the margin
     and the contribution of each concept. A model without probabilities, such as ridge, has one
-    score, positive for the second class. A store of different features is refused (exit code 5). A
-    model of segments, trained on a store of windows, needs the manifest of the segments.
+    score, positive for the second class. A store of different features is refused (exit code 5).
 
     For new films, extract the features first: the error for a missing store names the command.
 

@@ -53,7 +53,6 @@ from obygaze_features.manifest.model import (
     by_film,
     own_columns,
     require_films,
-    with_columns_of,
 )
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.vocabulary import concepts
@@ -450,9 +449,7 @@ def export_table(
 ) -> ExportedFiles:
     """Write all clips of a manifest as a table, and the annotations as a table next to it."""
     marked = read_manifest(manifest, workspace=workspace)
-    # Windows have the frame rate of their film, which is not a column of their manifest.
-    columns = with_columns_of(marked.clips, marked.columns)
-    cells = replace(marked, columns=columns).cells_by_column()
+    cells = marked.cells_by_column()
     said = annotations_to_csv(marked.annotations)
     beside = {annotators_path(output): said} if said else {}
     stale = stale_annotations(beside, output, force=force)
@@ -460,10 +457,7 @@ def export_table(
     write_all_new(beside, force=force)
     if stale is not None:
         stale.unlink()
-    left_out = _header_left_out(marked.header)
-    if marked.header.unit != "clip":
-        left_out.append(f"the unit of the rows ({marked.header.unit})")
-    return ExportedFiles((path, *beside), tuple(left_out))
+    return ExportedFiles((path, *beside), tuple(_header_left_out(marked.header)))
 
 
 def _header_left_out(header: Header) -> list[str]:

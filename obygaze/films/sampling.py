@@ -18,8 +18,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from obygaze.films.projection import DEFAULT_THRESHOLD
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -41,7 +39,6 @@ from obygaze_features.manifest.model import (
     with_columns_of,
 )
 from obygaze_features.manifest.times import spans_in_films
-from obygaze_features.manifest.windows import Grid
 
 PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
 # The interval of a share is over films, so it requires two.
@@ -168,12 +165,8 @@ def sample_clips(
         where=source.name,
         hint="cut the films without overlap: obygaze manifest windows FOLDER --seconds 2",
     )
-    # Windows become clips, because a grid always has all its windows.
-    header = structs.replace(source.header, unit="clip", grid=Grid())
     columns = with_columns_of(drawn, source.columns)
-    made = replace(
-        source.with_clips(drawn), name=path.stem, header=header, columns=columns
-    )
+    made = replace(source.with_clips(drawn), name=path.stem, columns=columns)
     word = manifest_word(manifest, workspace)
     options = {"-n": n_clips, "--seed": seed or None, "-o": path.stem}
     command = command_line("manifest sample", [word], options, workspace)

@@ -336,10 +336,10 @@ def one_of(words: Iterable[str]) -> Meta:
     )
 
 
-def record_of(document: Document, kind: type[T], summary: str) -> T:
+def record_of(document: Document, kind: type[T], summary: str, *, hint: str = "") -> T:
     """Return the record of a document, or raise one error that lists every violation."""
     record = document.check(kind)
-    document.raise_if_any(summary)
+    document.raise_if_any(summary, hint=hint)
     return cast(T, record)
 
 

@@ -303,7 +303,7 @@ def time_difference(row: Row, clip: PlannedClip, *, count_frames: bool = True) -
         names += ["start_frame", "end_frame"]
         if None not in (row.framerate, planned.framerate):
             names.append("framerate")
-    elif clip.window is None:
+    else:
         names += ["start_s", "end_s"]
     differences = []
     for name in names:

@@ -15,11 +15,9 @@ from obygaze_features.core.files import file_facts
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
-    Windows,
     sort_key,
 )
 from obygaze_features.manifest.spans import FrameSpan, Span, span_in_film, stated_frames
-from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import (
     FAILED,
     NO_VIDEO,
@@ -42,9 +40,8 @@ Facts = Mapping[str, tuple[int, str] | None]
 class PlannedClip(NamedTuple):
     """A clip to extract: the path of its video, "" if it has none, and its times in the video.
 
-    A window has its number instead of times. Its `film` has the facts of the film when the film was
-    cut into windows. `frames` are the frames of the clip in its film, or None if the table of the
-    clip does not count frames. `film_times` are its times in the film, if its table states them.
+    `frames` are the frames of the clip in its film, or None if the table of the clip does not count
+    frames. `film_times` are its times in the film, if its table states them.
     """
 
     clip_id: str
@@ -52,8 +49,6 @@ class PlannedClip(NamedTuple):
     video: str = ""
     start_s: float | None = None
     end_s: float | None = None
-    window: int | None = None
-    film: CutFilm | None = None
     frames: FrameSpan | None = None
     film_times: Span | None = None
 
@@ -61,8 +56,6 @@ class PlannedClip(NamedTuple):
 def plan_clips(manifest: Manifest) -> list[PlannedClip]:
     """Return the clips of a manifest in the order of the rows of a store, with their videos."""
     folder = manifest.header.video_root
-    if isinstance(manifest.clips, Windows):
-        return _plan_windows(manifest.clips, folder)
     clips = []
     for clip in sorted(manifest, key=sort_key):
         planned = PlannedClip(
@@ -78,23 +71,12 @@ def plan_clips(manifest: Manifest) -> list[PlannedClip]:
     return clips
 
 
-def video_path(clip: Clip | CutFilm, folder: str) -> str:
+def video_path(clip: Clip, folder: str) -> str:
     """Return the path of the video of a clip or a film.
 
     Return "" if the manifest names no video for it, or no folder of the videos.
     """
     return Path(folder, clip.video).as_posix() if clip.video and folder else ""
-
-
-def _plan_windows(windows: Windows, folder: str) -> list[PlannedClip]:
-    rows = iter(windows)
-    clips = []
-    for film in windows.films:
-        video = video_path(film, folder)
-        for window in range(windows.grid.n_windows(film)):
-            ids = (next(rows).clip_id, film.movie_id)
-            clips.append(PlannedClip(*ids, video, window=window, film=film))
-    return clips
 
 
 def read_video_facts(videos: Iterable[str]) -> Facts:

@@ -304,9 +304,7 @@ def _time_clip(
     best: Decoded | None = None
     with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
         indexes = str(workspace.folder("indexes"))
-        decoder = RowDecoder(
-            plan.clips, pool, 1, 0, indexes, grid=plan.grid, kept=plan.kept
-        )
+        decoder = RowDecoder(plan.clips, pool, 1, 0, indexes, kept=plan.kept)
         for job in jobs[:_MOST_TRIED]:
             # The first decoding is not timed: it also starts the worker, and makes the index.
             (decoded,) = decoder.rows([job])

@@ -6,10 +6,11 @@ A film is decoded only if the packets of its file have no reliable times.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -19,6 +20,7 @@ from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
 from obygaze_features.manifest.history import (
     command_line,
     manifest_word,
@@ -30,9 +32,12 @@ from obygaze_features.manifest.io import (
     write_manifest,
 )
 from obygaze_features.manifest.link import require_videos
-from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
-from obygaze_features.manifest.spans import MILLISECOND_S, span_in_film
-from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.manifest.model import Clip, Header, Manifest, with_columns_of
+from obygaze_features.manifest.spans import MILLISECOND_S, RATE_COLUMN, span_in_film
+from obygaze_features.manifest.windows import CutFilm, Grid, check_windows, span_id
+
+if TYPE_CHECKING:
+    from obygaze_features.video.index import FrameIndex
 
 # The share of a picture by which a window may be shorter than one picture, because of rounding.
 ROUNDING = 1e-6
@@ -44,9 +49,10 @@ _TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class WrittenWindows:
-    """A manifest of windows and its file."""
+    """A manifest of windows and its file, and the films that were cut."""
 
     manifest: Manifest
+    films: Sequence[CutFilm]
     grid: Grid
     path: Path
 
@@ -62,9 +68,7 @@ class WrittenWindows:
     @property
     def warnings(self) -> list[str]:
         """The films that have no window."""
-        clips = self.manifest.clips
-        films = clips.films if isinstance(clips, Windows) else ()
-        without = [one.movie_id for one in films if not self.grid.n_windows(one)]
+        without = [one.movie_id for one in self.films if not self.grid.n_windows(one)]
         if not without:
             return []
         n_films = count(len(without), "film")
@@ -82,16 +86,15 @@ class WrittenWindows:
     @property
     def _longest_rest_s(self) -> float:
         """The longest time from the end of the last window of a film to the end of the film."""
-        longest_s = 0.0
-        clips = self.manifest.clips
-        if not isinstance(clips, Windows):
-            return longest_s
-        for film in clips.films:
-            n_windows = self.grid.n_windows(film)
-            if n_windows:
-                _, last_end_s = self.grid.span_s(n_windows - 1, film)
-                longest_s = max(longest_s, film.end_s - last_end_s)
-        return longest_s
+        last_end_s: dict[str, float] = {}
+        for clip in self.manifest:
+            last_end_s[clip.movie_id] = clip.end_s or 0.0
+        rests_s = [
+            film.end_s - last_end_s[film.movie_id]
+            for film in self.films
+            if film.movie_id in last_end_s
+        ]
+        return max(rests_s, default=0.0)
 
 
 def write_windows(
@@ -129,7 +132,7 @@ def write_windows(
         seconds=seconds or 0,
         every=every or seconds or 0,
     ).check()
-    manifest = make_windows(films, grid, workspace=here, name=path.stem)
+    manifest, cut = make_windows(films, grid, workspace=here, name=path.stem)
     parents = []
     word: str | Path = Path(films)
     if not Path(films).is_dir():
@@ -144,13 +147,13 @@ def write_windows(
     command = command_line("manifest windows", [word], options, workspace)
     manifest = with_command(manifest, command, *parents)
     write_manifest(manifest, path, force=force)
-    return WrittenWindows(manifest, grid, path)
+    return WrittenWindows(manifest, cut, grid, path)
 
 
 def make_windows(
     films: PathLike, grid: Grid, *, workspace: Workspace, name: str
-) -> Manifest:
-    """Return the manifest of the windows of whole films.
+) -> tuple[Manifest, list[CutFilm]]:
+    """Return the manifest of the windows of whole films, and the films.
 
     Each film is read once, and its index is kept in the workspace. A film is decoded only if the
     packets of its file have no reliable times.
@@ -162,7 +165,7 @@ def make_windows(
         name: The name of the manifest.
     """
     # PyAV is loaded only where films are read, and not by the help of the command.
-    from obygaze_features.extraction.windows import make_cut_film
+    from obygaze_features.extraction.film_frames import make_cut_film
     from obygaze_features.video.film import film_index, is_incomplete
     from obygaze_features.video.index import CLOCK_SET_BACK
     from obygaze_features.video.pool import DecodePool, in_order
@@ -182,6 +185,7 @@ def make_windows(
             details=[f"{error.where}: {error.message}" for error in errors],
         )
     cut = []
+    clips: list[Clip] = []
     incomplete = []
     for movie_id, video in sorted(videos.items()):
         index, _ = film_index(folder / video, indexes)
@@ -194,10 +198,11 @@ def make_windows(
         film = make_cut_film(movie_id, video, index)
         refuse_short(grid, film)
         cut.append(film)
+        check_windows(grid, cut)
+        clips += _windows_of_film(grid, film, index)
         if is_incomplete(folder / video, indexes):
             incomplete.append(movie_id)
-    windows = Windows(tuple(cut), grid)
-    if not len(windows):
+    if not clips:
         raise FixInput("every film is shorter than one window", where=str(films))
     if incomplete:
         warnings.warn(
@@ -206,13 +211,38 @@ def make_windows(
             ObygazeWarning,
             stacklevel=2,
         )
-    header = structs.replace(
-        source,
-        unit="window",
-        grid=grid,
-        video_root=folder.resolve().as_posix(),
-    )
-    return Manifest(name, header, windows)
+    header = structs.replace(source, video_root=folder.resolve().as_posix())
+    columns = with_columns_of(clips, ())
+    return Manifest(name, header, tuple(clips), columns), cut
+
+
+def _windows_of_film(grid: Grid, film: CutFilm, index: FrameIndex) -> list[Clip]:
+    """Return the windows of a film as clips."""
+    rate = parse_frame_rate(Fraction(film.fps).limit_denominator(1001))
+    extra = {} if rate is None else {RATE_COLUMN: frame_rate_text(rate)}
+    clips = []
+    for window in range(grid.n_windows(film)):
+        if grid.seconds:
+            span_s = grid.span_s(window, film)
+        else:
+            first = window * grid.stride
+            after = first + grid.window
+            span_s = _border_s(first, film, index), _border_s(after, film, index)
+        ids = (span_id(film.movie_id, *span_s), film.movie_id, None, film.video)
+        clips.append(Clip(*ids, *span_s, extra=extra))
+    return clips
+
+
+def _border_s(picture: int, film: CutFilm, index: FrameIndex) -> float:
+    """Return the time at which a window begins with a picture, or ends before it.
+
+    It is the time by the frame rate. Where the container has rounded it down, so that the picture
+    is shown a little earlier, it is the time of the picture.
+    """
+    border_s = film.begins_s + picture / film.fps
+    if picture < film.n_frames:
+        border_s = min(border_s, float(index.times_s[picture]))
+    return max(border_s, 0.0)
 
 
 def refuse_short(grid: Grid, film: CutFilm) -> None:
@@ -232,7 +262,7 @@ def refuse_short(grid: Grid, film: CutFilm) -> None:
 def _refuse_parts_of_films(clips: Iterable[Clip], where: str) -> None:
     """Raise an error for a file that has only a part of its film, and begins later than the film.
 
-    Windows have times in the file, and segments have times in the film. For such a file, these two
+    Windows have times in the file, and marks have times in the film. For such a file, these two
     differ.
     """
     for clip in clips:

@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -27,9 +27,7 @@ from obygaze_features.extraction.clips import (
     repetition_remark,
 )
 from obygaze_features.extraction.kept import KeptViews, is_kept, read_kept
-from obygaze_features.extraction.windows import WantedWindow, decode_windows
-from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.layout import CLEAN, MASK, WINDOWS_OF_A_BLOCK
+from obygaze_features.store.layout import CLEAN, MASK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip
@@ -60,7 +58,6 @@ class RowDecoder:
         most_bytes: The largest number of bytes of these clips; a single clip may have more.
         indexes: The folder of stored indexes, for films with several clips.
         accept_damaged: Use damaged pictures and sound as the decoder returns them.
-        grid: How the films are cut into windows; None if the rows are clips.
         kept: The kept frames. If it is empty, all clips are decoded.
         first_read: The facts of each video at the time when its first clip was read.
     """
@@ -71,18 +68,11 @@ class RowDecoder:
     most_bytes: int
     indexes: str
     accept_damaged: bool = False
-    grid: Grid | None = None
     kept: KeptViews = field(default_factory=dict)
     first_read: dict[str, Source] = field(default_factory=dict)
 
     def rows(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Yield decoded rows in the order of `jobs`; take each job shortly before its decoding."""
-        if self.grid is None:
-            return self._decoded_clips(jobs)
-        return self._decoded_windows(jobs, self.grid)
-
-    def _decoded_clips(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
-        """Decode rows that are clips, each by itself."""
         films = films_of_parts(self.clips)
         # For each film with several clips, the next such film.
         videos = dict.fromkeys(clip.video for clip in self.clips)
@@ -121,46 +111,6 @@ class RowDecoder:
             with closing(under_way):
                 for job, result in under_way:
                     yield self._row(job, result)
-
-    def _decoded_windows(
-        self, jobs: Iterable[RowJob], grid: Grid
-    ) -> Generator[Decoded, None, None]:
-        """Decode rows that are windows.
-
-        Windows of one film and one block are decoded together, in one sweep over the film.
-        """
-
-        def sweep_of(job: RowJob) -> tuple[str, str, int, bool]:
-            clip = self.clips[job.row]
-            block = job.row // WINDOWS_OF_A_BLOCK
-            is_kept = not self._not_kept(job).views
-            return clip.movie_id, clip.video, block, is_kept
-
-        for (_, video, _, are_kept), group in groupby(jobs, sweep_of):
-            rows = list(group)
-            results: Iterable[DecodeResult | Decoded]
-            if are_kept:
-                results = (
-                    read_kept(job, self.clips[job.row], self.kept) for job in rows
-                )
-            elif not video:
-                results = (_without_video(self._not_kept(job)) for job in rows)
-            else:
-                windows = []
-                for job in rows:
-                    number = self.clips[job.row].window or 0
-                    windows.append(WantedWindow(number, self._not_kept(job).views))
-                results = decode_windows(
-                    video,
-                    grid,
-                    windows,
-                    self.pool,
-                    self.indexes,
-                    self.most_bytes,
-                    film=self.clips[rows[0].row].film,
-                )
-            for job, result in zip(rows, results, strict=True):
-                yield self._row(job, result)
 
     def _not_kept(self, job: RowJob) -> RowJob:
         """Return the job of a row with only the views that have no kept frames."""
@@ -236,8 +186,6 @@ def _make_heard_clip(sound: DecodedSound) -> HeardClip:
     centres = (np.arange(PARTS) + 0.5) / PARTS
     arrays = {
         "time_s": sound.start_s + centres * seconds,
-        "start_s": np.array(sound.start_s),
-        "end_s": np.array(sound.end_s),
     }
     heard = ClipSound(sound.samples, sound.n_before)
     return HeardClip(heard, arrays, "; ".join(sound.remarks))
@@ -259,10 +207,6 @@ def _make_viewed_clip(decoded: DecodedClip) -> ViewedClip:
         MASK: decoded.mask,
         CLEAN: np.array(is_clean),
     }
-    if decoded.span_s is not None:
-        start_s, end_s = decoded.span_s
-        arrays["start_s"] = np.array(start_s)
-        arrays["end_s"] = np.array(end_s)
     return ViewedClip(
         decoded.shared_pictures,
         decoded.rows,

@@ -403,7 +403,6 @@ def _fill(
             most_bytes=resources.bytes_of_clips_ahead,
             indexes=str(run.workspace.folder("indexes")),
             accept_damaged=run.accept_damaged,
-            grid=plan.grid,
             kept=plan.kept,
             first_read=_files_read_before(together, clips),
         )

@@ -16,8 +16,13 @@ from obygaze_features.manifest.frame_rate import (
 )
 from obygaze_features.manifest.spans import FrameSpan, Span
 from obygaze_features.manifest.times import are_near, shown_span
+from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.video.film import film_index
+from obygaze_features.video.index import FrameIndex
 
+# The largest deviation of a picture from a constant rate, in intervals of pictures and in seconds.
+JITTER = 0.25
+JITTER_S = 0.02
 # Rates that differ by a smaller share are equal: a header may round to whole microseconds.
 SAME_RATE = 1e-4
 # If a film has a frame rate, the mean delay of its frames changes by no more than this, in seconds,
@@ -96,3 +101,19 @@ class FilmFrames:
         late_s = self.boundaries_s[:-1] - np.arange(self.n_frames) / float(rate)
         first, second = np.array_split(late_s, 2)
         return len(second) > 0 and abs(second.mean() - first.mean()) <= DRIFT_S
+
+
+def make_cut_film(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
+    """Return the facts of a film that is cut into windows; the rate is 0 if it is not constant."""
+    # Pictures in a damaged beginning may have times before the beginning of the file.
+    begins_s = max(float(index.times_s[0]), 0.0)
+    times_s = index.times_s - index.times_s[0]
+    length_s = float(times_s[-1])
+    mean_rate = (index.frames - 1) / length_s if length_s > 0 else index.rate
+    # The rate in the header is exact if it fits; the mean rate is rounded as the last time is.
+    for rate in (index.rate, mean_rate):
+        furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
+        if furthest < min(JITTER, JITTER_S * rate):
+            duration_s = index.frames / rate
+            return CutFilm(movie_id, video, index.frames, rate, duration_s, begins_s)
+    return CutFilm(movie_id, video, index.frames, 0.0, index.duration_s, begins_s)

@@ -33,7 +33,6 @@ from obygaze_features.extraction.recipes import (
     decoder_recipe,
     sampling_recipe,
 )
-from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import (
     BEFORE,
     CLEAN,
@@ -59,7 +58,7 @@ class StoredFrames:
     row_of_clip: Mapping[str, int]
     changed: Sequence[str] = ()
 
-    def serves(self, view: ClipView, grid: Grid | None) -> bool:
+    def serves(self, view: ClipView) -> bool:
         """Return whether the store has all pictures of a view; a view of sound is never kept."""
         if not isinstance(view, PictureView):
             return False
@@ -71,7 +70,7 @@ class StoredFrames:
         if view.resize is None or not (n_frames == view.count or is_divisor):
             return False
         is_sampled_so: bool = recipe["sampling"] == sampling_recipe(
-            replace(view, count=n_frames), grid
+            replace(view, count=n_frames)
         )
         is_decoded_so: bool = recipe["decoder"] == decoder_recipe(view)
         is_resized_so: bool = recipe["preprocessing"] == view.resize.recipe()
@@ -92,8 +91,6 @@ class StoredFrames:
         values[MASK] = mask
         kept = self.store.rows[row]
         n_pictures = kept.pictures or 0
-        values["start_s"] = np.array(kept.start_s, np.float64)
-        values["end_s"] = np.array(kept.end_s, np.float64)
         remark_of_kept = repetition_remark(n_pictures, n_kept)
         remarks = kept.reason.split("; ") if kept.reason else []
         # A still picture is repeated without a remark.
@@ -148,7 +145,6 @@ def find_kept(
     clips: Sequence[PlannedClip],
     facts: Facts,
     views: Iterable[ClipView],
-    grid: Grid | None,
 ) -> dict[ClipView, StoredFrames]:
     """Return for each view the store that has its frames of the most clips.
 
@@ -159,7 +155,6 @@ def find_kept(
         clips: The clips of the manifest.
         facts: The length and the hash that each video has now.
         views: The views of the backbones.
-        grid: How the films are cut, if the clips are windows.
     """
     kept = []
     for store in stores:
@@ -168,7 +163,7 @@ def find_kept(
             kept.append(of_store)
     kept_views: dict[ClipView, StoredFrames] = {}
     for view in dict.fromkeys(views):
-        serving = [one for one in kept if one.serves(view, grid)]
+        serving = [one for one in kept if one.serves(view)]
         if serving:
             kept_views[view] = max(serving, key=lambda one: len(one.row_of_clip))
     return kept_views

@@ -396,10 +396,6 @@ class StoreFiller:
             row = row._replace(reason=clip.remark, pictures=clip.total)
             # A store keeps the values that it has arrays for.
             values = {**clip.arrays, **(features or {})}
-            if self.filling.is_of_windows:
-                start_s = float(values["start_s"])
-                end_s = float(values["end_s"])
-                row = row._replace(start_s=start_s, end_s=end_s)
             block.finished[number] = _WrittenRow(row, values)
         # Rows are written in their order: this one may hold back others, or be held back.
         rows = block.writer.rows

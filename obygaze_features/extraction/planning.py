@@ -32,8 +32,7 @@ from obygaze_features.extraction.recipes import (
     make_recipe,
 )
 from obygaze_features.extraction.stored import read_stored
-from obygaze_features.manifest.model import Manifest, Windows
-from obygaze_features.manifest.windows import Grid
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.making import check_not_inside_store
@@ -191,7 +190,6 @@ class ExtractionPlan:
 
     manifest: str
     clips: Sequence[PlannedClip]
-    grid: Grid | None
     stores: Sequence[StorePlan]
     kept: KeptViews = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -199,8 +197,6 @@ class ExtractionPlan:
     @property
     def how_to_find_videos(self) -> str:
         """The hint for clips without a video."""
-        if self.grid is not None:
-            return "cut the films again (obygaze manifest windows --help)"
         return f"obygaze manifest link {shell_word(self.manifest)} FOLDER"
 
     def refuse_changes(self) -> None:
@@ -266,7 +262,6 @@ def plan_stores(
             where=", ".join(map(str, paths)),
         )
     clips = plan_clips(manifest)
-    grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
     stored_at = [read_stored(path) for path in paths]
     frames, notes = stores_of_frames(manifest.name, workspace)
     is_compared = any(stored_at) or bool(frames)
@@ -283,7 +278,7 @@ def plan_stores(
         )
         backbones.append(backbone)
     views = [backbone.view for backbone in backbones]
-    kept = find_kept(frames, clips, facts, views, grid)
+    kept = find_kept(frames, clips, facts, views)
     known_arrays: set[str] = set()
     for backbone in backbones:
         known_arrays |= backbone.arrays.keys()
@@ -291,7 +286,7 @@ def plan_stores(
     for path, stored, target, backbone in zip(
         paths, stored_at, targets, backbones, strict=True
     ):
-        recipe = make_recipe(backbone, grid)
+        recipe = make_recipe(backbone)
         maker = make_maker(backbone, recipe)
         # Each backbone gets the names of its own arrays, and unknown names to raise an error.
         others = known_arrays - backbone.arrays.keys()
@@ -337,7 +332,7 @@ def plan_stores(
             kept=kept_clips,
         )
         stores.append(store)
-    return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)
+    return ExtractionPlan(manifest.name, clips, stores, kept, notes)
 
 
 def open_filling(store: StorePlan, plan: ExtractionPlan, licence: str) -> Filling:
@@ -354,7 +349,6 @@ def open_filling(store: StorePlan, plan: ExtractionPlan, licence: str) -> Fillin
         recipe=store.recipe,
         manifest=ManifestMark(plan.manifest, clips_sha256),
         kind=store.maker.kind,
-        windows=plan.grid is not None,
         computed=store.work.computed,
         replaces=store.seal,
         licence=licence,

@@ -10,7 +10,6 @@ from obygaze_features.backbones.devices import may_use_gpu
 from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_versions
 from obygaze_features.core.shell import shell_word
-from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import CLEAN, MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
@@ -65,26 +64,20 @@ def make_arrays(backbone: Backbone, names: Sequence[str] = ()) -> list[Array]:
     return chosen
 
 
-def make_recipe(backbone: Backbone, grid: Grid | None = None) -> Recipe:
+def make_recipe(backbone: Backbone) -> Recipe:
     """Return the recipe, which has everything that determines the features of a store."""
     return Recipe.of(
-        sampling=sampling_recipe(backbone.view, grid),
+        sampling=sampling_recipe(backbone.view),
         decoder=decoder_recipe(backbone.view),
         **backbone.recipe(),
     )
 
 
-def sampling_recipe(view: ClipView, grid: Grid | None) -> dict[str, Any]:
-    """Return the section of a recipe on the frames, or the parts of sound, of a clip or window."""
-    sampling: dict[str, Any]
+def sampling_recipe(view: ClipView) -> dict[str, Any]:
+    """Return the section of a recipe on the frames, or the parts of sound, of a clip."""
     if isinstance(view, SoundView):
-        sampling = {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
-    else:
-        sampling = {"rule": SAMPLING_RULES[view.sampling], "frames": view.count}
-    if grid is not None:
-        sampling["unit"] = "window"
-        sampling["grid"] = grid.to_json()
-    return sampling
+        return {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
+    return {"rule": SAMPLING_RULES[view.sampling], "frames": view.count}
 
 
 def decoder_recipe(view: ClipView) -> dict[str, Any]:

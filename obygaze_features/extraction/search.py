@@ -14,7 +14,6 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.store.recipe import (
     TOKENIZER,
@@ -110,7 +109,7 @@ def search(
     if out is not None:
         manifest = store.find_manifest(here)
         facts = store.facts_of(rows)
-        if manifest is not None and not isinstance(manifest.clips, Windows):
+        if manifest is not None:
             same_clips(facts, ClipTable.of_clips(manifest.clips)).require(
                 ("the store", f"the manifest {manifest.name}"),
                 where=store.location,

@@ -98,9 +98,7 @@ def write_slurm_script(
         is_elsewhere=True,
     )
     plan.refuse()
-    n_blocks = max(
-        _missing_blocks(store, windows=plan.grid is not None) for store in plan.stores
-    )
+    n_blocks = max(_missing_blocks(store) for store in plan.stores)
     if not n_blocks:
         raise FixUsage(
             "no features are missing, so the tasks would have nothing to compute"
@@ -179,12 +177,12 @@ def _named_words(paths: Mapping[str, PathLike]) -> list[str]:
     return [f"{name}={os.fspath(path)}" for name, path in paths.items()]
 
 
-def _missing_blocks(store: StorePlan, *, windows: bool) -> int:
+def _missing_blocks(store: StorePlan) -> int:
     """Return the number of missing blocks of a store."""
     if store.filling is not None:
         return len(store.filling.missing())
     row_bytes = sum(array.row_bytes for array in store.arrays)
-    block_rows = choose_block_rows(len(store.work.rows), row_bytes, windows=windows)
+    block_rows = choose_block_rows(len(store.work.rows), row_bytes)
     computed_rows = np.flatnonzero(store.work.computed)
     return len(np.unique(computed_rows // block_rows))
 

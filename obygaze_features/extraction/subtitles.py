@@ -36,12 +36,10 @@ from obygaze_features.manifest.io import (
     WRITTEN_SECONDS,
     as_id,
     ids_of_names,
-    windows_to_clips,
 )
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
-    Windows,
     by_film,
     require_films,
 )
@@ -93,12 +91,6 @@ def words_of_clips(
         subtitles: A folder with files MOVIE_ID.srt or .vtt, or a table of the texts of clips.
         meanings: `?` for texts of the table that mean that there is none, NA for a text NA.
     """
-    if isinstance(manifest.clips, Windows):
-        raise FixUsage(
-            "expected a manifest of clips, got a manifest of windows",
-            where=manifest.name,
-            hint=f"use the manifest of the clips; or {windows_to_clips(manifest.name)}",
-        )
     path = Path(subtitles)
     read_files = None
     if path.is_dir():
@@ -119,7 +111,7 @@ def words_of_clips(
     if not any(words.texts.values()):
         reasons = {str(failure) for failure in words.failures.values()}
         if words.texts:
-            n_clips = count(len(words.texts), manifest.header.unit)
+            n_clips = count(len(words.texts), "clip")
             reasons.add(f"nothing is said in {n_clips} ({words.rule})")
         problem = f"no clip has any words: {'; '.join(sorted(reasons))}"
         raise FixInput(problem, where=subtitles)

@@ -25,7 +25,5 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.overview import show_manifest as show_manifest
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
-    from obygaze_features.manifest.windows import CutFilm as CutFilm
-    from obygaze_features.manifest.windows import Grid as Grid
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

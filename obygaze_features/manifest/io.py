@@ -40,7 +40,6 @@ from obygaze_features.core.schema_check import (
     record_of,
     refuse_newer,
 )
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import Workspace, toml_path
 from obygaze_features.manifest.annotators import annotator_columns, sort_annotations
@@ -55,7 +54,6 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
-    Windows,
     require_text,
     with_equal_numbers,
 )
@@ -68,10 +66,14 @@ from obygaze_features.manifest.spans import (
 )
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.times import FrameClocks
-from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm, Grid
 
 SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
+NOT_VALID = "the header of the manifest is not valid"
+MAKE_AGAIN = (
+    "correct the TOML file, or make the manifest again: obygaze manifest import, or for windows of"
+    " films obygaze manifest windows"
+)
 ANNOTATORS = ".annotators"
 ANNOTATION_COLUMNS = ("clip_id", "annotator", "level", "concepts")
 STRINGS = (
@@ -180,7 +182,7 @@ def read_header_of(table: Path) -> Header | None:
     document = read_toml(path.read_bytes(), str(path), max_bytes=MAX_HEADER)
     if document.tree.pop("schema", None) != SCHEMA:
         return None
-    return record_of(document, Header, "the header of the manifest is not valid")
+    return record_of(document, Header, NOT_VALID, hint=MAKE_AGAIN)
 
 
 def annotators_path(path: Path) -> Path:
@@ -207,10 +209,8 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
             hint="rename its files",
         )
     refuse_newer(document.tree, Header, str(path))
-    header = record_of(document, Header, "the header of the manifest is not valid")
+    header = record_of(document, Header, NOT_VALID, hint=MAKE_AGAIN)
     violations = Violations(path.with_suffix(".csv"))
-    if header.unit == "window":
-        return Manifest(path.stem, header, _windows(path, header, violations, rows))
     table = read_table(
         path.with_suffix(".csv"),
         required=CLIP_COLUMNS,
@@ -289,45 +289,6 @@ def read_annotations(
     return tuple(annotations)
 
 
-def _windows(
-    path: Path, header: Header, violations: Violations, data: bytes | None
-) -> Windows:
-    """Return the windows of the films in a table, which must match the grid of the header."""
-    csv = path.with_suffix(".csv")
-    table = read_table(
-        csv,
-        required=CUT_COLUMNS,
-        is_strict=True,
-        violations=violations,
-        content="films",
-        data=data,
-    )
-    lines: dict[str, int] = {}
-    films = []
-    for row in table.rows:
-        row.match("movie_id", ID, ID_FORM)
-        if header.films:
-            row.add("movie_id", f"{row['movie_id']!r} is a film, but {OF_NO_FILMS}")
-        ids = (row.unique("movie_id", lines), _video(row))
-        times = [
-            _seconds(row, name) or 0.0 for name in ("fps", "duration_s", "begins_s")
-        ]
-        films.append(CutFilm(*ids, row.whole("n_frames") or 0, *times))
-    violations.raise_if_any("the manifest is not valid")
-    windows = Windows(tuple(films), header.grid.check())
-    for row, cells in zip(table.rows, windows.film_cells(), strict=True):
-        expected = dict(zip(CUT_COLUMNS, map(str, cells), strict=True))
-        for column in ("first_row", "n_rows"):
-            if row[column] != expected[column]:
-                row.add(
-                    column, f"expected {expected[column]}, as computed from the grid"
-                )
-    violations.raise_if_any(
-        "the manifest is not valid", hint="run obygaze manifest windows again"
-    )
-    return windows
-
-
 def header_to_toml(header: Header) -> str:
     """Return the header as TOML; equal headers have the same text."""
     values = {key: getattr(header, key) for key in (*STRINGS, "said", "notes")}
@@ -335,8 +296,6 @@ def header_to_toml(header: Header) -> str:
     if not header.notes:
         del filled["notes"]
     tables: list[tuple[str, Mapping[str, Any]]] = [("[concepts]", header.concepts)]
-    if header.grid != Grid():
-        tables.append(("[grid]", header.grid.to_json()))
     tables += [("[[sources]]", structs.asdict(source)) for source in header.sources]
     lines = toml_lines({"schema": SCHEMA, **filled})
     if header.commands:
@@ -367,28 +326,8 @@ def toml_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def windows_to_clips(windows: str) -> str:
-    """Return the commands that turn windows into a manifest of clips with the same times."""
-    table = shell_word(f"{windows}.csv")
-    return (
-        f"for clips at the times of the windows: obygaze manifest export {shell_word(windows)}"
-        f" {table}, then obygaze manifest import {table} -o NAME"
-    )
-
-
 def rows_to_csv(manifest: Manifest) -> bytes:
-    """Return the rows of a manifest as CSV; equal rows have the same bytes.
-
-    The rows of a manifest of windows are its films.
-    """
-    if isinstance(manifest.clips, Windows):
-        return csv_bytes(CUT_COLUMNS, manifest.clips.film_cells())
-    if manifest.header.unit == "window":
-        raise FixInput(
-            "a manifest of windows cannot be edited: its rows are computed from the films",
-            where=manifest.name,
-            hint=windows_to_clips(manifest.name),
-        )
+    """Return the rows of a manifest as CSV; equal rows have the same bytes."""
     rows = []
     for clip in manifest:
         rows.append(
@@ -526,19 +465,12 @@ def check_manifest(manifest: Manifest) -> ManifestBytes:
             f"the character {character!r} is not valid in UTF-8", where=manifest.name
         ) from error
     _check_columns(manifest)
-    if said and isinstance(manifest.clips, Windows):
-        raise FixInput(
-            "expected clips, got windows: windows cannot have annotations",
-            where=manifest.name,
-        )
     _parse(Path(f"{manifest.name}.toml"), toml, rows, said or None)
     return ManifestBytes(toml, rows, said)
 
 
 def _check_columns(manifest: Manifest) -> None:
     """Raise an error for a cell that is not text, or that is in no column of the manifest."""
-    if isinstance(manifest.clips, Windows):
-        return
     written = frozenset(manifest.columns)
     for clip in manifest:
         for column, value in clip.extra.items():

@@ -14,7 +14,6 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
     Manifest,
-    Windows,
     clock,
 )
 from obygaze_features.manifest.vocabulary import film_facts
@@ -65,8 +64,7 @@ def film_columns(facts: ClipTable, manifest: Manifest | None) -> Columns:
     from obygaze_features.manifest.clip_table import ClipTable
     from obygaze_features.manifest.same_clips import same_clips
 
-    # The facts of windows are complete: the store has their times.
-    if manifest is not None and not isinstance(manifest.clips, Windows):
+    if manifest is not None:
         clips = ClipTable.of_clips(manifest.clips)
         facts = facts.filled(clips, same_clips(facts, clips).places_of_same)
     movie_ids = facts.movie_ids.tolist()

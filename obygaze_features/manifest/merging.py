@@ -31,7 +31,6 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
-    Windows,
 )
 from obygaze_features.manifest.spelling import Spelling
 
@@ -199,13 +198,6 @@ def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
 
 def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     """Return the header of a merged manifest. Raise an error if headers contradict each other."""
-    for manifest in manifests:
-        if isinstance(manifest.clips, Windows):
-            raise FixInput(
-                "windows are computed from films and cannot be merged",
-                where=manifest.name,
-                hint="run obygaze manifest windows with all films",
-            )
     for key in SHARED:
         _only_one(key, {one.name: getattr(one.header, key) for one in manifests})
     rules = {one.name: one.header.rule for one in manifests if one.header.rule}

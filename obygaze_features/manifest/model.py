@@ -11,8 +11,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self, get_args
 
 from msgspec import Meta, structs
@@ -43,18 +42,10 @@ from obygaze_features.manifest.expression import (
     plain_value,
     typed_value,
 )
-from obygaze_features.manifest.frame_rate import frame_rate_text, parse_frame_rate
 from obygaze_features.manifest.spelling import Spelling, respell
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
-from obygaze_features.manifest.windows import (
-    CutFilm,
-    Grid,
-    check_windows,
-    span_id,
-)
 
-Unit = Literal["clip", "segment", "window"]
 View = Literal["raw", "visual", "as_published"]
 VIEWS: tuple[str, ...] = get_args(View)
 CLIP_COLUMNS = (
@@ -253,12 +244,12 @@ class Header(Record, frozen=True):
     no clip has a film. `rule` is the rule that made one label from several annotations of a clip;
     "": no rule. `said` lists the extra columns that hold annotations; None: the user's own columns
     and the comments. `video_root` is the folder of the linked videos. `commands` made and changed
-    the manifest; see `history`. `grid` is how films were cut into windows.
+    the manifest; see `history`.
     """
 
     dataset: str
     concepts: Mapping[ConceptName, Modality] = {}
-    unit: Unit = "clip"
+    unit: Literal["clip"] = "clip"
     view: View = "raw"
     films: Literal["", "none"] = ""
     rule: str = ""
@@ -270,54 +261,11 @@ class Header(Record, frozen=True):
     video_root: str = ""
     commands: tuple[str, ...] = ()
     commands_sha256: str = ""
-    grid: Grid = Grid()
 
     @property
     def visual(self) -> tuple[str, ...]:
         """The visual concepts, in the order of the vocabulary."""
         return tuple(name for name, kind in self.concepts.items() if kind == "visual")
-
-
-class Windows(tuple[Clip, ...]):
-    """The windows of films as the clips of a manifest; only the films are stored."""
-
-    films: tuple[CutFilm, ...]
-    grid: Grid
-
-    def __new__(cls, films: tuple[CutFilm, ...], grid: Grid) -> Self:
-        """Cut films into windows by a grid."""
-        check_windows(grid, films)
-        clips: list[Clip] = []
-        for film in films:
-            extra = _rate_of_windows(film.fps)
-            for window in range(grid.n_windows(film)):
-                span_s = grid.span_s(window, film)
-                clip_id = span_id(film.movie_id, *span_s)
-                ids = (clip_id, film.movie_id, None, film.video)
-                clips.append(Clip(*ids, *span_s, extra=extra))
-        made = super().__new__(cls, clips)
-        made.films = films
-        made.grid = grid
-        return made
-
-    def film_cells(self) -> list[tuple[Any, ...]]:
-        """Return the rows of the table of films, with the cells in the order of its columns."""
-        cells = []
-        first = 0
-        for film in self.films:
-            n_rows = self.grid.n_windows(film)
-            of_film = (film.movie_id, film.video, film.n_frames, film.fps or "")
-            times = (film.duration_s, film.begins_s)
-            cells.append((*of_film, *times, first, n_rows))
-            first += n_rows
-        return cells
-
-
-@lru_cache(maxsize=1024)
-def _rate_of_windows(fps: float) -> Mapping[str, str]:
-    """Return the frame rate of a film as an extra column, or no column if the rate varies."""
-    rate = parse_frame_rate(Fraction(fps).limit_denominator(1001)) if fps else None
-    return {} if rate is None else {"framerate": frame_rate_text(rate)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -372,13 +320,10 @@ class Manifest:
         counts = ", ".join(f"{levels[one]} {one}" for one in LEVELS if levels[one])
         if counts and levels[""]:
             counts += f", {levels['']} {NO_LEVEL}"
-        clips = (
-            f"{count(len(self), self.header.unit)}{film_count_text(len(self.films))}"
-        )
+        clips = f"{count(len(self), 'clip')}{film_count_text(len(self.films))}"
         return {
             "clips": clips,
             "view": f"{self.header.view} view",
-            "grid": str(self.header.grid),
             "levels": counts,
             "folds": count(len(self.folds), "split") if self.folds else "",
         }
@@ -481,7 +426,7 @@ class Manifest:
             if not of_clip:
                 kept.append(clip)
         if left_open:
-            n_open = count(len(self) - len(kept), self.header.unit)
+            n_open = count(len(self) - len(kept), "clip")
             names_of_open = few(sorted(left_open))
             if self.header.view == "visual" and "level" in left_open:
                 # Without a visual concept, the level of a clip would be EN.
@@ -551,7 +496,7 @@ class Manifest:
         levels = [f"{n_of_level[one]} {one}" for one in LEVELS if n_of_level[one]]
         about = [", ".join(levels), few(sorted(names - {""}), 3)]
         return (
-            f"{count(n_of_level.total(), self.header.unit)} {problem}"
+            f"{count(n_of_level.total(), 'clip')} {problem}"
             f" ({'; '.join(filter(None, about))}) {verb} EN in the visual view"
         )
 

@@ -58,7 +58,6 @@ class ManifestPage(Listing):
         return {
             "name": manifest.name,
             "dataset": header.dataset,
-            "unit": header.unit,
             "view": header.view,
             "films": len(manifest.films),
             "with_video": sum(bool(clip.video) for clip in manifest),
@@ -107,13 +106,12 @@ class ManifestPage(Listing):
         if self.is_of_commands:
             return ["type these lines in the workspace, beside the same files"]
         notes = []
-        unit = self.manifest.header.unit
         n_all = len(self.manifest)
         if len(self.selection) < n_all:
-            notes.append(f"selected: {len(self.selection)} of {count(n_all, unit)}")
+            notes.append(f"selected: {len(self.selection)} of {count(n_all, 'clip')}")
         n_hidden = len(self.selection) - self._n_shown
         if n_hidden > 0:
-            notes.append(f"{count(n_hidden, f'more {unit}')}; --limit 0 shows all")
+            notes.append(f"{count(n_hidden, 'more clip')}; --limit 0 shows all")
         return notes
 
     @property
@@ -171,7 +169,7 @@ def show_manifest(
 def _describe(manifest: Manifest) -> str:
     """Return the header of a manifest as lines; the last line is empty."""
     header = manifest.header
-    n_clips = count(len(manifest), header.unit)
+    n_clips = count(len(manifest), "clip")
     lines = [
         f"{manifest.name}: {n_clips}{film_count_text(len(manifest.films))}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"

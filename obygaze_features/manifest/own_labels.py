@@ -8,7 +8,7 @@ from itertools import chain
 from obygaze_features.core.console import count
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.manifest.expression import NUMBER
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip, Manifest, own_columns
 
 # The words of yes-no columns; the first word is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
@@ -55,14 +55,15 @@ def even_limit(numbers: Sequence[str]) -> str:
 
 
 def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
-    """Return the command of a first experiment, or for windows, of a prediction of their labels.
+    """Return the command of a first experiment, or without labels, of a prediction.
 
     Args:
         manifest: The manifest.
         place: The name or the file of the manifest, as it is typed.
-        stores: The stores. The command for windows has only the first store.
+        stores: The stores. The command of a prediction has only the first store.
     """
-    if manifest.header.unit == "window":
+    has_labels = any(clip.level or clip.concepts for clip in manifest)
+    if not has_labels and not own_columns(manifest.columns):
         return f"obygaze models predict MODEL {shell_word(stores[0])}"
     line = ["obygaze", "run", "honest", "--manifest", place]
     for store in stores:

@@ -80,7 +80,6 @@ class Stats:
     films: Mapping[str, Mapping[str, Any]]
     own_columns: Mapping[str, str]
     view: str = "raw"
-    unit: str = "clip"
     title: str = ""
     is_linked: bool = True
     clips_of_all: int = 0
@@ -89,15 +88,15 @@ class Stats:
     def to_json(self) -> dict[str, Any]:
         """Return the counts as one JSON document."""
         document = asdict(self)
-        del document["unit"], document["title"], document["is_linked"]
+        del document["title"], document["is_linked"]
         return document
 
     @property
     def size(self) -> str:
         """The numbers of clips and films, as text."""
-        clips = count(self.clips, self.unit)
+        clips = count(self.clips, "clip")
         if self.clips < self.clips_of_all:
-            clips = f"{self.clips} of {count(self.clips_of_all, self.unit)}"
+            clips = f"{self.clips} of {count(self.clips_of_all, 'clip')}"
         return f"{clips}{film_count_text(self.n_films)}"
 
     def __str__(self) -> str:
@@ -108,9 +107,8 @@ class Stats:
         parts = [
             f"{self.size}, {view_words(self.view)}, {self.without_video} without video{not_linked}",
         ]
-        units = f"{self.unit}s"
         if self._has_levels or not self.own_columns:
-            headers = ("level", units, "share", f"concepts a {self.unit}")
+            headers = ("level", "clips", "share", "concepts a clip")
             parts.append(table(headers, self._level_rows()))
         concepts = dict(self.concepts)
         if self.concepts_without_level:
@@ -127,7 +125,7 @@ class Stats:
         if self.by_film:
             parts.append(self._film_table())
         if self.folds:
-            headers = ("split", "folds", units, "share of S by fold")
+            headers = ("split", "folds", "clips", "share of S by fold")
             parts.append(table(headers, self._split_rows()))
         return "\n\n".join(parts)
 
@@ -187,7 +185,7 @@ class Stats:
                 listed = ", ".join(others)
                 lines.append(f"genres of {facts['title']} in {source}: {listed}")
         counted = [*LEVELS, NO_LEVEL] if self._has_levels else []
-        headers = ("film", f"{self.unit}s", *counted, "title", "year", "genres")
+        headers = ("film", "clips", *counted, "title", "year", "genres")
         columns = []
         for column in zip(headers, *rows, strict=True):
             if {*column[1:]} - {None, ""}:
@@ -265,7 +263,6 @@ def compute_stats(
         films={film: one for film, one in facts.items() if one["title"]},
         own_columns={column: column_words(clips, column) for column in own},
         view=manifest.header.view,
-        unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
         left_open=count_differences(clips),
@@ -384,7 +381,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: Sequence[str]) -> None:
     for level, counts in stats.concepts.items():
         if counts:
             mean = stats.concepts_per_clip.get(level)
-            note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
+            note = "" if mean is None else f", {mean:.2f} concepts a clip"
             axes.scatter(
                 [100 * counts.get(name, 0) / stats.levels[level] for name in names],
                 range(len(names)),
@@ -397,7 +394,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: Sequence[str]) -> None:
     label_rows(axes, names, upwards=True)
     axes.set_xlim(left=0)
     draw_grid(axes)
-    axes.set_xlabel(f"% of {stats.unit}s with the concept", color=COLORS["muted"])
+    axes.set_xlabel("% of clips with the concept", color=COLORS["muted"])
     differing = f"; annotators differ: {stats.left_open}" if stats.left_open else ""
     axes.set_title(f"Concepts by level{differing}")
     if names:

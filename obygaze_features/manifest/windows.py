@@ -1,4 +1,4 @@
-"""Cut whole films into windows by a grid; a manifest stores the films, not their windows.
+"""Cut whole films into windows by a grid.
 
 Windows in seconds start at the beginning of the file, windows in pictures at the first picture.
 Windows in seconds that end before the first picture are skipped. Pictures after the last whole
@@ -17,16 +17,6 @@ from msgspec import Meta
 
 from obygaze_features.core.errors import FixInput, FixUsage
 
-CUT_COLUMNS = (
-    "movie_id",
-    "video",
-    "n_frames",
-    "fps",
-    "duration_s",
-    "begins_s",
-    "first_row",
-    "n_rows",
-)
 # Times that differ by less count as equal, because they are computed from rounded ticks.
 ROUNDING_S = 1e-6
 # Ids have times to the millisecond, so windows must start more than a millisecond apart.
@@ -87,13 +77,9 @@ class Grid:
         return 0 if left < 0 else 1 + math.floor(n_steps) - n_before
 
     def span_s(self, window: int, film: CutFilm) -> tuple[float, float]:
-        """Return start and end of a window of a film in seconds."""
-        if self.seconds:
-            start_s = (self._n_before(film) + window) * self.every
-            return start_s, start_s + self.seconds
-        first = window * self.stride
-        after = first + self.window
-        return film.begins_s + first / film.fps, film.begins_s + after / film.fps
+        """Return start and end of a window of a film, for a grid in seconds."""
+        start_s = (self._n_before(film) + window) * self.every
+        return start_s, start_s + self.seconds
 
     def _n_before(self, film: CutFilm) -> int:
         """Return the number of windows in seconds that end before the first picture."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from obygaze_features.store.reading import open_store as open_store
     from obygaze_features.store.recipe import Recipe as Recipe
     from obygaze_features.store.rows import Row as Row
-    from obygaze_features.store.segments import Segments as Segments
     from obygaze_features.store.texts import TextTable as TextTable
     from obygaze_features.store.texts import read_texts as read_texts
     from obygaze_features.store.texts import write_texts as write_texts

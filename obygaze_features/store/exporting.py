@@ -40,7 +40,6 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
-    Windows,
     disputed_names,
     view_words,
 )
@@ -286,10 +285,6 @@ class Export:
         Raise an error if the manifest has none of the clips of the store, or if it has a different
         clip with the id of a clip of the store.
         """
-        if isinstance(labels.clips, Windows):
-            raise FixUsage(
-                "expected a manifest of clips, got windows", where=labels.name
-            )
         ids = self.columns[ID_KEY]
         clips = labels.by_id
         # This raises an error if the store has a different clip with the same id.

@@ -104,7 +104,6 @@ def plan_filling(
     recipe: Recipe,
     manifest: ManifestMark,
     kind: ComputeSetup,
-    windows: bool = False,
     computed: Sequence[bool] | None = None,
     replaces: str = "",
     licence: str = "",
@@ -119,7 +118,6 @@ def plan_filling(
         recipe: The recipe of the features.
         manifest: The manifest from which the rows come.
         kind: The device, precision and version with which all rows must be computed.
-        windows: Whether the rows are windows of films.
         computed: For each row, whether this filling computes it; by default all rows.
         replaces: The seal of the store at the target, if the filling changes this store; "" if the
             store is new.
@@ -148,7 +146,7 @@ def plan_filling(
         raise _already_exists_error(target)
     else:
         row_bytes = sum(array.row_bytes for array in arrays)
-        block_rows = choose_block_rows(len(rows), row_bytes, windows=windows)
+        block_rows = choose_block_rows(len(rows), row_bytes)
         arrays = with_file_rows(arrays, block_rows)
     check_arrays(arrays, str(target))
     plan = PlanRecord(
@@ -316,11 +314,6 @@ class Filling:
     def arrays(self) -> tuple[Array, ...]:
         """The arrays of the new store."""
         return self.plan.arrays
-
-    @cached_property
-    def is_of_windows(self) -> bool:
-        """Whether the rows are windows, whose times are known only after decoding."""
-        return bool(Recipe.from_json(self.plan.recipe).windows)
 
     @cached_property
     def needed(self) -> list[int]:

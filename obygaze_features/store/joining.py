@@ -22,7 +22,6 @@ import numpy.typing as npt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import (
     FixUsage,
-    Mismatch,
     ObygazeWarning,
     remove_secrets,
 )
@@ -90,7 +89,7 @@ class JoinedPart:
     def order(self) -> tuple[str, str, str]:
         """The key by which parts are sorted, whatever the order in which the user typed them."""
         recipe = self.store.recipe
-        return (recipe.title, recipe.of_clips.fingerprint, self.array.name)
+        return (recipe.title, recipe.fingerprint, self.array.name)
 
 
 def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
@@ -103,10 +102,7 @@ def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
     media = {part.store.recipe.medium for part in parts} - {""}
     recipe: dict[str, Any] = {key: {} for key in SECTIONS}
     recipe["backbone"] = {"name": f" {PLUS} ".join(names)}
-    recipe["sampling"] = {
-        "medium": " and ".join(sorted(media)),
-        **parts[0].store.recipe.windows,
-    }
+    recipe["sampling"] = {"medium": " and ".join(sorted(media))}
     recipe["parts"] = [[part.store.fingerprint, part.array.name] for part in parts]
     return Recipe.from_json(recipe)
 
@@ -339,10 +335,8 @@ def _warn(text: str) -> None:
 def _check_parts(parts: Sequence[JoinedPart]) -> None:
     """Raise an error if these stores cannot be joined.
 
-    A part must not be a join, two parts must not have the same recipe and array, and all parts must
-    have clips, or all windows of one grid.
+    A part must not be a join, and two parts must not have the same recipe and array.
     """
-    first = parts[0].store
     part_of_key: dict[tuple[str, str], JoinedPart] = {}
     for part in parts:
         where = part.store.location
@@ -356,12 +350,6 @@ def _check_parts(parts: Sequence[JoinedPart]) -> None:
         if other is not part:
             raise FixUsage(
                 f"{part.typed} and {other.typed} have the same recipe and array",
-                where=where,
-            )
-        if part.store.recipe.windows != first.recipe.windows:
-            raise Mismatch(
-                f"expected clips in both stores, or windows of the same grid: this store differs"
-                f" from {first.location}",
                 where=where,
             )
 

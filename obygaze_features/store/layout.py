@@ -22,7 +22,6 @@ BLOCK_BYTES = 2**28
 MOST_BLOCKS = 2**9
 # Rows of a block, which is a few minutes of work.
 CLIPS_OF_A_BLOCK = 16
-WINDOWS_OF_A_BLOCK = 256
 # Upper bounds; larger numbers mean a corrupt file.
 MOST_ROW_BYTES = 2**40
 MOST_DIMENSIONS = 16
@@ -252,15 +251,14 @@ def power_of_two(limit: int, *, most: int) -> int:
     return int(2**exponent)
 
 
-def choose_block_rows(n_rows: int, row_bytes: int, *, windows: bool = False) -> int:
+def choose_block_rows(n_rows: int, row_bytes: int) -> int:
     """Return the number of rows of a block.
 
     Args:
         n_rows: The number of rows of the store.
         row_bytes: The bytes of one row in all arrays.
-        windows: Whether the rows are windows of films, which are computed faster than clips.
     """
-    rows = WINDOWS_OF_A_BLOCK if windows else CLIPS_OF_A_BLOCK
+    rows = CLIPS_OF_A_BLOCK
     while n_rows > rows * MOST_BLOCKS and 2 * rows * row_bytes <= BLOCK_BYTES:
         rows *= 2
     while rows > 1 and rows * row_bytes > BLOCK_BYTES:

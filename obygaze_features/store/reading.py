@@ -85,7 +85,6 @@ from obygaze_features.store.records import (
 )
 from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.rows import Reason as Reason
-from obygaze_features.store.segments import Reducer, Segments, WindowRule, read_segments
 from obygaze_features.store.table import RowTable
 from obygaze_features.store.torch_dataset import TorchDataset
 
@@ -813,38 +812,6 @@ class Store:
         step = max(step, known.chunk_rows)
         for first in range(0, len(selection.rows), step):
             yield self._matrix(known, selection[first : first + step], missing)
-
-    def segments(
-        self,
-        segments: Iterable[Clip],
-        array: str,
-        *,
-        rule: WindowRule = "touch",
-        reduce: Reducer | None = None,
-        of_films: Iterable[Clip] = (),
-    ) -> Segments:
-        """Return the windows of segments of films, from a store of windows.
-
-        The times of a segment are in seconds from the start of the video file of its film. If no
-        window of a segment has features, the `reasons` of the result state why.
-
-        Args:
-            segments: clips or segments of a manifest, each with its film and its times.
-            array: the name of the array.
-            rule: which windows belong to a segment: `touch` takes the windows that share a picture
-                with the segment, `centre` the windows whose centre is in the segment, `within` the
-                windows that are completely in the segment.
-            reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
-                Without it, all windows are returned, with the offsets of each segment.
-            of_films: all clips of the films of `segments`, such as the whole manifest; by default
-                `segments`. Only all clips of a film show whether times count from the start of the
-                video file or from the start of the film.
-
-        Example:
-            >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")
-            >>> first = found.values[found.offsets[0] : found.offsets[1]]
-        """
-        return read_segments(self, segments, array, rule, reduce, of_films)
 
     def _check_request(self, array: str | None, missing: Missing) -> Array:
         names = self.feature_arrays

@@ -24,8 +24,6 @@ SECTIONS = (
     "preprocessing",
     "compute",
 )
-# Keys of the sampling of a recipe for windows of films.
-WINDOW_KEYS = ("unit", "grid")
 # A key of a recipe's backbone: a checkpoint whose weights were not verified.
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
@@ -153,30 +151,6 @@ class Recipe:
         if "sampling" not in self._parts:
             return ""
         return str(self._parts["sampling"].get("medium", "pictures"))
-
-    @property
-    def windows(self) -> Mapping[str, Any]:
-        """The settings by which films were cut into windows; empty in a recipe for clips."""
-        sampling = self._parts.get("sampling", {})
-        return {key: sampling[key] for key in WINDOW_KEYS if key in sampling}
-
-    @property
-    def grid(self) -> Mapping[str, float]:
-        """The grid by which films were cut into windows; empty in a recipe for clips."""
-        grid = self.windows.get("grid")
-        values = grid.items() if isinstance(grid, dict) else ()
-        return {name: value for name, value in values if isinstance(value, int | float)}
-
-    @property
-    def of_clips(self) -> Self:
-        """This recipe without the settings of windows.
-
-        A window has the same features as a clip of the same pictures.
-        """
-        value = self.to_json()
-        for key in self.windows:
-            del value["sampling"][key]
-        return self.from_json(value)
 
     @property
     def title(self) -> str:

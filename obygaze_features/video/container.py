@@ -30,7 +30,6 @@ ANIMATED_WEBP = 2
 # Why a video cannot be used, with a hint for each reason; "" where there is none.
 REASONS = {
     "missing": "correct the path of the video",
-    "replaced": "cut the films again: obygaze manifest windows --help",
     "folder": "use a file in this folder",
     "unreadable": "",
     "animated": "save the picture as GIF, APNG or a video",

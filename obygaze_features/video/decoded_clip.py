@@ -112,7 +112,6 @@ class DecodedClip:
     total: int
     damaged: bool
     is_incomplete: bool
-    span_s: tuple[float, float] | None = None
     remark: str = ""
 
     @property

@@ -28,7 +28,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import file_facts
 from obygaze_features.video.container import BadVideo, OnProgress, av, no_progress
 from obygaze_features.video.decode import decode_views
@@ -65,19 +65,12 @@ class DecodeJob:
     start_s: float | None = None
     end_s: float | None = None
     indexes: str | None = None
-    ranks: Sequence[int] | None = None
     with_sound: bool = False
-
-    def __post_init__(self) -> None:
-        """Check that a job with ranks has no view of sound."""
-        has_sound = any(isinstance(view, SoundView) for view in self.views)
-        if has_sound and self.ranks is not None:
-            raise FixUsage("a job with ranks has no sound; use start_s and end_s")
 
     @property
     def is_of_many(self) -> bool:
         """Whether this job makes an index or has ranks; more jobs for its film are then likely."""
-        return self.ranks is not None or not self.views
+        return not self.views
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -211,9 +204,7 @@ def decode_job(
     try:
         with _as_bad_video(path):
             if picture_views:
-                clips = decode_views(
-                    path, picture_views, ranks=job.ranks, allocate=allocate, **of_clip
-                )
+                clips = decode_views(path, picture_views, allocate=allocate, **of_clip)
     except BadVideo as error:
         if not sound_views:
             return DecodeResult(job, {}, error)

@@ -298,7 +298,7 @@ def _remarks(
         asked = (*expression.compared, *expression.concepts)
         n_open = sum(not disputed_names(clip).isdisjoint(asked) for clip in viewed)
         if n_open:
-            clips = count(n_open, viewed.header.unit)
+            clips = count(n_open, "clip")
             remarks["disputed"] = (
                 f"{clips} excluded by data.where, because annotators differ on its columns or"
                 " concepts."

@@ -45,7 +45,6 @@ from obygaze_models.protocols.schedule import (
 )
 from obygaze_models.protocols.schema import (
     PROTOCOL_SCHEMA,
-    Data,
     Model,
     Protocol,
     Splits,
@@ -353,10 +352,6 @@ def _check_names(document: Document, protocol: Protocol) -> None:
         problem = "must have a training task and a test task, and a model or a baseline"
         document.add("grid", problem)
     _check_expression(document, protocol.data.where, "data.where")
-    for key in ("rule", "reduce"):
-        is_changed = getattr(protocol.data, key) != getattr(Data, key)
-        if is_changed and not protocol.data.segments:
-            document.add(f"data.{key}", "has no effect without data.segments")
 
 
 def _check_bars(document: Document, protocol: Protocol) -> None:

@@ -20,7 +20,6 @@ from msgspec import Meta
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.schema_check import Name, one_of
-from obygaze_features.store.segments import Reducer, WindowRule
 from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
@@ -44,15 +43,11 @@ class Data:
     """The clips, selected by view and expression, and the arrays to read from a store.
 
     `array` lists arrays in order of preference; empty: the default array of the store, which the
-    card of its backbone names. `segments` names a manifest of segments. The windows of a segment
-    are selected by `rule` and reduced to one vector by `reduce`. With `scale` "standard", features
-    are standardized by the mean and the standard deviation of the training clips of each fold.
+    card of its backbone names. With `scale` "standard", features are standardized by the mean and
+    the standard deviation of the training clips of each fold.
     """
 
     manifest: str = ""
-    segments: str = ""
-    rule: WindowRule = "touch"
-    reduce: Reducer = "max"
     view: Literal["auto", "raw", "visual", "as_published"] = "auto"
     array: tuple[Name, ...] = ()
     where: str = ""

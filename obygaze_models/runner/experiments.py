@@ -33,7 +33,6 @@ from obygaze_models.models.registry import trainable
 if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
     from obygaze_features.store import Store
-    from obygaze_models.protocols.schema import Protocol
     from obygaze_models.runner.files import Run
     from obygaze_models.zoo import SavedModel
 
@@ -119,9 +118,8 @@ def run(
     chosen = load_protocol(os.fspath(protocol), changes, asked)
     named = manifest
     if named is None:
-        named = chosen.data.segments or chosen.data.manifest or None
+        named = chosen.data.manifest or None
     clips, path = resolve_manifest(named, workspace)
-    _check_segments(chosen, clips)
     named_stores = open_stores(stores, workspace)
     chosen = replace(chosen, data=with_view(chosen.data, clips, named_stores))
     chosen = with_tasks(chosen, asked, clips)
@@ -213,7 +211,6 @@ def train(
     from obygaze_models.zoo.saving import MODEL_FILE, check_target, load_folder
 
     chosen = training_protocol(model, task, clips, changes, named_stores)
-    _check_segments(chosen, clips)
     inputs = gather(chosen, clips, path, named_stores)
     here = Workspace.of(workspace)
     name = inputs.default_name if output is None else os.fspath(output)
@@ -243,16 +240,6 @@ def train(
     (store,) = named_stores.values()
     fit_final(inputs, finished, model_folder, store=store, force=replaces)
     return Trained(finished, load_folder(model_folder))
-
-
-def _check_segments(protocol: Protocol, manifest: Manifest) -> None:
-    """Raise an error if the manifest is not that of the segments of a protocol."""
-    segments = protocol.data.segments
-    if segments and manifest.name != segments:
-        raise FixUsage(
-            f"expected the manifest {segments} (data.segments), got {manifest.name}",
-            hint=f"use --manifest {segments}, or change data.segments",
-        )
 
 
 def resolve_manifest(

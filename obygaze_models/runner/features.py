@@ -12,7 +12,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
-from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store import Matrix, Store
 from obygaze_features.store.joining import JoinedStore
 from obygaze_features.store.recipe import ORIGIN
 from obygaze_models.evaluation.leakage import number_names
@@ -203,8 +203,6 @@ def read_store(
             part.name: _origin(part.store, part.array.name, part.width)
             for part in store.parts
         }
-    if data.segments:
-        origin |= {"rule": data.rule, "reduce": data.reduce}
     if not has_words.all():
         origin["without_words"] = int((~has_words).sum())
     return Features(
@@ -224,7 +222,7 @@ def _origin(store: Store, array: str, width: int) -> dict[str, Any]:
     """Return the facts of an array of a store, for run.json and saved models."""
     facts = store.recipe.facts.items()
     told = {fact: str(value) for fact, value in facts if fact != ORIGIN}
-    known = {**store.terms._asdict(), "told": told, "grid": dict(store.recipe.grid)}
+    known = {**store.terms._asdict(), "told": told}
     known["has_local_weights"] = store.recipe.has_local_weights
     return {
         "location": store.location,
@@ -263,8 +261,8 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     """Raise an error if models read one vector and an array has frames, or the reverse."""
     n_dimensions = len(store.array(array).shape)
     has_frames = n_dimensions > 1
-    # Scaling needs one vector per clip, and so does the reduction of the windows of a segment.
-    is_changed = data.scale != "none" or bool(data.segments)
+    # Scaling needs one vector per clip.
+    is_changed = data.scale != "none"
     if of_frames in (None, has_frames) and not (has_frames and is_changed):
         return
     wanted = "unscaled frames" if of_frames else "one vector"
@@ -277,25 +275,16 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     )
 
 
-def _read(store: Store, table: TaskClips, array: str, data: Data) -> Matrix | Segments:
-    """Return the features of clips, or of segments made from windows."""
-    noun = "clips"
-    if data.segments:
-        noun = "segments"
-        cut: Any = {"rule": data.rule, "reduce": data.reduce}
-        of_films = table.of_manifest
-        matrix: Matrix | Segments = store.segments(
-            table.clips, array, **cut, of_films=of_films
-        )
-    else:
-        # A clip of the manifest must be the clip with the same id in the store.
-        store.match(table.clips)
-        matrix = _matrix(store, array, table.ids)
+def _read(store: Store, table: TaskClips, array: str, data: Data) -> Matrix:
+    """Return the features of clips."""
+    # A clip of the manifest must be the clip with the same id in the store.
+    store.match(table.clips)
+    matrix = _matrix(store, array, table.ids)
     if len(matrix.values):
         return matrix
     clip, status = next(iter(matrix.reasons.items()))
     raise NotFound(
-        f"none of the {len(table)} {noun} of the manifest has features in this store ({clip}:"
+        f"none of the {len(table)} clips of the manifest has features in this store ({clip}:"
         f" {status})",
         where=store.location,
         hint=f"the first clip id is {next(iter(store), '')!r} in the store and {table.ids[0]!r} in"
@@ -317,17 +306,13 @@ def _matrix(store: Store, array: str, ids: Sequence[str]) -> Matrix:
     return Matrix(rows, present, store.select(ids)[present], reasons)
 
 
-def _values(
-    store: Store, array: str, matrix: Matrix | Segments
-) -> tuple[Any, BoolArray | None]:
+def _values(store: Store, array: str, matrix: Matrix) -> tuple[Any, BoolArray | None]:
     """Return the features of clips, and for each frame whether it is real (not padding).
 
     The second value is None for one vector per clip, and if no frames are marked as padding.
     """
     if np.ndim(matrix.values) == 2:
         return as_float32(matrix.values), None
-    if not isinstance(matrix, Matrix):
-        return matrix.values, None
     is_real = store.real_frames(array, matrix.rows)
     if is_real is None or not isinstance(matrix.values, np.ndarray):
         return matrix.values, is_real

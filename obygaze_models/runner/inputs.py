@@ -348,12 +348,10 @@ def _texts_of_models(
         path = settings.get(TEXTS)
         if not path:
             continue
-        is_reduced = bool(protocol.data.segments) and protocol.data.reduce == "max"
-        if protocol.data.scale == "standard" or is_reduced:
+        if protocol.data.scale == "standard":
             raise FixUsage(
-                f"{name} compares features with texts: the features must not be scaled, and must"
-                " not be the maximum over the windows of a segment",
-                hint="remove data.scale, and use --set data.reduce=mean",
+                f"{name} compares features with texts: the features must not be scaled",
+                hint="remove data.scale",
             )
         if path not in files:
             require_file(Path(path))
@@ -515,7 +513,7 @@ def _only_heard(
     for concept, modality in manifest.header.concepts.items():
         n_clips = n_of_concept[concept]
         if modality in ("audio", "speech") and n_clips:
-            heard.append(f"{concept} ({count(n_clips, manifest.header.unit)})")
+            heard.append(f"{concept} ({count(n_clips, 'clip')})")
     if not heard:
         return ""
     return (

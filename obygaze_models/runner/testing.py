@@ -165,9 +165,6 @@ def _protocol(
     if data.view == AUTO and info.training.view:
         view: Any = info.training.view
         data = replace(data, view=view)
-    if info.features.rule:
-        cut: Any = {"rule": info.features.rule, "reduce": info.features.reduce}
-        data = replace(data, segments=manifest.name, **cut)
     if not task and info.asked is not None:
         name = info.task
         asked_task = Task(**msgspec.to_builtins(info.asked))

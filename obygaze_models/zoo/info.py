@@ -43,12 +43,7 @@ class CardMetric(TypedDict):
 
 
 class FeatureSpec(Record, frozen=True, omit_defaults=True):
-    """The features that a model reads: an array of this dtype in stores with this fingerprint.
-
-    If the model was trained on segments, `rule` selects the windows of a segment, and `reduce`
-    makes one vector of them. Both are "" if the model was trained on clips. `grid` contains the
-    settings of the windows of the store. It is empty if the store has no windows.
-    """
+    """The features that a model reads: an array of this dtype in stores with this fingerprint."""
 
     backbone: str
     array: str
@@ -56,13 +51,10 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     width: Annotated[int, Meta(ge=1)]
     fingerprint: str
     store: str = ""
-    rule: str = ""
-    reduce: str = ""
     # The seal of the store; "" if unknown.
     seal: str = ""
     licence: str = ""
     citation: str = ""
-    grid: Mapping[str, float] = {}
     # Facts of the features that were stated at import.
     told: Mapping[str, str] = {}
     # Whether the weights of the backbone are not those of a checkpoint on the hub.

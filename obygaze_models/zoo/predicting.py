@@ -28,7 +28,7 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import WITHOUT_MANIFEST, Clip
 from obygaze_features.manifest.same_clips import same_clips
-from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store import Matrix, Store
 from obygaze_features.store.joining import (
     JOINED_ARRAY,
     JoinedStore,
@@ -50,6 +50,8 @@ from obygaze_models.zoo.training_overlap import (
 
 LENGTHS = "lengths"  # clips of a different length
 CHANGED = "changed"  # the manifest of the training was changed
+# Lengths that differ by a larger factor are mentioned.
+OTHER_LENGTH = 2
 NOTED = (LENGTHS, CHANGED)  # doubts that are printed as notes
 # The warning for clips of a basis, after their number.
 WARNINGS = {
@@ -234,8 +236,7 @@ def predict(
 
     One row per clip: the decision, the probability of each class and, for a bottleneck, the margin
     and the contribution of each concept. A model without probabilities, such as ridge, has one
-    score, positive for the second class. A store of different features is refused (exit code 5). A
-    model of segments, trained on a store of windows, needs the manifest of the segments.
+    score, positive for the second class. A store of different features is refused (exit code 5).
 
     For new films, extract the features first: the error for a missing store names the command.
 
@@ -247,7 +248,7 @@ def predict(
         store: A store with the same recipe as the training features.
         clips: Clip ids to predict, separated by commas, or a file with one id per line or a column
             clip_id. In Python also a list of ids, or a manifest.
-        manifest: Predict the clips or segments of this manifest.
+        manifest: Predict the clips of this manifest.
         in_sample: Score all training clips with the saved model itself, even if they have an
             out-of-fold score. In-sample scores are not predictions.
         workspace: The workspace, if it is not the current one.
@@ -261,18 +262,16 @@ def predict(
     opened = _opened(saved, store, manifest, workspace)
     given: Any = clips
     listed: list[Any] | None = None if clips is None else clip_ids(given)
-    of_films: Iterable[Clip] = ()
     if manifest is None:
         table = opened.find_manifest(Workspace.of(workspace))
     else:
         table = read_manifest(manifest, workspace=workspace)
-        of_films = table
         if listed is None:
             listed = list(table)
         else:
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]
-    matrix = features_for_model(saved, opened, listed, of_films=of_films)
+    matrix = features_for_model(saved, opened, listed)
     return _predicted(saved, opened, matrix, listed or (), table, in_sample=in_sample)
 
 
@@ -324,13 +323,6 @@ def _what_makes(features: FeatureSpec, manifest: str) -> str:
     command = f"obygaze extract run {name} {words}"
     if any(part.has_local_weights for part in features.parts or (features,)):
         command += ", with --weights if it computed the training features"
-    if features.grid:
-        command += ", with the windows of obygaze manifest windows FOLDER -o NAME"
-        for option in ("window", "stride", "seconds", "every"):
-            if option in features.grid:
-                # All digits, because rounding would change the grid.
-                digits = str(features.grid[option]).removesuffix(".0")
-                command += f" --{option} {digits}"
     if features.parts:
         command += ", and pass A+B as the store"
     return command
@@ -351,41 +343,44 @@ def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store
 
 
 def _has_recipe(features: FeatureSpec, store: Store) -> bool:
-    """Return whether a store has the recipe of the features with which a model was trained.
-
-    A model of clips can read a store of windows, because a window has the same features as a clip
-    with the same pictures.
-    """
-    recipes = (store.recipe, store.recipe.of_clips)
-    return features.fingerprint in [recipe.fingerprint for recipe in recipes]
+    """Return whether a store has the recipe of the features with which a model was trained."""
+    return features.fingerprint == store.fingerprint
 
 
 def _doubts(
     model: SavedModel,
     store: Store,
     table: Manifest | None,
-    basis_of: Mapping[str, str],
+    stated: ClipTable,
+    basis: Sequence[str],
 ) -> dict[str, str]:
     """Return by topic the sentences on reasons to doubt that the scores fit the clips.
 
-    One topic is windows, if the model was trained on clips that are no such windows. The other
-    topics are videos that were replaced after their features were extracted, and a manifest that
-    was changed after the training. `basis_of` has the basis of each clip.
+    One topic is clips that are much shorter or longer than the training clips. The other topics
+    are videos that were replaced after their features were extracted, and a manifest that was
+    changed after the training.
+
+    Args:
+        model: The model.
+        store: The store of the features.
+        table: The manifest of the clips; None if there is none.
+        stated: The facts of the clips.
+        basis: The basis of each clip.
     """
-    features = model.info.features
-    length_s = model.info.training.median_s
-    noun = "windows" if features.grid else "clips"
-    if features.rule:
-        noun = "segments"
-    of_length = f" of {length_s:.3g} s (median)" if length_s else ""
-    trained_on = f"{model.info.name} was trained on {noun}{of_length}"
     doubts = {}
-    grid = store.recipe.grid
-    if grid and not features.rule and store.fingerprint != features.fingerprint:
-        length = f" of {grid['seconds']:g} s" if "seconds" in grid else ""
-        doubts[LENGTHS] = (
-            f"{trained_on}, but these clips are windows{length}, also across cuts"
-        )
+    basis_of = dict(zip(stated.clip_ids.tolist(), basis, strict=True))
+    trained_s = model.info.training.median_s
+    in_film_s = stated.column("film_end_s") - stated.column("film_start_s")
+    in_file_s = stated.column("end_s") - stated.column("start_s")
+    lengths_s = np.where(np.isnan(in_film_s), in_file_s, in_film_s)
+    lengths_s = lengths_s[np.isfinite(lengths_s)]
+    if trained_s and len(lengths_s):
+        median_s = float(np.median(lengths_s))
+        if not trained_s / OTHER_LENGTH <= median_s <= trained_s * OTHER_LENGTH:
+            doubts[LENGTHS] = (
+                f"{model.info.name} was trained on clips of {trained_s:.3g} s (median), but these"
+                f" clips have {median_s:.3g} s"
+            )
     if table is not None:
         clips = [clip for clip in table if clip.clip_id in basis_of]
         replaced = replaced_videos_text(clips, table, store.stores)
@@ -423,7 +418,7 @@ def _stated(
 def _predicted(
     model: SavedModel,
     store: Store,
-    matrix: Matrix | Segments,
+    matrix: Matrix,
     listed: Iterable[str | Clip],
     table: Manifest | None,
     *,
@@ -456,7 +451,7 @@ def _predicted(
     names = list(model.info.classes)
     stated_of_kept = stated.some(kept)
     kept_ids = stated_of_kept.clip_ids.tolist()
-    doubts = _doubts(model, store, table, dict(zip(kept_ids, basis, strict=True)))
+    doubts = _doubts(model, store, table, stated_of_kept, basis)
     if seen.n_by_ids:
         doubts["by ids"] = (
             f"{count(seen.n_by_ids, 'clip')} matched to training clips only by id, because no film"
@@ -487,27 +482,12 @@ def features_for_model(
     model: SavedModel,
     store: Store,
     clips: Sequence[str | Clip] | None,
-    *,
-    of_films: Iterable[Clip] = (),
-) -> Matrix | Segments:
+) -> Matrix:
     """Return the features of clips that `predict` reads.
 
-    `clips` are ids or clips; None: all clips of the store. A model of segments computes the
-    features of a segment from windows. For this, `of_films` has all clips of the films of the
-    segments.
+    `clips` are ids or clips; None: all clips of the store.
     """
-    wanted = model.info.features
     store, array = store_to_read(model, store)
-    if wanted.rule:
-        segments = [clip for clip in clips or () if isinstance(clip, Clip)]
-        if not segments or len(segments) < len(clips or ()):
-            raise FixUsage(
-                "expected a manifest of segments: this model computes the features of a segment"
-                f" from its windows, by the rule {wanted.rule!r}",
-                hint="pass --manifest NAME (in Python, a manifest as `clips`)",
-            )
-        cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
-        return store.segments(segments, array, **cut)
     if clips is not None and not clips:
         hint = "pass ids separated by commas, or omit --clips"
         raise FixUsage("expected at least one id in --clips", hint=hint)
@@ -531,7 +511,7 @@ def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
         if clips in ("", WITHOUT_MANIFEST):
             clips = "MANIFEST"
         hint = _what_makes(wanted, clips)
-        is_same_command = store.recipe.title == wanted.backbone and not wanted.grid
+        is_same_command = store.recipe.title == wanted.backbone
         if is_same_command and not store.recipe.is_unknown:
             # This command made the given store, with different weights or code.
             hint = f"use a store with the recipe of {shell_word(wanted.store)}, the training store"

@@ -8,7 +8,6 @@ from golden import worlds
 from golden.doors import (
     Place,
     compare,
-    cut_windows,
     extract,
     import_accede,
     import_clips,
@@ -123,22 +122,21 @@ def record_other_data(place: Place) -> Tables:
         brightness = worlds.brightness_of(film, segments)
         pictures = drawn_pictures(np.random.default_rng(10), brightness)
         write_film(place.path(f"videos/{film}.mkv"), pictures, worlds.RATE)
-    cut_windows(place, "videos", "windows", pictures=16)
-    extract(place, "windows", "descriptors")
+    place("manifest link mobygaze videos")
+    extract(place, "mobygaze", "descriptors")
     clips = place.read_manifest("mobygaze")
     words = np.random.default_rng(9).normal(size=(len(clips), 6))
     words[:, 0] += [0.8 * (clip["level"] == "S") for clip in clips]
     lacking = range(4, len(clips), 19)
     import_features(place, clips, words, "words", manifest="mobygaze", lacking=lacking)
     tables: Tables = {}
-    stores = {"mobygaze-visual": "windows.descriptors", "mobygaze-words": "words"}
+    stores = {"mobygaze-visual": "mobygaze.descriptors", "mobygaze-words": "words"}
     for name, store in stores.items():
         tables |= tables_of_shipped(place, (name,), {"features": store}, "mobygaze")
-    settings = "--set data.segments=mobygaze --set report.replicates=50"
-    train(place, "ridge", "windows.descriptors", "mobygaze", settings, output="kept")
-    # The model reads the windows of a segment; what it says of each is out of fold.
-    of_segments = predict(place, "kept", "windows.descriptors", "--manifest mobygaze")
-    tables["segments.predicted"] = of_segments
+    settings = "--set report.replicates=50"
+    train(place, "ridge", "mobygaze.descriptors", "mobygaze", settings, output="kept")
+    # What the model says of each segment is out of fold.
+    tables["segments.predicted"] = predict(place, "kept", "mobygaze.descriptors")
     excerpts = worlds.accede_excerpts()
     for name, text in worlds.accede_files(excerpts).items():
         place.write(f"annotations/{name}", text)

@@ -2,11 +2,10 @@
 
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,18 +16,12 @@ from support.stores import a_recipe, made_store
 
 from obygaze import open_store
 from obygaze_features.core.errors import ObygazeWarning
-from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Recipe, Row, Store
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, SILENT
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
 # The hashes of files: a film may be replaced between two extractions.
 VIDEOS = ("", "a" * 16, "b" * 16)
-# How the films of all stores are cut: they have clips, or windows.
-CUTS: tuple[dict[str, Any], ...] = (
-    {},
-    {"unit": "window", "grid": {"seconds": 1.0, "every": 1.0}},
-)
 # The sentence in the row of each status.
 REASONS = {
     OK: "",
@@ -42,7 +35,7 @@ REASONS = {
 class Part:
     """A store that is joined: its model, its numbers, and what it knows of each of its clips.
 
-    `videos` are the hashes of their files, "" where nobody knows them. Windows have their times.
+    `videos` are the hashes of their files, "" where nobody knows them.
     """
 
     title: str
@@ -51,7 +44,6 @@ class Part:
     statuses: dict[str, str]
     videos: dict[str, str]
     has_times: bool
-    cut: dict[str, Any]
 
     def vector(self, clip: str) -> np.ndarray:
         """The numbers of a clip, each different from all others."""
@@ -63,10 +55,8 @@ class Part:
         rows = []
         for clip, status in self.statuses.items():
             row = Row(clip, clip[:4], status=status, reason=REASONS[status])
-            if self.has_times or self.cut:
-                row = row._replace(start_s=float(clip[-1]))
-            if self.cut:
-                row = row._replace(end_s=float(clip[-1]) + 1)
+            if self.has_times:
+                row = row._replace(start_s=float(clip[-1]), end_s=float(clip[-1]) + 1)
             rows.append(row._replace(video_hash=self.videos[clip]))
         values = {"clip": np.stack([self.vector(clip) for clip in self.statuses])}
         return made_store(folder / self.title, rows, values, recipe=self.recipe)
@@ -74,8 +64,7 @@ class Part:
     @property
     def recipe(self) -> Recipe:
         """How it was made."""
-        sampling = {"rule": "uniform", **self.cut}
-        return a_recipe(backbone={"name": self.title}, sampling=sampling)
+        return a_recipe(backbone={"name": self.title}, sampling={"rule": "uniform"})
 
 
 def file_of(clip: str, video: str) -> str:
@@ -87,7 +76,6 @@ def file_of(clip: str, video: str) -> str:
 def some_parts(draw: st.DrawFn) -> list[Part]:
     """Two or three stores of some of the clips, in any order."""
     parts = []
-    cut = draw(st.sampled_from(CUTS))
     for title in draw(st.permutations("abc"))[: draw(st.integers(2, 3))]:
         clips = draw(st.permutations(CLIPS))[: draw(st.integers(1, len(CLIPS)))]
         dtype = draw(st.sampled_from(["float16", "float32"]))
@@ -95,8 +83,8 @@ def some_parts(draw: st.DrawFn) -> list[Part]:
         # Most clips have features.
         statuses = {one: draw(st.sampled_from([OK, OK, OK, *REASONS])) for one in clips}
         videos = {one: file_of(one, draw(st.sampled_from(VIDEOS))) for one in clips}
-        has_times = not cut and draw(st.booleans())
-        parts.append(Part(title, dtype, width, statuses, videos, has_times, cut))
+        has_times = draw(st.booleans())
+        parts.append(Part(title, dtype, width, statuses, videos, has_times))
     return parts
 
 
@@ -142,14 +130,6 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
         assert matrix.values.tobytes() == expected
         whole = both.matrix(missing="drop")
         assert whole.values.tobytes() == matrix.values.tobytes()
-        # A model of clips takes windows: but for the cut, both have one recipe.
-        assert both.recipe.grid == parts[0].cut.get("grid", {})
-        fingerprints = [one.recipe.of_clips.fingerprint for one in both.stores]
-        assert fingerprints == [
-            replace(part, cut={}).recipe.fingerprint for part in in_order
-        ]
-        if parts[0].cut:
-            check_segments(both, values)
 
 
 def check_files(said: Sequence[str], parts: Sequence[Part]) -> None:
@@ -164,24 +144,6 @@ def check_files(said: Sequence[str], parts: Sequence[Part]) -> None:
             expected.append(n_clips)
     counts = [int(text.split()[0]) for text in said if "different video files" in text]
     assert counts == expected
-
-
-def check_segments(both: Store, values: Mapping[str, np.ndarray]) -> None:
-    """A segment has the windows that all parts have."""
-    segments = []
-    for film in ("alba", "brug", "casa"):
-        segments.append(Clip(f"whole-{film}", film, start_s=0.0, end_s=10.0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ObygazeWarning)
-        found = both.segments(segments, "clip", reduce="mean")
-    expected = {}
-    for segment in segments:
-        own = [values[clip] for clip in sorted(values) if clip[:4] == segment.movie_id]
-        if own:
-            expected[segment.clip_id] = np.mean(own, axis=0, dtype=np.float64)
-    assert found.clip_ids.tolist() == [*expected]
-    for vector, wanted in zip(found.values, expected.values(), strict=True):
-        np.testing.assert_array_equal(vector, wanted.astype(np.float32))
 
 
 @pytest.mark.parametrize("film", ["lake", ""])

@@ -10,8 +10,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.annotators import apply_rule
 from obygaze_features.manifest.io import check_manifest
 from obygaze_features.manifest.merging import merged_manifest
-from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest, Windows
-from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 LABS = ("paris", "nice", "oslo")
 CONCEPTS = {"Look": "visual", "Voice": "audio"}
@@ -103,7 +102,6 @@ def with_header(name: str, clip_id: str = "c-1", **facts: object) -> Manifest:
         ),
         ({"view": "visual"}, "view: expected raw as in paris, got visual"),
         ({"films": "none"}, "films: expected a value as in paris, got none"),
-        ({"unit": "segment"}, "unit: expected clip as in paris, got segment"),
         ({"rule": "mean"}, "rule: expected agreed as in paris, got mean"),
     ],
 )
@@ -133,16 +131,6 @@ def test_merged_clips_are_as_they_were_before_they_were_linked() -> None:
     made = merged_manifest(linked, "all").manifest
     assert made.header.video_root == ""
     assert not any(clip.video for clip in made)
-
-
-def test_windows_are_named() -> None:
-    film = CutFilm("alba", "alba.mp4", 50, 25.0, 2.0)
-    grid = Grid(seconds=1, every=1)
-    header = Header("made up", unit="window", grid=grid)
-    windows = Manifest("cut", header, Windows((film,), grid))
-    with pytest.raises(FixInput, match="windows are computed from films") as caught:
-        merged_manifest([with_header("paris"), windows], "all")
-    assert caught.value.where == "cut"
 
 
 def test_one_manifest_is_refused() -> None:

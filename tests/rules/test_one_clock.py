@@ -18,10 +18,10 @@ from support.cli import call_obygaze
 from support.videos import numbered, read_numbers
 
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.clips import plan_clips
+from obygaze_features.extraction.clips import RowJob, plan_clips
 from obygaze_features.extraction.cut_films import make_windows
+from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.subtitles import words_of_clips
-from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.manifest.windows import Grid
@@ -91,24 +91,24 @@ def test_what_has_one_span_is_of_one_span(rate, late_s, tmp_path) -> None:
     starts_s = [SPAN_S * span for span in spans]
     workspace = Workspace(tmp_path)
     grid = Grid(seconds=SPAN_S, every=SPAN_S)
-    cut = make_windows(folder, grid, workspace=workspace, name="cut")
+    cut, _ = make_windows(folder, grid, workspace=workspace, name="cut")
     ids = [f"late_{start:.3f}-{start + SPAN_S:.3f}" for start in starts_s]
     assert list(cut.clip_ids) == ids
 
     # Pictures and sound, of windows and of clips.
-    wanted = [WantedWindow(n, (PICTURES, SOUND)) for n in range(len(spans))]
-    (film,) = {clip.film for clip in plan_clips(cut)}
     indexes = str(workspace.folder("indexes"))
     video = str(folder / "late.mkv")
+    jobs = [RowJob(row, (PICTURES, SOUND)) for row in range(len(spans))]
     with DecodePool(1) as pool:
-        results = list(decode_windows(video, grid, wanted, pool, indexes, film=film))
+        decoder = RowDecoder(plan_clips(cut), pool, 8, 10**9, indexes)
+        results = [one.views for one in decoder.rows(jobs)]
     for span, start_s, result in zip(spans, starts_s, results, strict=True):
         end_s = start_s + SPAN_S
         shown = {n for n, time_s in enumerate(times_s) if start_s <= time_s < end_s}
-        assert {*read_numbers(result.clips[PICTURES].pictures)} == shown != set()
+        assert {*read_numbers(result[PICTURES].pictures)} == shown != set()
         clip = decode_clip(video, PICTURES, start_s=start_s, end_s=end_s)
         assert {*read_numbers(clip.pictures)} == shown
-        samples = result.sound(SOUND).samples
+        samples = result[SOUND].heard.samples
         assert len(samples) == round(SPAN_S * SOUND.rate)
         np.testing.assert_allclose(samples, level_of(span), atol=1e-4)
 

@@ -124,9 +124,7 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     scores = ws.read_table("scores.csv")
     assert decided(scores) == LEVELS_OF_NEW_FILM
     assert {row["basis"] for row in scores} == {"unseen"}
-    assert (
-        "trained on clips of 1 s (median), but these clips are windows of 1 s" in said
-    )
+    assert "trained on clips of" not in said
     assert [row["movie_id"] for row in scores] == ["pier"] * 6
     assert [float(row["start_s"]) for row in scores] == list(range(6))
     values = np.array([float(row["score:positive"]) for row in scores])

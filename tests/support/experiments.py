@@ -1,6 +1,6 @@
 """Made-up films with features: levels run on from scene to scene, as those of real films do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from support.stores import a_recipe, made_store
+from support.stores import made_store
 
 VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
 
@@ -121,18 +121,6 @@ def without_models(protocol: Protocol, *baselines: str) -> Protocol:
         protocol.grid, models=(), baselines=baselines or protocol.grid.baselines
     )
     return replace(protocol, models={}, grid=grid)
-
-
-def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
-    """A store of windows of films: window n is second n to n + 1."""
-    rows = [
-        Row(f"{film}:{n:06d}", film, float(n), n + 1.0)
-        for film, own in values.items()
-        for n in range(len(own))
-    ]
-    X = np.concatenate(list(values.values())).astype(np.float32)
-    recipe = a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}})
-    return made_store(path, rows, {"clip": X}, recipe=recipe)
 
 
 def with_folds(manifest: Manifest, n_folds: int = 10) -> Manifest:

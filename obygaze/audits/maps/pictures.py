@@ -1,7 +1,6 @@
 """The model of a store, and the pictures of a clip by the recipe of the store."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.actions import load_backbone
@@ -16,13 +15,10 @@ from obygaze_features.extraction.recipes import (
     decoder_recipe,
     sampling_recipe,
 )
-from obygaze_features.extraction.windows import ranks_of_window
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.windows import Grid
 from obygaze_features.store import Store
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
-from obygaze_features.video.film import film_index
 
 
 def load_model_of(
@@ -53,8 +49,6 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     """
     recipe = _known_recipe(store)
     card = find_card(_backbone_name(recipe), workspace)
-    cut = recipe["sampling"].get("grid")
-    grid = Grid(**cut) if cut else None
     require_pictures(card, "a map is")
     # Only a checkpoint knows the edge of some presets.
     edge = recipe["preprocessing"]["edge"]
@@ -62,7 +56,7 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     view = PictureView(card.geometry.frames, card.input.sampling, resize)
     clip = _find_clip(workspace, store, clip_id)
     (row,) = store.table.some(store.select(clips=[clip_id]).rows)
-    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe(view)]
+    here = [card.sha256, sampling_recipe(view), decoder_recipe(view)]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
     is_changed = time_difference(row, clip) or video_difference(
         row, clip, read_video_facts([clip.video])
@@ -73,7 +67,7 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
             " were computed",
             where=store.location,
         )
-    return _decode(clip, view, grid, workspace.folder("indexes"))
+    return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
 
 
 def _known_recipe(store: Store) -> dict[str, Any]:
@@ -97,13 +91,3 @@ def _find_clip(workspace: Workspace, store: Store, clip_id: str) -> PlannedClip:
         if clip.clip_id == clip_id:
             return clip
     raise Mismatch(f"the manifest has no clip {clip_id!r}", where=str(path))
-
-
-def _decode(
-    clip: PlannedClip, view: PictureView, grid: Grid | None, indexes: Path
-) -> DecodedClip:
-    if grid is None or clip.window is None or clip.film is None:
-        return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
-    index, _ = film_index(Path(clip.video), indexes)
-    ranks = ranks_of_window(grid, clip.film, index, clip.window).tolist()
-    return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)

@@ -181,7 +181,6 @@ class Site:
             "concepts": {name: concept_meaning(name) for name in concepts},
             "view": "" if view == "raw" else view.replace("_", " "),
             "asked": self._task_columns,
-            "units": f"{self.manifest.header.unit}s",
             "scored_by": scored_by,
             "changed": self._changed,
         }

@@ -146,11 +146,7 @@ class SavedManifest:
         notes += stats.level_notes(self.imported.facts.get("level_words"))
         notes += label_notes(self.manifest)
         quoted = shell_word(self.manifest.name)
-        if stats.unit == "segment" and any(stats.levels.values()):
-            notes.append(
-                f"next: obygaze marks clips {quoted} --every SECONDS -o LABELS"
-            )
-        elif stats.is_linked and stats.without_video < stats.clips:
+        if stats.is_linked and stats.without_video < stats.clips:
             notes.append(f"next: obygaze extract plan {quoted} -b descriptors")
         else:
             notes.append(
@@ -167,7 +163,7 @@ def _n_links(path: Path) -> int:
     """
     with suppress(ObygazeError):
         manifest = read_manifest(path)
-        if manifest.header.video_root and manifest.header.unit != "window":
+        if manifest.header.video_root:
             return sum(map(is_linked, manifest))
     return 0
 

@@ -69,7 +69,7 @@ def read(csv: str | Path, *, name: str = "mobygaze") -> ImportedManifest:
     violations.raise_if_any("this is not the table of MObyGaze")
     unread = unread_columns(csv, table.columns, *REQUIRED, *LEFT_OUT)
     header = published_header(
-        "mobygaze", *sources, concepts=concepts(), unit="segment", said=("comment",)
+        "mobygaze", *sources, concepts=concepts(), said=("comment",)
     )
     manifest = Manifest(name, header, clips, EXTRA)
     return ImportedManifest(manifest, (*warnings, *unread), (OVERLAP,))

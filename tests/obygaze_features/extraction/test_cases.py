@@ -200,7 +200,6 @@ CLIPS = st.builds(
     video=st.sampled_from(["", "a.mp4"]),
     start_s=st.sampled_from([0.0, 1.0]),
     end_s=st.none(),
-    window=st.none(),
     frames=FRAMES,
 )
 

@@ -7,7 +7,6 @@ from support.videos import write_video
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.extraction.clips import PlannedClip, RowJob, ViewedClip
 from obygaze_features.extraction.decoding import RowDecoder
-from obygaze_features.manifest.windows import Grid
 from obygaze_features.video import DecodeJob, DecodePool, PictureView
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.worker import DecodeResult
@@ -40,8 +39,7 @@ def test_no_more_is_decoded_ahead_than_may_wait(most_clips, most_bytes) -> None:
         assert len(pool.jobs) <= n_taken + most
 
 
-@pytest.mark.parametrize("window", [None, 0])
-def test_a_video_that_is_replaced_once_decoded_is_recorded_as_it_was(tmp_path, window):
+def test_a_video_that_is_replaced_once_decoded_is_recorded_as_it_was(tmp_path):
     film = tmp_path / "film.mp4"
     new_film = tmp_path / "new.mp4"
     write_video(film, numbers=range(18), size=(64, 48))
@@ -58,12 +56,11 @@ def test_a_video_that_is_replaced_once_decoded_is_recorded_as_it_was(tmp_path, w
                 new_film.replace(film)
             return future
 
-    clips = [PlannedClip("a-1", "a", str(film), window=window)]
-    grid = None if window is None else Grid(8, 4)
+    clips = [PlannedClip("a-1", "a", str(film))]
     view = PictureView(4)
     with ReplacedFilm(1) as pool:
         indexes = str(tmp_path / "indexes")
-        decoder = RowDecoder(clips, pool, 2, 10**9, indexes, grid=grid)
+        decoder = RowDecoder(clips, pool, 2, 10**9, indexes)
         (decoded,) = decoder.rows([RowJob(0, (view,))])
     assert isinstance(decoded.views[view], ViewedClip)
     assert quick_sha256(film) != before

@@ -67,7 +67,7 @@ def kept_of(
     facts = read_video_facts(clip.video for clip in clips)
     stores, unreadable = stores_of_frames(name, Workspace(workspace))
     assert unreadable == []
-    return find_kept(stores, clips, facts, views, None)
+    return find_kept(stores, clips, facts, views)
 
 
 def test_damaged_frames_are_decoded_again(films, tmp_path, monkeypatch) -> None:
@@ -164,7 +164,7 @@ def test_a_changed_film_is_refused(films: Manifest, tmp_path: Path) -> None:
 
 
 def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
-    """Of a store with the same grid; one of another grid does not serve."""
+    """Of a store with the same windows; one of other windows does not serve."""
     folder = tmp_path / "films"
     folder.mkdir()
     write_video(folder / "a.mkv", numbers=range(40), size=(64, 48))
@@ -182,7 +182,7 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
     run("w", tmp_path, stores={"descriptors": "again"}, note=notes.append)
     assert any("kept frames are read from" in note for note in notes)
     assert lasting_bytes(stores / "again") == lasting_bytes(stores / "w.descriptors")
-    # The other grid has four windows of the same names, and needs the film.
+    # Other windows need the film.
     done = extract(tmp_path, "run", "other", "-b", "descriptors")
     assert done.code == 1
     assert "no clip of other has a video file" in done.stderr

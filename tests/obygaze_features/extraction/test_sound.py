@@ -1,25 +1,20 @@
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.heard_films import FPS, RATE, noise, tone, write_film
+from support.heard_films import RATE, noise, tone, write_film
 from support.sounds import only, with_damage
 from support.written_stores import lasting_bytes
 
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
-from obygaze_features.extraction import windows
-from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.windows import Grid
-from obygaze_features.video import DecodeJob, DecodePool, PictureView
+from obygaze_features.video import DecodeJob, DecodePool
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.sound import SAMPLE_BYTES, SoundView
-from obygaze_features.video.worker import DecodeResult
+from obygaze_features.video.sound import SoundView
 
 HEARD = "films.sound-descriptors"
 SEEN = "films.descriptors"
@@ -94,37 +89,6 @@ def test_the_features_are_those_of_the_samples_of_the_clip(world: Path) -> None:
             times = store.matrix("time_s", clips=[clip_id]).values[0]
             centres = start_s + (np.arange(16) + 0.5) * (end_s - start_s) / 16
             np.testing.assert_allclose(times, centres, rtol=0, atol=1e-12)
-
-
-def test_the_sound_of_a_sweep_is_decoded_in_pieces(world, tmp_path, monkeypatch):
-    """Windows of a second, every half second; a piece has at most a second and a half."""
-    views = (SoundView(RATE, 0.3), PictureView(2))
-    wanted = [WantedWindow(number, views) for number in range(7)]
-    video = str(world / "videos" / "loud.mkv")
-    grid = Grid(seconds=1, every=0.5)
-    jobs: list[DecodeJob] = []
-
-    def swept() -> list[DecodeResult]:
-        jobs.clear()
-        return list(decode_windows(video, grid, wanted, pool, str(tmp_path)))
-
-    with DecodePool(1) as pool:
-        submit = pool.submit
-
-        def counted(job: DecodeJob) -> Future[DecodeResult]:
-            jobs.extend([job] if views[0] in job.views else [])
-            return submit(job)
-
-        monkeypatch.setattr(pool, "submit", counted)
-        whole = swept()
-        assert len(jobs) == 1
-        monkeypatch.setattr(windows, "SOUND_BYTES", round(1.5 * RATE * SAMPLE_BYTES))
-        pieces = swept()
-    assert [job.end_s for job in jobs] == [1.5, 2.5, 3.5, 4.0]
-    for one, other in zip(whole, pieces, strict=True):
-        both = {result.sound(views[0]).samples.tobytes() for result in (one, other)}
-        assert len(both) == 1
-        assert other.clip(views[1]).total == FPS
 
 
 def test_damaged_sound_fails_or_counts_as_missing(tmp_path: Path) -> None:

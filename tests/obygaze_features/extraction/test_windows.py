@@ -1,11 +1,9 @@
-import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import groupby
 from math import nan
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,21 +16,20 @@ import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
-from obygaze_features.extraction.clips import plan_clips
+from obygaze_features.extraction.clips import Failure, RowJob, ViewedClip, plan_clips
 from obygaze_features.extraction.cut_films import make_windows
-from obygaze_features.extraction.windows import WantedWindow, decode_windows
+from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
-from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.windows import CutFilm, Grid, check_windows
 from obygaze_features.store import open_store
-from obygaze_features.video import DecodeJob, DecodePool, PictureView, decode_clip
+from obygaze_features.video import DecodePool, PictureView, decode_clip
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.worker import DecodeResult
 
 APART = Grid(16, 16)
 OVERLAPPING = Grid(16, 4)
 OF_SECONDS = Grid(seconds=1, every=0.4)
-SWEPT = (
+CUT = (
     ("mp4_h264_open_groups", OVERLAPPING),
     ("mkv_variable_rate", OF_SECONDS),
     ("mp4_edit_list", OF_SECONDS),
@@ -73,36 +70,52 @@ def pool() -> Iterator[DecodePool]:
         yield running
 
 
-def swept(
+def decoded(
     films: Path, grid: Grid, view: PictureView, pool: DecodePool, folder: Path
-) -> tuple[Manifest, list[DecodeResult]]:
-    """The windows of films, and the result of each."""
+) -> tuple[Manifest, list[ViewedClip | Failure]]:
+    """The windows of films, and what is decoded of each."""
     workspace = Workspace(folder)
-    manifest = make_windows(films, grid, workspace=workspace, name="w")
+    manifest, _ = make_windows(films, grid, workspace=workspace, name="w")
     indexes = str(workspace.folder("indexes"))
-    results: list[DecodeResult] = []
-    for video, clips in groupby(plan_clips(manifest), lambda clip: clip.video):
-        of_film = list(clips)
-        wanted = [WantedWindow(clip.window or 0, (view,)) for clip in of_film]
-        film = of_film[0].film
-        results += decode_windows(video, grid, wanted, pool, indexes, film=film)
-    return manifest, results
+    decoder = RowDecoder(plan_clips(manifest), pool, 8, 10**9, indexes)
+    jobs = [RowJob(row, (view,)) for row in range(len(manifest))]
+    return manifest, [one.views[view] for one in decoder.rows(jobs)]
 
 
-@pytest.mark.parametrize(("kind", "grid"), SWEPT, ids=str)
-def test_a_window_holds_exactly_its_pictures(kind, grid, tmp_path, pool, monkeypatch):
-    # Parts of one group each, so that windows lie across their borders.
-    monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
+@pytest.mark.parametrize(("kind", "grid"), CUT, ids=str)
+def test_a_window_holds_exactly_its_pictures(kind, grid, tmp_path, pool):
     made = film_of(kind, tmp_path)
     times = made.times_s or [n / 25 for n in range(len(made.numbers))]
     view = PictureView(4)
-    manifest, results = swept(tmp_path / "films", grid, view, pool, tmp_path)
-    assert len(results) == len(manifest) > 3
-    for window, result in enumerate(results):
+    manifest, clips = decoded(tmp_path / "films", grid, view, pool, tmp_path)
+    assert len(clips) == len(manifest) > 3
+    for window, clip in enumerate(clips):
         expected = pictures_of(grid, window, made.numbers, times)
-        assert read_numbers(result.clips[view].pictures) == sampled(expected, 4), window
-        clip = manifest.clips[window]
-        assert result.clips[view].span_s == (clip.start_s, clip.end_s)
+        assert isinstance(clip, ViewedClip)
+        assert read_numbers(clip.pictures[clip.rows]) == sampled(expected, 4), window
+
+
+@pytest.mark.parametrize("tick", [Fraction(1, 1000), Fraction(1, 24000)])
+def test_windows_of_pictures_have_the_times_of_the_file(tick, tmp_path, pool) -> None:
+    """A container may round the times of 23.976 pictures a second to milliseconds."""
+    rate = Fraction(24000, 1001)
+    late_s = 1.5
+    exact = [late_s + float(n / rate) for n in range(96)]
+    ticks = [round(time_s / float(tick)) for time_s in exact]
+    (tmp_path / "films").mkdir()
+    made = {"tick": tick, "rate": rate, "ticks": ticks, "size": (64, 48)}
+    write_video(tmp_path / "films" / "a.mkv", numbers=range(96), audio=True, **made)
+    view = PictureView(16)
+    manifest, clips = decoded(tmp_path / "films", APART, view, pool, tmp_path)
+    assert len(clips) == 6
+    for n, (window, clip) in enumerate(zip(manifest, clips, strict=True)):
+        assert isinstance(clip, ViewedClip)
+        numbers = read_numbers(clip.pictures[clip.rows])
+        assert numbers == [*range(16 * n, 16 * n + 16)]
+        # Matroska has milliseconds.
+        assert window.start_s == pytest.approx(exact[16 * n], abs=0.00051)
+        assert window.clip_id == f"a_{window.start_s:.3f}-{window.end_s:.3f}"
+        assert window.extra == {"framerate": "23.976"}
 
 
 @pytest.fixture(scope="module")
@@ -161,20 +174,22 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
             cut_films.refuse_short(Grid(seconds=0.03, every=1), film)
         cut_films.refuse_short(Grid(seconds=0.04, every=0.04), film)
     with pytest.raises(ObygazeError, match="windows of 16 pictures have no times"):
-        Windows((film,), Grid(16, 16))
+        check_windows(Grid(16, 16), [film])
     film = CutFilm("a", "a.mkv", 64, 25.0, 2.56)
     told = "more than a millisecond between the starts"
     with pytest.raises(ObygazeError, match=told):
-        Windows((film,), Grid(seconds=1, every=0.001))
-    grid = Grid(16, 16)
-    good = Manifest("w", Header("x", unit="window", grid=grid), Windows((film,), grid))
-    write_manifest(good, tmp_path / "w.toml")
-    csv = tmp_path / "w.csv"
-    csv.write_text(csv.read_text().replace("0,4\n", "0,5\n"))
-    with pytest.raises(FixInput, match="1 problem"):
-        read_manifest(tmp_path / "w.toml")
-    with pytest.raises(FixInput, match="computed from the films"):
-        write_manifest(good.with_column("x", {}), tmp_path / "y.toml")
+        check_windows(Grid(seconds=1, every=0.001), [film])
+
+
+def test_a_manifest_of_another_unit_is_refused(films: Path, tmp_path: Path) -> None:
+    windows(tmp_path, films, "--window", "16")
+    file = tmp_path / "manifests" / "w.toml"
+    text = file.read_text()
+    file.write_text(text.replace('unit = "clip"', 'unit = "window"'))
+    with pytest.raises(FixInput) as error:
+        read_manifest(file)
+    assert "unit: must be one of clip, got 'window'" in error.value.details[0]
+    assert "make the manifest again" in error.value.hint
 
 
 def test_windows_of_a_damaged_film_fail_as_its_clips(tmp_path, pool) -> None:
@@ -188,20 +203,20 @@ def test_windows_of_a_damaged_film_fail_as_its_clips(tmp_path, pool) -> None:
     made.path.write_bytes(data)
     view = PictureView(6)
     grid = Grid(seconds=round(float(rng.uniform(0.1, 0.4)), 3), every=0.3)
-    manifest, results = swept(tmp_path / "films", grid, view, pool, tmp_path)
+    manifest, clips = decoded(tmp_path / "films", grid, view, pool, tmp_path)
     reasons = []
-    for clip, result in zip(manifest, results, strict=True):
-        times = {"start_s": clip.start_s, "end_s": clip.end_s}
-        for see in (
-            lambda result=result: result.clip(view).check(),
-            lambda times=times: decode_clip(made.path, view, **times),
-        ):
-            try:
-                reasons.append(see().pictures.tobytes())
-            except BadVideo as error:
-                reasons.append(error.reason)
-    assert reasons[::2] == reasons[1::2]
-    assert {"damaged", "truncated"} & {*map(str, reasons)}
+    for window, clip in zip(manifest, clips, strict=True):
+        times = {"start_s": window.start_s, "end_s": window.end_s}
+        try:
+            single = decode_clip(made.path, view, **times)
+        except BadVideo as error:
+            assert clip == Failure.of(error)
+            reasons.append(error.reason)
+        else:
+            assert isinstance(clip, ViewedClip)
+            pictures = clip.pictures[clip.rows]
+            assert pictures.tobytes() == single.pictures.tobytes()
+    assert {"damaged", "truncated"} & {*reasons}
 
 
 def test_a_film_without_its_end_is_named(tmp_path: Path) -> None:
@@ -217,9 +232,9 @@ def test_a_film_without_its_end_is_named(tmp_path: Path) -> None:
     done = call_obygaze(*words, cwd=tmp_path).ok()
     assert "1 incomplete film: pictures are missing from the file" in done.stderr
     assert done.stderr.splitlines()[0].endswith(" has no windows: cut")
-    films = read_manifest(tmp_path / "manifests" / "w.toml").clips.film_cells()
-    n_windows = [film[-1] for film in films]
-    assert n_windows[0] < n_windows[1] == 20
+    manifest = read_manifest(tmp_path / "manifests" / "w.toml")
+    n_windows = Counter(clip.movie_id for clip in manifest)
+    assert n_windows["cut"] < n_windows["whole"] == 20
 
 
 def run(workspace: Path, *words: str) -> Result:
@@ -245,70 +260,17 @@ def test_a_window_has_the_vector_of_the_clip_cut_by_hand(films, tmp_path) -> Non
         slices = of_windows.matrix(array, films="tt1").values
         assert slices.tobytes() == by_hand.tobytes()
     # So a model of clips reads windows.
-    assert of_windows.recipe.fingerprint != of_clips.recipe.fingerprint
-    assert of_windows.recipe.of_clips == of_clips.recipe == of_clips.recipe.of_clips
-    assert of_windows.recipe.grid == {"window": 16, "stride": 16}
-
-
-def test_a_film_that_was_replaced_or_cannot_be_read(films, tmp_path) -> None:
-    folder = tmp_path / "films"
-    shutil.copytree(films, folder)
-    write_video(folder / "tt3.mkv", numbers=range(100), size=(64, 48))
-    windows(tmp_path, folder, "--window", "16", "--stride", "16")
-    # Of the third one, as many pictures are shown in half the time.
-    (folder / "tt1.mkv").replace(folder / "tt2.mp4")
-    (folder / "tt1.mkv").write_bytes(b"not a film")
-    quick: dict[str, Any] = {"tick": Fraction(1, 50), "rate": 50, "size": (64, 48)}
-    write_video(folder / "tt3.mkv", numbers=range(100), **quick)
-    assert run(tmp_path).code == 1
-    store = open_store(tmp_path / "stores" / "w.descriptors")
-    assert store.status().counts == {"ok": 0, "failed": 5 + 5 + 6}
-    reasons = [store.status().reasons[row].sentence for row in (0, 5, 10)]
-    assert "not a video" in reasons[0]
-    was = "expected 91 pictures from 0 s to 3.64 s, got 90 from 0 s to 3.6 s"
-    assert reasons[1].endswith(was)
-    assert reasons[2].endswith("got 100 from 0 s to 2 s")
-
-
-def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
-    """24 pictures of 64 x 48 in parts of at most a quarter of 16 of them, half of it ahead."""
-    film = tmp_path / "a.mkv"
-    write_video(film, numbers=range(24), size=(64, 48), options={"g": "100"})
-    workspace, grid = Workspace(tmp_path), Grid(4, 4)
-    make_windows(tmp_path, grid, workspace=workspace, name="w")
-    n_bytes = 3 * 64 * 48
-    wanted = [WantedWindow(number, (PictureView(4),)) for number in range(6)]
-    indexes = str(workspace.folder("indexes"))
-    asked: list[int] = []
-
-    class CountingPool(DecodePool):
-        """Count the pictures of the jobs whose results were not taken."""
-
-        def submit(self, job: DecodeJob) -> Any:
-            asked.append(len(job.ranks or ()))
-            return super().submit(job)
-
-    with CountingPool(2) as pool:
-        most = {"most_bytes": 16 * n_bytes}
-        results = decode_windows(str(film), grid, wanted, pool, indexes, **most)
-        n_taken = 0
-        for window, result in enumerate(results):
-            found = read_numbers(result.clips[PictureView(4)].pictures)
-            assert found == [4 * window + n for n in range(4)]
-            n_taken += 4
-            assert max(asked) <= 4
-            assert sum(asked) <= n_taken + 8
-    assert sum(asked) == 24
+    assert of_windows.fingerprint == of_clips.fingerprint
 
 
 def test_windows_of_an_unknown_folder_are_not_read_from_this_one(films, tmp_path):
-    manifest = make_windows(films, APART, workspace=Workspace(tmp_path), name="w")
+    manifest, _ = make_windows(films, APART, workspace=Workspace(tmp_path), name="w")
     header = structs.replace(manifest.header, video_root="")
     without_folder = replace(manifest, header=header)
     assert {clip.video for clip in plan_clips(without_folder)} == {""}
     with pytest.raises(NotFound, match="no clip of w has a video file") as error:
         og.extract(without_folder, "descriptors", workspace=tmp_path)
-    assert "obygaze manifest windows" in str(error.value.hint)
+    assert "obygaze manifest link w FOLDER" in str(error.value.hint)
 
 
 def test_films_without_a_window_are_said(films: Path, tmp_path: Path) -> None:

@@ -218,7 +218,6 @@ def manifests(draw: st.DrawFn) -> Manifest:
     header = Header(
         dataset=draw(LINE.filter(bool)),
         concepts=concepts,
-        unit=draw(st.sampled_from(["clip", "segment"])),
         view=draw(st.sampled_from(VIEWS)),
         licence=draw(LINE),
         citation=draw(LINE),

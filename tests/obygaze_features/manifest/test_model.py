@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import structs
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.made_ids import ascii_id
@@ -18,9 +17,8 @@ from obygaze_features.manifest.listing import (
     film_titles,
     manifest_columns,
 )
-from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
-from obygaze_features.manifest.windows import CutFilm, Grid
 
 HEADER = Header(
     "films", {"Look": "visual", "Speech": "speech"}, citation="A & B <2024>"
@@ -94,19 +92,11 @@ def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:
 NAMES = ("Le Nouveau Film (à voir)", "Été 36", "Große Liebe", "lake", "7 Samurai")
 
 
-@pytest.mark.parametrize("is_cut", [False, True])
-def test_a_film_that_is_called_as_its_file_has_this_title(tmp_path, is_cut) -> None:
+def test_a_film_that_is_called_as_its_file_has_this_title(tmp_path: Path) -> None:
     (tmp_path / "films").mkdir()
     for name in NAMES:
         (tmp_path / "films" / f"{name}.mp4").touch()
     manifest = read(tmp_path / "films").manifest
-    if is_cut:
-        cut = []
-        for clip in manifest:
-            cut.append(CutFilm(clip.movie_id, clip.video, 50, 25.0, 2.0))
-        grid = Grid(25, 25)
-        header = structs.replace(manifest.header, unit="window", grid=grid)
-        manifest = Manifest("films", header, Windows(tuple(cut), grid))
     file = tmp_path / "manifests" / "films.toml"
     write_manifest(manifest, file)
     again = read_manifest(file)

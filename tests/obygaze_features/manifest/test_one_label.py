@@ -22,9 +22,8 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.merging import make_labels, merged_manifest
-from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest, Windows
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 from obygaze_features.manifest.overview import show_manifest
-from obygaze_features.manifest.windows import CutFilm, Grid
 
 COLUMNS = ("level", "concepts", "mood", "rating")
 CLIPS = ("c1", "c2", "c3", "c4", "c5", "c6")
@@ -281,13 +280,6 @@ def test_what_people_said_that_could_not_be_kept_is_refused(tmp_path: Path) -> N
     annotators_path(table).write_text(one)
     with pytest.raises(FixInput, match=r"annotations here and in t\.annotators\.csv"):
         read(table)
-    grid = Grid(seconds=1, every=1)
-    header = Header("made up", {"Look": "visual"}, unit="window", grid=grid)
-    film = CutFilm("alba", "alba.mp4", 50, 25.0, 2.0)
-    said = (Annotation("alba_0.000-1.000", "ada", "S", ("Look",), {}),)
-    cut = Manifest("cut", header, Windows((film,), grid), annotations=said)
-    with pytest.raises(FixInput, match="windows cannot have annotations"):
-        write_manifest(cut, tmp_path / "cut.toml")
     # A table of annotators that is of no manifest may be the one that is imported: it stays.
     beside = annotators_path(table).rename(annotators_path(tmp_path / "films.toml"))
     one = replace(by_rows(tmp_path, "agreed"), annotations=())

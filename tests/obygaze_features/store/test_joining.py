@@ -142,14 +142,11 @@ REFUSALS = {
     "seen:nothing+heard": "no array 'nothing'",
     "seen+": "a store is missing in 'seen\\+'",
     "seen+nowhere": "no store called 'nowhere'",
-    "windows+heard": "expected clips in both stores, or windows of the same grid",
 }
 
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_is_refused(here: Workspace, name: str) -> None:
-    grid = {"rule": "grid", "unit": "window", "grid": {"seconds": 2, "window": 16}}
-    seen_store(here, "windows", recipe=a_recipe(sampling=grid))
     before = files_of(here.root)
     with pytest.raises(ObygazeError, match=REFUSALS[name]):
         opened(here, name)

@@ -105,7 +105,6 @@ def test_threads_decode_the_same_where_no_worker_is(films, tmp_path, monkeypatch
         flip_bits_visibly(film, paths[-1], {10 * number + 5})
     views = (PictureView(8, resize=Resize(48)), PictureView(3))
     jobs = [DecodeJob(path, views, 0.3, 1.4) for path in paths]
-    jobs += [DecodeJob(path, views, ranks=[*range(0, 60, 8)]) for path in paths]
     with DecodePool(2) as pool:
         by_workers = list(map(facts_of, results_of(pool, jobs)))
     monkeypatch.setattr(system, "HAS_DECODE_WORKERS", False)

@@ -338,8 +338,6 @@ def test_a_view_is_checked() -> None:
         SoundView(8)
     with pytest.raises(FixUsage, match="before_s must be at least 0"):
         SoundView(8000, -1.0)
-    with pytest.raises(FixUsage, match="a job with ranks has no sound"):
-        DecodeJob("a.mp4", (VIEW,), ranks=[3])
 
 
 def test_what_a_new_decoder_lacks_is_no_damage(tmp_path: Path) -> None:

@@ -122,7 +122,6 @@ LOGISTIC = "models.log.kind=logistic"
 @pytest.mark.parametrize(
     ("changes", "asked", "said"),
     [
-        (["data.rule=within"], [], "has no effect without data.segments"),
         (['grid.models=["ridge"]', RIDGE_AND_MLP], [], "the run does not have mlp"),
         (['grid.models=["svm"]'], [], "--set models.svm.kind=svm defines it"),
         (['report.questions=[{test="HN_S"}]'], [], "this training task and test task"),

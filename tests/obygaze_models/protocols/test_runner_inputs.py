@@ -40,7 +40,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.experiments import resolve_manifest, run
+from obygaze_models.runner.experiments import resolve_manifest
 from obygaze_models.runner.features import NOT_FINITE
 from obygaze_models.runner.files import RUN_FORMAT, write_run
 from obygaze_models.runner.inputs import gather
@@ -92,16 +92,11 @@ class TestMissing:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         assert f"store import FILE --manifest {manifest.name}" in str(error.value.hint)
 
-    def test_what_names_no_store_no_manifest_and_other_segments(
-        self, manifest, tmp_path
-    ):
+    def test_what_names_no_store_and_no_manifest(self, manifest, tmp_path):
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", *RIDGE, "features.other.array=clip")
         with pytest.raises(FixUsage, match="no store of this run has the name 'other'"):
             gather(protocol, manifest, "", {"x": store})
-        clips = {"stores": {}, "manifest": manifest, "workspace": tmp_path}
-        with pytest.raises(FixUsage, match=r"the manifest other \(data\.segments\)"):
-            run("honest", changes=["data.segments=other"], **clips)
         with pytest.raises(FixUsage, match="expected the name of a manifest"):
             resolve_manifest(None, tmp_path)
 

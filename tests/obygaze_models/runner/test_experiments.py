@@ -235,7 +235,6 @@ def test_another_model_is_refused_before_the_training(here: Path) -> None:
         ),
         ('report.questions=[{first="ridge", second="mlp"}]', "does not have mlp"),
         ("report.title=Mine", "train has a report.title of its own"),
-        ("data.segments=other", "expected the manifest other (data.segments)"),
     ],
 )
 def test_no_other_model_is_trained_under_its_name(here, change, said) -> None:

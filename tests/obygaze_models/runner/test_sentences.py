@@ -12,7 +12,6 @@ from support.experiments import (
     quick,
     run_on,
     store_of,
-    store_of_windows,
 )
 from support.sentences import recipe_of_words, write_sentences
 from support.tables import contrasts, models, rows_of, the_cell
@@ -179,16 +178,3 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(tmp_path, world
         "sure",
         "plain",
     }
-
-
-def test_texts_are_not_compared_with_a_maximum_over_windows(tmp_path, world) -> None:
-    manifest, _, _, _, texts = world
-    seconds = {film: np.ones((200, WIDTH)) for film in manifest.films}
-    stores = {"x": store_of_windows(tmp_path / "windows", seconds)}
-    cut = [*zero_shot(texts, *ONE_PAIR), "data.segments=x"]
-    with pytest.raises(FixUsage, match="the maximum over the windows") as caught:
-        gather(quick("honest", *cut), manifest, "", stores)
-    assert caught.value.hint == "remove data.scale, and use --set data.reduce=mean"
-    # Their mean is in the space of the texts, if the store says which space that is.
-    with pytest.raises(Mismatch, match="does not name the embedding space"):
-        gather(quick("honest", *cut, "data.reduce=mean"), manifest, "", stores)

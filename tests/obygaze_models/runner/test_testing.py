@@ -284,34 +284,6 @@ def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) 
     run_on(here, force=True)
 
 
-def test_a_segment_has_the_features_of_its_windows(here: Path) -> None:
-    n_windows = 2 * PER_FILM
-    windows = np.random.default_rng(9).normal(size=(len(FILMS) * n_windows, 4))
-    values = {"clip": windows.astype(np.float32)}
-    rows = [
-        Row(f"{film}:{n:02d}", film, float(n), n + 1.0)
-        for film in FILMS
-        for n in range(n_windows)
-    ]
-    sampling = {"unit": "window", "grid": {"window": 16, "fps": 16}}
-    recipe = a_recipe(sampling=sampling)
-    store = made_store(here / "windows", rows, values, recipe=recipe)
-    spec = FeatureSpec("toy", "clip", "float32", 4, recipe.fingerprint)
-    spec = structs.replace(spec, rule="touch", reduce="mean")
-    keep(here, features=spec)
-    run = og.models.test(
-        "theirs", store, manifest="mine", changes=QUICK, workspace=here
-    )
-    # A clip of two seconds has two windows of one second.
-    means = values["clip"].reshape(len(CLIPS), 2, 4).mean(axis=1)
-    probe = load_model("theirs", workspace=here).estimator
-    expected = probe.predict_proba(means.astype(float))[:, 1]
-    of_clip = {clip.clip_id: score for clip, score in zip(CLIPS, expected, strict=True)}
-    found = rows_of(run)["score"].to_dict()
-    assert found == pytest.approx({clip: of_clip[clip] for clip in found})
-    assert run.protocol["data"]["segments"] == "mine"
-
-
 # ---- what is refused ----
 
 

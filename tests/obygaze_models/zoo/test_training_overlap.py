@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 from support.cli import call_obygaze
-from support.experiments import films, planted, store_of_windows
+from support.experiments import films, planted
 from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput, Mismatch
@@ -133,14 +133,33 @@ def test_a_film_that_trained_is_seen_under_any_name(model, tmp_path) -> None:
 
 
 def test_windows_of_a_training_film_are_seen(model: SavedModel, tmp_path: Path) -> None:
-    windows = store_of_windows(
-        tmp_path / "stores" / "windows",
-        {film: np.ones((3, 3)) for film in ("alba", "cirk")},
-    )
-    # The features of a window are those of a clip that has its pictures.
-    fingerprint = windows.recipe.of_clips.fingerprint
-    found = predict(with_features(model, fingerprint=fingerprint), windows)
+    rows = [
+        Row(f"{film}_{n}.000-{n + 1}.000", film, float(n), n + 1.0)
+        for film in ("alba", "cirk")
+        for n in range(3)
+    ]
+    found = predict(model, store_with(tmp_path, rows))
     assert found.basis == ["film-seen"] * 3 + ["unseen"] * 3
+
+
+@pytest.mark.parametrize(
+    ("length_s", "is_mentioned"), [(0.9, True), (1.0, False), (4.0, False), (5.0, True)]
+)
+def test_clips_of_another_length_are_mentioned(
+    model: SavedModel, tmp_path: Path, length_s: float, is_mentioned: bool
+) -> None:
+    training = structs.replace(model.info.training, median_s=2.0)
+    model = replace(model, info=structs.replace(model.info, training=training))
+    rows = [
+        Row(f"new-{n}", "new", 10.0 * n, 10.0 * n + length_s + 0.1 * (n - 1))
+        for n in range(3)
+    ]
+    found = predict(model, store_with(tmp_path, rows))
+    sentence = (
+        "kept was trained on clips of 2 s (median), but these clips have"
+        f" {length_s:.3g} s"
+    )
+    assert (sentence in found.notes) == is_mentioned
 
 
 def test_features_without_films_need_a_manifest(model, tmp_path) -> None:
@@ -248,7 +267,6 @@ def test_what_is_kept_of_the_training(tmp_path: Path) -> None:
     assert training.films == tuple(manifest.films[:3])
     assert training.video_hashes == tuple(f"{number:016x}" for number in (1, 2, 3))
     assert training.median_s == 2.0
-    assert not model.info.features.grid
 
 
 def test_a_film_that_was_replaced_is_said(model: SavedModel, tmp_path: Path) -> None:

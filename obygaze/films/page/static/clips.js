@@ -40,7 +40,7 @@ export function chooseClips() {
     && (!filters.concept.value || clip.concepts.includes(filters.concept.value));
   found = state.page.clips.filter(fits).sort(ORDERS[filters.order.value][1]);
   nShown = 0;
-  $("n-clips").textContent = `${found.length} of ${state.page.clips.length} ${state.page.units}`;
+  $("n-clips").textContent = `${found.length} of ${state.page.clips.length} clips`;
   $("grid").replaceChildren();
   addClips();
 }

@@ -58,7 +58,6 @@ ROWS = (
 
 def test_segments_of_two_annotators(tmp_path: Path) -> None:
     manifest = read(write(tmp_path, *ROWS), name="small").manifest
-    assert manifest.header.unit == "segment"
     assert manifest.clip_ids == (
         *("tt01-annotator1-0000", "tt01-annotator1-0001", "tt01-annotator1-0002"),
         *("tt02-annotator2-0000", "tt02-annotator2-0001"),
