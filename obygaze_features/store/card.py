@@ -17,7 +17,7 @@ from obygaze_features.core.console import human, join_names
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.untrusted_text import safe_text, visible
-from obygaze_features.store.layout import Array, default_array
+from obygaze_features.store.layout import PICTURES, Array, default_array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, StoreRecord
 from obygaze_features.store.rows import NO_REASON, OK, RowColumns
@@ -271,6 +271,7 @@ def card_of_store(
         HERE,
         record=record,
         recipe=recipe,
+        has_pictures=record.array(PICTURES) is not None,
         terms=terms.spelled,
         terms_lines=map(SafeText, terms_lines(terms)),
         n_rows=f"{len(rows):,}",

@@ -12,6 +12,7 @@ from support.written_stores import MANIFEST, a_recipe, some_values
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import Terms, card_of_store, read_terms, with_terms
 from obygaze_features.store.layout import Array
+from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, Origin, StoreRecord
 from obygaze_features.store.rows import FAILED, NO_VIDEO, Counts, Row, RowColumns
 
@@ -65,6 +66,22 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         f"Seal: `sha256:{'cd' * 32}`",
     ):
         assert words in card
+
+
+def test_a_card_says_whether_pictures_are_in_the_store() -> None:
+    claim = "No film, no image, no sound and no subtitle is part of this store"
+    card = a_card()
+    assert claim in card and "# Features of films" in card
+    pictures = Array.of("pictures", "uint8", (2, 4, 4, 3))
+    card = a_card(arrays=(pictures,))
+    assert claim not in card and "## What is not inside" not in card
+    assert "Pictures of films are part of this store: the array `pictures`" in card
+    assert "what models made" not in card and "# Pictures of films" in card
+    # What somebody imported may be pictures under another name.
+    unknown = Recipe.from_json({"unknown": True, "source": "numpy"})
+    card = a_card(recipe=unknown.to_json(), fingerprint=unknown.fingerprint)
+    assert claim not in card
+    assert "It is not known whether the imported numbers are pictures." in card
 
 
 @pytest.mark.parametrize(
