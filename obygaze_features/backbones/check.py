@@ -15,9 +15,11 @@ from obygaze_features.backbones.backbone import (
 )
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.devices import check_device
+from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.placement import (
     Placement,
 )
+from obygaze_features.backbones.processors import differences_of_input
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.backbones.weight_files import (
     CONFIG,
@@ -154,6 +156,8 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
     depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
     depth = depth or "the card states no depth"
     yield CheckLine("card", OK, f"the sizes match; {depth}")
+    if files.files:
+        yield _line_of_input(card, backbone.geometry, files)
     if card.checkpoint and backbone.verified:
         yield CheckLine("checkpoint", OK, card.checkpoint)
     elif card.checkpoint:
@@ -163,6 +167,25 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
                 facts.append(f"{name} sha256 {sha256}")
         reason = f"not verified as {card.checkpoint}: {', '.join(facts)}"
         yield CheckLine("checkpoint", SKIPPED, reason)
+
+
+def _line_of_input(card: Card, geometry: Geometry, files: WeightFiles) -> CheckLine:
+    """Return the check of the input: whether it is that of the checkpoint's processor.
+
+    If no preset of the card has the input of the processor, `load_from` raises an error.
+    """
+    if not files.processors:
+        reason = "not compared: no file of a processor is in the folder of the weights"
+        return CheckLine("input", SKIPPED, reason)
+    differences = [] if card.sound else differences_of_input(card, geometry, files)
+    if differences:
+        reason = (
+            f"the preset {card.preset} makes other pixels than the checkpoint's processor:"
+            f" {'; '.join(differences)}"
+        )
+        return CheckLine("input", SKIPPED, reason)
+    names = ", ".join(dict.fromkeys(path.name for path, _ in files.processors))
+    return CheckLine("input", OK, f"as in {names}")
 
 
 def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:

@@ -15,7 +15,6 @@ from obygaze_features.backbones.weight_files import (
     WeightFiles,
 )
 from obygaze_features.core.errors import FixInput
-from obygaze_features.video.resize import Resize
 
 # The numbers of the filters in Pillow.
 _FILTERS = {"bilinear": 2, "bicubic": 3}
@@ -37,16 +36,34 @@ def check_pixel_file(card: Card, geometry: Geometry, files: WeightFiles) -> None
 
     The other presets may give different pixels, for example the pixels of a paper.
     """
-    edge = shortest_edge(files)
-    others = [preset for preset in card.presets.values() if preset != card.input]
+    others = [name for name in card.presets if card.presets[name] != card.input]
     for path, settings in files.processors:
         differences = []
-        for preset in (card.input, *others):
-            resize = preset.resize_to(geometry, edge)
-            differences.append(list(_differences(_of_pixels(preset, resize), settings)))
+        for name in (card.preset, *others):
+            expected = _of_pixels(card.presets[name], geometry, files)
+            differences.append(list(_differences(expected, settings)))
         of_nearest = min(differences, key=len)
         if of_nearest:
             _refuse(card, path, *of_nearest[0])
+
+
+def differences_of_input(
+    card: Card, geometry: Geometry, files: WeightFiles
+) -> list[str]:
+    """Return how the chosen preset differs from the checkpoint's processor, with both values.
+
+    If another preset of the card equals the processor, the difference is not an error.
+    """
+    found = []
+    expected = _of_pixels(card.input, geometry, files)
+    for path, settings in files.processors:
+        for key, value, got in _differences(expected, settings):
+            found.append(f"{key} is {value} here and {got} in {path.name}")
+        if card.input.squash_first:
+            found.append(
+                f"squash_first is {card.input.squash_first} here, and {path.name} has no such step"
+            )
+    return found
 
 
 def check_sound_file(card: Card, sound: Sound, files: WeightFiles) -> None:
@@ -57,8 +74,11 @@ def check_sound_file(card: Card, sound: Sound, files: WeightFiles) -> None:
             _refuse(card, path, *difference)
 
 
-def _of_pixels(preset: Preset, resize: Resize) -> dict[str, Any]:
+def _of_pixels(
+    preset: Preset, geometry: Geometry, files: WeightFiles
+) -> dict[str, Any]:
     """Return the preprocessing of frames in the keys of a processor file."""
+    resize = preset.resize_to(geometry, shortest_edge(files))
     height, width = resize.target or (resize.crop, resize.crop)
     crop = {"height": height, "width": width}
     is_offset = preset.rescale == "1/127.5-1"

@@ -134,7 +134,9 @@ class WeightFiles:
         if not self.files:
             return processors
         for name in PROCESSORS:
-            tree = self.json_file(name) or {}
+            tree = self.json_file(name)
+            if tree is None:
+                continue
             parts = [tree[part] for part in _PARTS_OF_PROCESSORS if part in tree]
             for settings in parts or [tree]:
                 if isinstance(settings, dict):

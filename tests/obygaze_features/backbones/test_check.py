@@ -51,6 +51,46 @@ def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found["shapes"] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("preset", "other"),
+    [
+        ("", ["rescale_factor", "offset"]),
+        ("@hub", []),
+        # The frames of the paper are squashed first, which no processor does.
+        ("@paper-2024", ["squash_first"]),
+    ],
+)
+def test_pixels_of_another_preset_than_the_processors_are_noted(
+    preset: str, other: list[str], tmp_path: Path
+) -> None:
+    """The processor of ViViT on the hub makes -3..1, and the default preset -1..1."""
+    from transformers import VivitImageProcessor
+
+    from obygaze_features.backbones.actions import load_backbone
+    from obygaze_features.backbones.cards import find_card
+
+    card, *weights = tiny("vivit", tmp_path)
+    name = f"{card}{preset}"
+    found = states(check(name, *weights))
+    assert found["input"] == "skipped"
+    square = {"height": 32, "width": 32}
+    own = VivitImageProcessor(size={"shortest_edge": 32}, crop_size=square)
+    own.save_pretrained(tmp_path)
+    (line,) = [
+        line for line in check(name, *weights)["checks"] if line["name"] == "input"
+    ]
+    differences = line["detail"].partition("processor: ")[2].split("; ")
+    assert [one.partition(" ")[0] for one in filter(None, differences)] == other
+    assert line["state"] == ("skipped" if other else "ok")
+    # The line is right about the pixels that the preset makes.
+    pictures = np.random.default_rng(0).integers(0, 256, (6, 48, 64, 3), dtype=np.uint8)
+    theirs = np.asarray(own(list(pictures), return_tensors="np")["pixel_values"])[0]
+    backbone = load_backbone(find_card(name), tmp_path)
+    ours = backbone.preprocess(pictures).numpy()
+    apart = float(np.abs(ours - theirs).max())
+    assert apart > 0.5 if other else apart < 1e-5
+
+
 OWN = """
 import torch
 from obygaze_features.backbones import module_card
