@@ -5,7 +5,7 @@ Marks are written as new tiers into the XML of a file; the rest of the file stay
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import escape
 from itertools import accumulate, count
 from pathlib import Path, PureWindowsPath
@@ -111,14 +111,16 @@ class ElanFile:
             yield Tier(
                 printable_line(name),
                 _column_and_person(printable_line(name), names)[0],
-                self._annotator(name),
+                self._annotator(name, names),
                 facts.get("LINGUISTIC_TYPE_REF") == DRAWN,
                 tuple(annotations),
                 len(texts) - len(annotations),
             )
 
-    def _annotator(self, name: str) -> str:
+    def _annotator(self, name: str, names: Collection[str]) -> str:
         """Return the annotator that a tier or its nearest parent tier names, or "" if none does.
+
+        `names` has the names of all tiers: `mood@Ada #2` beside `mood@Ada` is a tier of Ada.
 
         The attribute PARTICIPANT is not read: it names the person on the screen.
         """
@@ -128,7 +130,7 @@ class ElanFile:
                 break
             facts = tiers[name][2]
             stated = printable_line(facts.get("ANNOTATOR", ""))
-            stated = stated or _column_and_person(printable_line(name), set())[1]
+            stated = stated or _column_and_person(printable_line(name), names)[1]
             if stated:
                 return stated
             name = facts.get("PARENT_REF", "")
@@ -298,7 +300,7 @@ def _split_overlaps(
             yield unused, annotator, lane
 
 
-def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
+def _column_and_person(name: str, names: Collection[str]) -> tuple[str, str]:
     """Return the column of a tier, and the annotator after the @ of its name, or "".
 
     A number after the name, such as " #2", is removed if `names` has the name without it.

@@ -28,6 +28,7 @@ from obygaze.films.marks import (
     written,
 )
 from obygaze.films.pictures import LinkedFilms
+from obygaze.films.projection import covered_s
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
@@ -41,6 +42,8 @@ from obygaze_features.manifest.vocabulary import canonical_concept
 ELAN = ".eaf"
 # A blank annotation in these columns is left out; in all other columns it becomes `?`.
 NO_UNKNOWN = (COMMENT, CONCEPTS_COLUMN, WATCHED)
+# A mark of a whole film may leave out this much, because people draw it by hand.
+MOST_UNMARKED_S = 1.0
 MOST_WORDS = 30  # The printed result shows at most this many words of a column.
 
 
@@ -255,6 +258,7 @@ class _ElanReader(MarkReader):
                 )
         names_of: dict[str, set[str]] = {}
         unnamed: list[tuple[str, str]] = []
+        coded: list[tuple[str, str]] = []
         others_are_named = False
         for tier in file.tiers():
             column, person = self.column_of(
@@ -270,6 +274,11 @@ class _ElanReader(MarkReader):
                 unnamed.append((column, tier.name))
             tier = tier._replace(annotator=person or file.author)
             self._add_tier(file, film, column, tier)
+            if column in self.coded and not tier.is_drawn:
+                coded.append((column, tier.annotator))
+        # All marks of the file are known here, also those of the tier of watched spans.
+        for column, name in coded:
+            self._add_coded(file, film, column, name)
         are_one = any(len(names_of[column]) > 1 for column, _ in unnamed)
         if unnamed and (others_are_named or are_one):
             column, name = unnamed[-1]
@@ -298,20 +307,41 @@ class _ElanReader(MarkReader):
             self.add(mark, file.path)
             if tier.is_drawn and not is_blank:
                 self.add(mark._replace(column=WATCHED, value=column), file.path)
-        if column in self.coded and not tier.is_drawn:
-            boundaries = self.films.boundaries(film)
-            if boundaries is None:
-                raise FixInput(
-                    f"--coded {column} of {tier.annotator}: the length of the film {film} is"
-                    " unknown, because there is no linked file of the whole film",
-                    where=str(file.path),
-                    hint="import the folder of the film: obygaze manifest import FOLDER; or mark"
-                    f" the whole film with the word {column} in a tier {WATCHED}",
-                )
-            seen = Mark(film, 0.0, boundaries[-1], WATCHED, column, tier.annotator)
-            self.add(seen, file.path)
-        elif not tier.annotations and not tier.n_without_times:
+        is_coded = column in self.coded and not tier.is_drawn
+        if not (is_coded or tier.annotations or tier.n_without_times):
             self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")
+
+    def _add_coded(self, file: ElanFile, film: str, column: str, name: str) -> None:
+        """Add the mark of a column that an annotator has coded in the whole film.
+
+        Raise an error if the length of the film is unknown, or if the annotator's own `watched`
+        marks for this column leave a part of the film out.
+        """
+        boundaries = self.films.boundaries(film)
+        if boundaries is None:
+            raise FixInput(
+                f"--coded {column} of {name}: the length of the film {film} is unknown, because"
+                " there is no linked file of the whole film",
+                where=str(file.path),
+                hint="import the folder of the film: obygaze manifest import FOLDER; or mark the"
+                f" whole film with the word {column} in a tier {WATCHED}",
+            )
+        whole = Mark(film, boundaries[0], boundaries[-1], WATCHED, column, name)
+        watched = []
+        for mark in self.marks_of(film, name):
+            if mark.column == WATCHED and mark.value in (WATCHED, column):
+                watched.append(mark)
+        watched_s = covered_s(sorted(at_pictures(watched, self.films)), whole)
+        length_s = whole.end_s - whole.start_s
+        if watched and watched_s < length_s - MOST_UNMARKED_S:
+            raise FixInput(
+                f"--coded {column} of {name}: the marks of {WATCHED} state that {watched_s:.3f} s"
+                f" of the film {film} were watched, not all {length_s:.3f} s",
+                where=str(file.path),
+                hint=f"import without --coded {column}; in the file of a film that was coded whole,"
+                f" mark the whole film with the word {column} in a tier {WATCHED}",
+            )
+        self.add(whole._replace(start_s=0.0), file.path)
 
 
 def find_elan_film(file: ElanFile, films: LinkedFilms) -> str:

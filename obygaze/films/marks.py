@@ -286,6 +286,11 @@ class MarkReader:
                     self.add(mark, path, row)
         violations.raise_if_any("the marks cannot be read")
 
+    def marks_of(self, film: str, annotator: str) -> list[Mark]:
+        """Return the marks that were added so far for a film and an annotator."""
+        person = self._spelling.word(annotator, "annotator")
+        return [m for m in self._marks if (m.movie_id, m.annotator) == (film, person)]
+
     def marks(self, where: str) -> tuple[Mark, ...]:
         """Return the marks, sorted. Raise an error for unknown levels, and for words such as NA.
 

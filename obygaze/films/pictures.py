@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.file_names import compose_accents
 from obygaze_features.core.files import file_facts
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.link import manifests_with_videos
@@ -63,11 +64,15 @@ class LinkedFilms:
         return files[0] if files else None
 
     def film_of_file(self, name: str) -> str:
-        """Return the only film whose file has this name, or "" if there is none or several."""
+        """Return the only film whose file has this name, or "" if there is none or several.
+
+        Composed and decomposed accents are equal: ELAN on macOS writes decomposed ones.
+        """
+        wanted = compose_accents(name)
         films = [
             film
             for film, files in self.files.items()
-            if name in [path.name for path in files]
+            if wanted in [compose_accents(path.name) for path in files]
         ]
         return films[0] if len(films) == 1 else ""
 

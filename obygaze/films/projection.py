@@ -297,8 +297,8 @@ class Track:
         return touching
 
 
-def covered_s(marks: Iterable[Mark], span: ClipSpan) -> float:
-    """Return how many seconds of a clip marks cover together; the marks are sorted by start."""
+def covered_s(marks: Iterable[Mark], span: ClipSpan | Mark) -> float:
+    """Return how many seconds of a span marks cover together; the marks are sorted by start."""
     total_s = 0.0
     reached_s = span.start_s
     for mark in marks:

@@ -1,13 +1,18 @@
 """ELAN files as their users make them: what each tier becomes, and that all else stays."""
 
 import re
+import unicodedata
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from support.cli import call_obygaze
 from support.elan_rules import problems_of
 from support.seeds import amount
+from support.videos import write_video
 
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.elan_files import export_marks, import_files_of_marks
@@ -183,6 +188,94 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(
     for half in ("@Anna", "level@ "):
         with pytest.raises(FixUsage, match="--tier: expected TIER=COLUMN or"):
             imported(foreign, tiers={"Notiz": half})
+
+
+def test_a_whole_film_is_not_coded_where_only_a_part_was_watched(
+    tmp_path: Path,
+) -> None:
+    """Of 40 s, 20 s were watched, and 8.7 s of these have the word: .435 and not .217."""
+    (tmp_path / "films").mkdir()
+    write_video(tmp_path / "films/lake.mp4", numbers=range(400), tick=Fraction(1, 10))
+    call_obygaze("manifest", "import", "films", cwd=tmp_path).ok()
+    boundaries = LinkedFilms(tmp_path).boundaries("lake")
+    assert boundaries is not None and 39.9 < boundaries[-1] < 40
+    file = tmp_path / "lake.eaf"
+    found = Mark("lake", 0.0, 8.7, "Gewalt", "stark", "Anna")
+    half = Mark("lake", 0.0, 20.0, "watched", "Gewalt", "Anna")
+    rest = half._replace(start_s=19.9, end_s=40.0)
+    problem = (
+        "--coded Gewalt of Anna: the marks of watched state that {} s of the film lake were"
+        f" watched, not all {boundaries[-1]:.3f} s"
+    )
+    for watched, is_refused in (
+        ([half], True),
+        ([half._replace(value="watched")], True),
+        # What was watched for another column, or by another person, is not narrower.
+        ([half._replace(value="Musik")], False),
+        ([half._replace(annotator="Ben")], False),
+        # Together they are the whole film.
+        ([half, rest], False),
+        # A person who marks a whole film by hand stops a little before its end.
+        ([half._replace(start_s=0.4, end_s=39.6)], False),
+        ([half._replace(end_s=38.0)], True),
+        ([], False),
+    ):
+        file.write_bytes(write_elan([found, *watched]))
+        if is_refused:
+            with pytest.raises(FixInput, match="--coded Gewalt of Anna") as caught:
+                imported(file, coded=["Gewalt"])
+            watched_s = f"{watched[0].end_s:.3f}"
+            assert caught.value.message == problem.format(watched_s)
+            assert (caught.value.hint or "").startswith("import without --coded Gewalt")
+            continue
+        made = imported(file, coded=["Gewalt"])
+        spans = [mark[1:3] for mark in made.marks if mark[3:] == half[3:]]
+        assert (0.0, boundaries[-1]) in spans
+
+
+@pytest.mark.parametrize("of_disk", ["NFC", "NFD"])
+@pytest.mark.parametrize("of_elan", ["NFC", "NFD"])
+def test_accents_are_one_name_in_either_form(of_disk, of_elan, tmp_path) -> None:
+    """ELAN on a Mac writes the name of a film with decomposed accents."""
+    disk, named = (
+        unicodedata.normalize(form, "Café.mp4") for form in (of_disk, of_elan)
+    )
+    (tmp_path / "films").mkdir()
+    write_video(tmp_path / "films" / disk, numbers=range(50), tick=Fraction(1, 10))
+    (tmp_path / "clips.csv").write_text("clip_id,movie_id,video\na,tt01,Café.mp4\n")
+    call_obygaze("manifest", "import", "clips.csv", cwd=tmp_path).ok()
+    call_obygaze("manifest", "link", "clips", "films", cwd=tmp_path).ok()
+    file = tmp_path / "b.eaf"
+    mark = Mark("x", 0.0, 2.0, "mood", "calm", "Ada")
+    media = {"MEDIA_URL": f"file:///C:/{quote(named)}", "MIME_TYPE": "video/mp4"}
+    file.write_bytes(write_elan([mark], media))
+    made = imported(file)
+    assert [one[:3] for one in made.marks] == [("tt01", 0.0, 2.0)]
+    # The same film gets the new tiers of an export.
+    (tmp_path / "m.csv").write_bytes(written([mark._replace(movie_id="tt01")]))
+    out = tmp_path / "out.eaf"
+    export_manifest(tmp_path / "m.csv", out, into=file, workspace=tmp_path)
+    assert [tier.name for tier in ElanFile(out).tiers()] == ["mood", "mood #2"]
+
+
+def test_a_numbered_tier_is_of_the_person_of_the_tier_without_the_number(
+    tmp_path: Path,
+) -> None:
+    """An export writes `mood@Ada #2` for what overlaps, because tiers cannot overlap."""
+    marks = [
+        Mark("m", 0.0, 8.0, "mood", "calm", "Ada"),
+        Mark("m", 4.0, 12.0, "mood", "tense", "Ada"),
+        # Also a person may have a number.
+        Mark("m", 4.0, 12.0, "mood", "sad", "Coder #2"),
+    ]
+    file = tmp_path / "m.eaf"
+    eaf = write_elan(marks)
+    assert b'TIER_ID="mood@Ada #2"' in eaf
+    # Other programs write no ANNOTATOR.
+    file.write_bytes(re.sub(rb' ANNOTATOR="[^"]*"', b"", eaf))
+    assert imported(file).marks == tuple(sorted(marks))
+    (tier,) = [one for one in ElanFile(file).tiers() if one.name == "mood@Ada #2"]
+    assert (tier.column, tier.annotator) == ("mood", "Ada")
 
 
 def test_who_annotated(foreign: Path) -> None:
