@@ -44,6 +44,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.annotators import (
     UNJUDGED,
     has_unjudged_concepts,
+    likely_labels,
     match_orders,
     parse_orders,
     sort_words,
@@ -75,13 +76,17 @@ CAPTION = (
 )
 # Krippendorff's limits of alpha: tentative conclusions from .667, reliable labels from .8.
 TENTATIVE, RELIABLE = 0.667, 0.8
+# How each measure compares two answers.
 OF_SCALE = {
     LEVELS_ON_LINE: "Levels are points on a line ("
     + ", ".join(f"{level} {place:g}" for level, place in PLACES.items())
-    + ")",
-    IN_ORDER: "Words in order have equal steps",
-    NUMBERS: "Numbers are compared by their squared difference; in kappa, they are equal or not",
-    PLAIN_WORDS: "Two words are either equal or different",
+    + "): alpha compares them by their squared difference (Krippendorff's interval distance), and"
+    " gamma by their difference, as the paper on ObyGaze12 does",
+    IN_ORDER: "Words in order are the numbers 0, 1, 2 and so on: alpha compares them by their"
+    " squared difference (Krippendorff's interval distance), and gamma by their difference",
+    NUMBERS: "Numbers are compared by their squared difference (Krippendorff's interval distance);"
+    " in kappa, they are equal or not",
+    PLAIN_WORDS: "Two words are either equal or different (Krippendorff's nominal distance)",
 }
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
@@ -93,6 +98,7 @@ class Agreement:
     Attributes:
         people: The names of the people.
         scale: The kind of answers: levels, words with an order, words without an order, or numbers.
+        distance: The name of the distance in alpha: interval or nominal.
         rows: The measures, in this sequence: of all people in all films; of each pair of people in
             all films, if there are more than two people; means over films and over pairs; of each
             pair of people in each film. A measure that is undefined is None.
@@ -107,6 +113,7 @@ class Agreement:
 
     people: Sequence[str]
     scale: str
+    distance: str
     rows: Sequence[Row]
     has_films: bool
     n_films: int
@@ -257,7 +264,9 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
     name, sign, typed = (column, "", "") if column in known else column.partition("=")
     refused = [CONCEPTS_COLUMN] if has_unjudged_concepts(manifest) else []
     if name not in known:
-        likely = [own for own in known if own not in refused]
+        judged = (LEVEL, CONCEPTS_COLUMN, *likely_labels(manifest))
+        all_known = [own for own in known if own not in refused]
+        likely = [own for own in all_known if own in judged] or all_known
         raise FixInput(
             f"no annotator has a value in the column {name!r}{near(name, known)}",
             where=manifest.name,
@@ -371,6 +380,7 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
     return Agreement(
         people=answers.people,
         scale=scale.name,
+        distance=scale.distance,
         rows=[*rows, *of_films],
         has_films=answers.has_films,
         n_films=len(films),
@@ -525,6 +535,7 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
         limits=list(_limits(found)),
         values={
             "scale": found.scale,
+            "distance": found.distance,
             "rows": found.rows,
             "n_films": found.n_films if found.has_films else None,
             "n_single": found.n_single,
@@ -533,7 +544,7 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
         figure=Plot(
             title,
             points,
-            f"Krippendorff's alpha, with 95 % interval over {over}",
+            f"Krippendorff's alpha ({found.distance} distance), with 95 % interval over {over}",
             TENTATIVE,
         ),
         warnings=warnings,
@@ -548,7 +559,7 @@ def _answers_in_words(found: Agreement) -> Iterator[str]:
     equal = f"{100 * row['equal']:.0f} %"
     yield f"Two annotators give the same answer in {equal} of cases ({items})."
     sentence = (
-        f"Krippendorff's alpha of {len(found.people)} annotators:"
+        f"Krippendorff's alpha of {len(found.people)} annotators ({found.distance} distance):"
         f" {_with_ends(row, 'alpha', '')}"
     )
     if row["alpha"] is None:

@@ -1,7 +1,8 @@
 """Measures of agreement of people who answered the same items.
 
-Each word is a point, and the distance of two words is the squared distance of their points. So one
-formula holds for levels, ordered words, unordered words and numbers.
+Each word is a point. Krippendorff's alpha compares words by the squared distance of their points.
+So one formula holds for levels, ordered words, unordered words and numbers. Gamma compares words by
+the distance itself, as the paper on ObyGaze12 does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -86,11 +87,11 @@ class Scale:
         numbers, the points are these numbers. In all other cases, all words are equally distant.
         """
         if order:
-            return cls(IN_ORDER, order, on_line(range(len(order))))
+            return cls(IN_ORDER, order, _on_line(range(len(order))))
         words = sorted({*said} - {""})
         numbers = [number_of_cell(word) for word in words]
         if None in numbers:
-            # With these points, the distance of any two words is 1.
+            # With these points, the squared distance of any two words is 1.
             return cls(PLAIN_WORDS, words, np.eye(len(words)) / 2**0.5)
         values = np.array(numbers, dtype=np.float64)
         # No measure depends on the mean; subtracting it keeps the digits of sums of squares.
@@ -102,14 +103,20 @@ class Scale:
     def of_levels(cls, without: str = "") -> Self:
         """Return the scale of all levels, except `without` if it is given."""
         places = {level: at for level, at in PLACES.items() if level != without}
-        return cls(LEVELS_ON_LINE, [*places], on_line(places.values()))
+        return cls(LEVELS_ON_LINE, [*places], _on_line(places.values()))
 
     @property
     def distances(self) -> Floats:
-        """The distance of each word from each word, as a matrix."""
-        apart = self.points[:, None] - self.points
-        squares: Floats = (apart**2).sum(axis=2)
-        return squares
+        """The distance of each word from each word in gamma, as a matrix."""
+        if self.name == PLAIN_WORDS:
+            return 1 - np.eye(len(self.words))
+        apart: Floats = np.abs(self.points - self.points.T)
+        return apart
+
+    @property
+    def distance(self) -> str:
+        """The name of the distance in alpha, as Krippendorff calls it."""
+        return "nominal" if self.name == PLAIN_WORDS else "interval"
 
     def places(self, answers: Answers) -> Ints:
         """Return for each answer its index in the words of this scale.
@@ -121,16 +128,8 @@ class Scale:
         return np.array(places, dtype=np.intp).reshape(answers.words.shape)
 
 
-def on_line(places: Iterable[float]) -> Floats:
-    """Return a point for each of the ascending numbers `places`.
-
-    The squared distance of two points is the difference of their two numbers.
-
-    >>> on_line([0, 4, 5]).tolist()
-    [[0.0, 0.0], [2.0, 0.0], [2.0, 1.0]]
-    """
-    steps: Floats = np.sqrt(np.diff([*places]))
-    return np.tri(len(steps) + 1, len(steps), -1) * steps
+def _on_line(places: Iterable[float]) -> Floats:
+    return np.array([*places], dtype=np.float64)[:, None]
 
 
 def equal_share(answers: Answers) -> float:

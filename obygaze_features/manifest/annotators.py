@@ -284,14 +284,32 @@ def label_notes(manifest: Manifest) -> list[str]:
             notes.append(f"labelled by one annotator only: {count(n_alone, 'clip')}")
         command = f"obygaze agree {shell_word(manifest.name)}"
         if not any(one.level for one in manifest.annotations):
-            words_of = {}
-            for own in filter(_is_label, annotated_columns(manifest)):
-                words_of[own] = {one.own[own] for one in manifest.annotations}
-            # A column with more words, such as a number for each shot, is not a label.
-            likely = [own for own in words_of if 1 < len(words_of[own]) <= MOST_WORDS]
+            likely = likely_labels(manifest)
             command += f" --column {shell_word(likely[0]) if likely else 'COLUMN'}"
         notes.append(f"to measure their agreement: {command}")
     return notes
+
+
+def likely_labels(manifest: Manifest) -> list[str]:
+    """Return the columns of annotations that annotators probably judged, to propose them.
+
+    If annotators differ in some columns, only these columns are returned: a scene number and the
+    decade of the film are the same in the tables of all annotators.
+    """
+    likely = []
+    differing = []
+    of_clips = manifest.annotations_by_clip.values()
+    for own in filter(_is_label, annotated_columns(manifest)):
+        words = {one.own.get(own, "") for one in manifest.annotations}
+        # A column with more words, such as a number for each shot, is not a label.
+        if not 1 < len(words) <= MOST_WORDS:
+            continue
+        likely.append(own)
+        for of_clip in of_clips:
+            if len({one.own.get(own, "") for one in of_clip} - {""}) > 1:
+                differing.append(own)
+                break
+    return differing or likely
 
 
 def sort_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:

@@ -27,6 +27,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import LEVELS, Header, Manifest
 
 krippendorff = pytest.importorskip("krippendorff")
+TENSION = ("calm", "low", "mid", "high")
 DISTANCES = {("EN", "HN"): 0.3, ("EN", "NS"): 0.7, ("EN", "S"): 1.0}
 DISTANCES |= {("HN", "NS"): 0.4, ("HN", "S"): 0.7, ("NS", "S"): 0.3}
 
@@ -137,15 +138,11 @@ def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid() -> None:
 
 
 def krippendorff_of_levels(places: NDArray[np.float64]) -> float:
-    """Krippendorff's alpha of the package, with the distances of places on a line."""
-
-    def distance(one: Any, other: Any, **_: Any) -> Any:
-        return np.abs(one - other)
-
+    """Krippendorff's alpha of the package, of places on a line."""
     found = krippendorff.alpha(
         reliability_data=places,
         value_domain=sorted(PLACES.values()),
-        level_of_measurement=distance,
+        level_of_measurement="interval",
     )
     return float(found)
 
@@ -160,6 +157,7 @@ def test_agreement_of_drawn_annotations_is_that_of_the_packages(seed: int) -> No
         "rating": random.integers(1, 5, shape).astype(str),
         "mood": random.choice(["joy", "fear", "calm"], shape),
         "level": random.choice(LEVELS, shape, p=[0.4, 0.2, 0.2, 0.2]),
+        "tension": random.choice(TENSION, shape, p=[0.4, 0.2, 0.2, 0.2]),
     }
     is_seen = random.random(shape) < 0.9
     said: dict[str, dict[str, dict[str, str]]] = {name: {} for name in names}
@@ -177,12 +175,21 @@ def test_agreement_of_drawn_annotations_is_that_of_the_packages(seed: int) -> No
         elif column == "rating":
             values = np.where(is_seen, cells.astype(float), np.nan)
             expected = krippendorff.alpha(values, level_of_measurement="interval")
+        elif column == "tension":
+            values = np.where(is_seen, np.vectorize(TENSION.index)(cells), np.nan)
+            expected = krippendorff.alpha(
+                values, value_domain=range(4), level_of_measurement="interval"
+            )
         else:
             values = np.where(is_seen, np.vectorize(PLACES.get)(cells), np.nan)
             expected = krippendorff_of_levels(values)
-        found = compute(answers_of_manifest(manifest, column), column).rows
+        order = TENSION if column == "tension" else ()
+        measured = compute(answers_of_manifest(manifest, column), column, order)
+        is_nominal = column == "mood"
+        assert measured.distance == ("nominal" if is_nominal else "interval")
+        found = measured.rows
         everyone = found_in(found, "all films", people=" / ".join(names))
-        assert everyone["alpha"] == pytest.approx(expected, abs=1e-9)
+        assert everyone["alpha"] == close(expected)
         assert everyone["items"] == by_two.sum()
         of_two = cells[:2, is_seen[:2].all(axis=0)]
         pair = found_in(found, "all films", people=" / ".join(names[:2]))
@@ -204,10 +211,10 @@ def test_agreement_of_drawn_annotations_is_that_of_the_packages(seed: int) -> No
             continue
         assert found_pair["gamma_own"] == pytest.approx(1 - observed / by_chance)
         alphas[f"film{film}"] = [krippendorff_of_levels(places)]
-        assert found_pair["alpha"] == pytest.approx(alphas[f"film{film}"][0], abs=1e-9)
+        assert found_pair["alpha"] == close(alphas[f"film{film}"][0])
     if len(names) == 2:
         mean = found_in(levels, "mean of films")
-        assert mean["alpha"] == pytest.approx(np.mean([*alphas.values()]), abs=1e-9)
+        assert mean["alpha"] == close(float(np.mean([*alphas.values()])))
 
 
 def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
@@ -288,7 +295,7 @@ def write_both(folder: Path, segments: list[Mark], spans: list[ClipSpan]) -> lis
 
 @pytest.mark.parametrize("is_ordered", [False, True])
 def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> None:
-    """Words with an order have equal steps, others are the same or not."""
+    """Words with an order are 0, 1 and 2, others are the same or not."""
     words = ("none", "schwach", "stark")
     said = np.random.default_rng(5).integers(0, 3, (2, 40))
     spans = [f"{10 * n}-{10 * n + 9}" for n in range(40)]
@@ -306,7 +313,7 @@ def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> 
         expected = krippendorff.alpha(
             said.astype(float),
             value_domain=[0.0, 1.0, 2.0],
-            level_of_measurement=lambda a, b, **_: np.abs(a - b),
+            level_of_measurement="interval",
         )
     else:
         expected = krippendorff.alpha(said, level_of_measurement="nominal")
@@ -402,6 +409,22 @@ def test_levels_and_concepts_are_compared_in_the_view_of_the_manifest(tmp_path) 
     assert words(visual, "concepts=Look") == expected
     found = agree(written(tmp_path, visual), workspace=tmp_path)
     assert found.title == "Agreement: films, level, visual view"
+
+
+def test_only_what_people_judged_is_proposed(tmp_path: Path) -> None:
+    """A scene number and the decade of the film are the same in the tables of all annotators."""
+    rows = ["clip_id,movie_id,Szene,decade,shot,annotator,mood,intensity"]
+    for number in range(40):
+        film, decade = (("alba", 1990), ("brug", 2000))[number % 2]
+        facts = f"{film}-{number},{film},{number // 4},{decade},Nr {number}"
+        rows.append(f"{facts},ada,calm,{number % 3}")
+        rows.append(f"{facts},ben,{('calm', 'tense')[number % 3 == 0]},{number % 4}")
+    (tmp_path / "c.csv").write_text("\n".join(rows), "utf-8")
+    words = ("manifest", "import", "c.csv", "--rule", "agreed")
+    made = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "agreement: obygaze agree c --column mood\n" in made.stdout + made.stderr
+    refused = call_obygaze("agree", "c", cwd=tmp_path)
+    assert "Try: pass --column mood or pass --column intensity\n" in refused.stderr
 
 
 def test_concepts_of_people_without_levels_are_not_compared() -> None:
