@@ -23,7 +23,7 @@ from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.same_clips import same_clips
-from obygaze_models.evaluation.basis import UNSEEN, interval_is_of, weakest
+from obygaze_models.evaluation.basis import interval_is_of, weakest
 from obygaze_models.evaluation.cells import Cell, Shared, on_shared_clips
 from obygaze_models.evaluation.metrics import (
     AP,
@@ -42,6 +42,7 @@ from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.protocols.schema import Task
 from obygaze_models.report.lookup import explain_invalid_runs, find_task, pair_name
 from obygaze_models.report.tables import (
+    DASH,
     NumberCell,
     PValueCell,
     ResultTable,
@@ -113,7 +114,12 @@ class ComparedRuns(Listing):
         if output is None or Path(output).suffix.lower() != LATEX:
             return super().write(output, force=force)
         label = "-".join(Path(name).name for name in self.runs)
-        text = render_template("table.tex", table=self.shown(), run=label)
+        shown = self.shown()
+        # A table in a paper needs the warnings that the terminal prints.
+        shown = replace(
+            shown, note=" ".join(filter(None, (shown.note, *self.warnings)))
+        )
+        text = render_template("table.tex", table=shown, run=label)
         write_new(Path(output), text.encode("utf-8"), force=force)
         return [Path(output)]
 
@@ -135,28 +141,38 @@ class ComparedRuns(Listing):
         rows: list[RunRow | str] = []
         bases: list[str] = []
         others: dict[str, list[str]] = {}
-        compared = {row["name"] for row in self.rows if _is_compared(row)}
+        reasons: dict[str, None] = {}
+        n_compared = 0
+        compared = {row["name"] for row in self.rows if _is_shown(row)}
         for row in self.rows:
-            if not _is_compared(row):
+            if not _is_shown(row):
                 if row["name"] not in compared:
                     name = f"{row['name']} for {pair_name(row['train'], row['test'])}"
                     others.setdefault(name, []).append(row["run"])
                 continue
             ends = (row["difference_low"], row["difference_high"])
             apart = {"over_films": row["difference"], "p": row["difference_p"]}
+            n_clips = row["difference_n_clips"]
+            n_units = row["difference_n_films"]
+            if row["why_not"]:
+                n_clips = f"{row['n_clips_of_first']} / {row['n_clips']}"
+                n_units = DASH
+                reasons.setdefault(row["why_not"], None)
+            else:
+                n_compared += 1
             shown = {
                 "task": pair_name(row["train"], row["test"]),
                 "model": row["name"],
                 "run": row["run"],
-                "clips": row["difference_n_clips"],
-                plural(self.unit): row["difference_n_films"],
+                "clips": n_clips,
+                plural(self.unit): n_units,
                 f"{metric} of {first}": NumberCell(row["value_of_first"]),
                 metric: NumberCell(row["value"], row["low"], row["high"]),
                 f"minus {first}": NumberCell(row["difference"], *ends),
                 "p": PValueCell(row["difference_p"]),
                 "better?": verdict(apart | {"basis": row["difference_basis"]}),
             }
-            if row["value"] == row["value_of_first"]:
+            if row["value"] == row["value_of_first"] and not row["why_not"]:
                 shown["better?"] = "the same"
             rows.append(shown)
             for part in ("", "difference_"):
@@ -164,10 +180,15 @@ class ComparedRuns(Listing):
                     bases.append(row[f"{part}basis"])
         sentences = []
         units = plural(self.unit)
-        if rows:
+        for reason in reasons:
             sentences.append(
-                "All values of a row are on the clips that all runs with this model tested, with"
-                " the same class."
+                f"No difference, because {reason}: each value is on all clips of its run."
+            )
+        if n_compared:
+            of_rows = "a row with a difference" if reasons else "a row"
+            sentences.append(
+                f"All values of {of_rows} are on the clips that all runs with this model tested,"
+                " with the same class."
             )
             if self.metric in RANKING_METRICS:
                 sentences.append(
@@ -189,8 +210,9 @@ class ComparedRuns(Listing):
         return result_table("compared", title, rows, " ".join(sentences))
 
 
-def _is_compared(row: RunRow) -> bool:
-    return bool(math.isfinite(row["difference"]))
+def _is_shown(row: RunRow) -> bool:
+    """Return whether a row has a value beside the value of the first run."""
+    return bool(math.isfinite(row["value"] + row["value_of_first"]))
 
 
 # ---- values and differences ----
@@ -241,32 +263,44 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     found: list[tuple[RunRow, RunRow]] = []
     tested = []
     for key, cells in by_key.items():
-        shared, problem = _on_shared_clips(cells, metric)
-        compared = dict(zip(cells, shared.cells or cells.values(), strict=True))
+        of_other_kind = _cells_of_other_kind(names, cells, metric)
+        of_one_kind = {n: cell for n, cell in cells.items() if n not in of_other_kind}
+        shared = _on_shared_clips(of_one_kind)
+        problem = shared.problem
+        parts = shared.cells or of_one_kind.values()
+        compared = dict(zip(of_one_kind, parts, strict=True))
         first = compared.get(0)
-        for number, cell in compared.items():
+        for number, own in cells.items():
+            cell = compared.get(number, own)
             row = _make_row(key, cells, cell, metric)
             row |= {"run": names[number], "n_clips": shared.n_clips}
             rows.append(row)
+            if number in of_other_kind:
+                # Its value is on all its clips, and so is the value of the first run beside it.
+                row |= {"n_clips": own.n_clips, "why_not": of_other_kind[number]}
+                row["value_of_first"] = cells[0].value(metric)
+                row["n_clips_of_first"] = cells[0].n_clips
+                continue
             if problem:
                 row |= dict.fromkeys(("value", "low", "high"), math.nan)
+                row["why_not"] = problem
             if problem or first is None or number == 0:
                 continue
             row["value_of_first"] = first.value(metric)
+            row["n_clips_of_first"] = first.n_clips
             if math.isnan(row["value"] - row["value_of_first"]):
                 problem = f"not all runs have a value of {metric_name(metric)}"
+                row["why_not"] = problem
                 continue
             apart = row_of_difference(cell, first, metric)
             apart["over_films"] = apart["value"]
             # Only ranking metrics have an interval and a p. Other metrics depend on a threshold,
             # which a different training could move.
             if metric in RANKING_METRICS:
-                # Values that are computed in different folds cannot be compared.
-                factor = None if _are_of_one_quantity(first, cell) else math.inf
-                tested.append(difference(cell, first, settings, factor))
+                tested.append(difference(cell, first, settings))
                 apart = tested[-1].row
             found.append((row, apart))
-        if problem and len(cells) > 1 and 0 in cells:
+        if problem and len(of_one_kind) > 1 and 0 in cells:
             tasks = pair_name(*key[:2])
             warnings.append(f"{tasks}: nothing is compared, because {problem}.")
     # The store that is chosen on training films has an interval and no p.
@@ -281,7 +315,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     known = films_with_value(counts, unit)
     if known:
         warnings.append(f"For {metric_name(metric)}, {known}.")
-    warnings += _other_tests(names, by_key, metric)
+    warnings += _other_clips(names, by_key, metric)
     if all(len(cells) == 1 for cells in by_key.values()):
         warnings.append(NO_CELL)
     for name, run in zip(names, runs, strict=True):
@@ -291,23 +325,50 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     return ComparedRuns(names, metric, rows, warnings, unit)
 
 
-def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
-    """Return the cells restricted to their common clips, and why they cannot be compared.
+def _cells_of_other_kind(
+    names: Sequence[str], cells: SideBySide, metric: str
+) -> dict[int, str]:
+    """Return why values of runs are of another kind than the value of the first run.
 
-    The reason is "" if they can be compared.
+    Such values are not subtracted. A value is of another kind if it is a mean over fits and the
+    other is not, or if the shared clips are in other folds: the AP of a ranking of all films is not
+    the mean AP of rankings of single films.
     """
+    reasons: dict[int, str] = {}
+    first = cells.get(0)
+    for number, cell in cells.items():
+        if first is None or number == 0:
+            continue
+        shared = on_shared_clips((first, cell))
+        folds = {_clips_of_folds(one) for one in shared.cells}
+        # AP is a mean over folds in all cells. Other metrics may be means in one cell only.
+        are_both_means = metric == AP.name or first.is_averaged == cell.is_averaged
+        if len(folds) > 1 or (shared.cells and not are_both_means):
+            name = metric_name(metric)
+            kinds = [_kind_of_value(one, metric) for one in (first, cell)]
+            reason = f"{name} of {names[0]} is {kinds[0]}, and {name} of"
+            reason += f" {names[number]} is {kinds[1]}"
+            if kinds[0] == kinds[1]:
+                reason += ", and these folds have other clips"
+            reasons[number] = reason
+    return reasons
+
+
+def _kind_of_value(cell: Cell, metric: str) -> str:
+    """Return what a value is computed from, as text."""
+    if cell.is_averaged:
+        return f"a mean over {count(len(cell.fits), 'fit')}"
+    if metric in RANKING_METRICS and len(cell.folds) > 1:
+        return f"a mean over {len(cell.folds)} folds"
+    return "of all test clips together"
+
+
+def _on_shared_clips(cells: SideBySide) -> Shared:
+    """Return the cells on their common clips, or a single cell as it is."""
     of_runs = [*cells.values()]
     if len(of_runs) == 1:
-        return Shared(of_runs, of_runs[0].n_clips), ""
-    shared = on_shared_clips(of_runs)
-    # AP is a mean over folds in all cells. Other metrics may be means in one cell, and pooled in
-    # another.
-    if metric != AP.name and len({cell.is_averaged for cell in of_runs}) > 1:
-        other = (
-            "one value is a mean over fits, and the other is over the clips of all fits"
-        )
-        return shared, shared.problem or other
-    return shared, shared.problem
+        return Shared(of_runs, of_runs[0].n_clips)
+    return on_shared_clips(of_runs)
 
 
 def _make_row(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
@@ -333,10 +394,11 @@ def _make_row(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
         "n_clips": 0,
         "basis": cell.basis,
         "value_of_first": math.nan,
+        "n_clips_of_first": math.nan,
     }
     for part in ("", "_low", "_high", "_p", "_n_clips", "_n_films"):
         row[f"difference{part}"] = math.nan
-    return {**row, "difference_basis": ""}
+    return {**row, "difference_basis": "", "why_not": ""}
 
 
 # ---- which cells of runs stand side by side ----
@@ -494,50 +556,29 @@ def _facts_of_tested(run: Run) -> tuple[ClipTable, bool]:
     return tested.filled(clips, same_clips(tested, clips).places_of_same), False
 
 
-def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
-    """Return whether two cells tested the same sets of clips, so that their values can be compared.
-
-    If both cells tested unseen films, their difference is computed within each film. In this case
-    only the clips of each film in a fold need to be the same, and not all clips of the fold.
-    """
-    by = [*FOLDS]
-    if weakest([first.basis, second.basis]) == UNSEEN:
-        by.append("group")
-    return _clips_of_folds(first, by) == _clips_of_folds(second, by)
+def _clips_of_folds(cell: Cell) -> frozenset[Any]:
+    """Return the sets of clips that the fits of a cell tested."""
+    return frozenset(cell.rows.groupby([*FOLDS])["clip"].agg(frozenset))
 
 
-def _clips_of_folds(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
-    """Return the sets of clips of a cell that have equal values in the columns `by`."""
-    return frozenset(cell.rows.groupby([*by])["clip"].agg(frozenset))
-
-
-def _other_tests(
+def _other_clips(
     names: Sequence[str], by_key: Mapping[Key, SideBySide], metric: str
 ) -> Iterator[str]:
-    """Yield a warning for each run with different test clips or folds than the first run."""
+    """Yield a warning for each run with different test clips than the first run."""
     for number, name in enumerate(names[1:], start=1):
-        n_cells = n_other_clips = n_other_folds = 0
+        n_cells = n_other_clips = 0
         for cells in by_key.values():
             if not {0, number} <= cells.keys():
                 continue
             pair = (cells[0], cells[number])
             shared = on_shared_clips(pair)
-            if shared.problem:
-                continue  # A warning says that nothing is compared.
-            folds = {_clips_of_folds(cell, FOLDS) for cell in shared.cells}
+            if shared.problem or number in _cells_of_other_kind(names, cells, metric):
+                continue  # Nothing is compared, which is stated elsewhere.
             n_cells += 1
             n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
-            n_other_folds += len(folds) > 1
         if n_other_clips:
             yield (
                 f"Test clips of the runs {name} and {names[0]}, or classes of these clips, differ"
                 f" in {n_other_clips} of {count(n_cells, 'result')}: all values are on the clips"
                 " that all runs test with the same class."
-            )
-        if n_other_folds and metric in RANKING_METRICS:
-            yield (
-                f"Test folds of the runs {name} and {names[0]} differ in {n_other_folds} of"
-                f" {count(n_cells, 'result')}: {metric_name(metric)} is computed within folds, so"
-                " the values cannot be compared. On unseen films, the difference is computed within"
-                " films; other differences have no interval (docs/reports.md)."
             )

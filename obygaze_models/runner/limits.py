@@ -360,10 +360,10 @@ def _missing_features(run: Run) -> Iterator[str]:
         counts = [
             f"{n} {reason}" for reason, n in Counter(missing.values()).most_common()
         ]
+        n_clips = _clips_that_count(run, len(missing))
         yield (
-            f"{len(missing)} of {run.about['manifest']['n_clips']} clips have no features in"
-            f" {store} and are excluded ({few(counts, MOST_NAMES)}):"
-            f" {few([*missing], SHOWN_MISSING)}."
+            f"{len(missing)} of {n_clips} have no features in {store} and are excluded"
+            f" ({few(counts, MOST_NAMES)}): {few([*missing], SHOWN_MISSING)}."
         )
 
 
@@ -372,10 +372,22 @@ def _without_words(run: Run) -> Iterator[str]:
     for store, facts in run.about["stores"].items():
         n_silent = facts.get("without_words", 0)
         if n_silent:
+            n_clips = _clips_that_count(run, 0)
             yield (
-                f"{n_silent} of {run.about['manifest']['n_clips']} clips have no words in {store}"
-                " and therefore the same vector; they are not counted as copies of each other."
+                f"{n_silent} of {n_clips} have no words in {store} and therefore the same vector;"
+                " they are not counted as copies of each other."
             )
+
+
+def _clips_that_count(run: Run, n_missing: int) -> str:
+    """Return of how many clips a limit counts some: all clips, or those to test for a saved model.
+
+    A saved model may have been trained on most clips of the manifest, which are not tested.
+    """
+    if not run.is_of_saved_model:
+        return f"{run.about['manifest']['n_clips']} clips"
+    n_tested = max((cell.n_clips for cell in run.models), default=0)
+    return f"{n_tested + n_missing} clips to test"
 
 
 def _chosen_stores(run: Run) -> Iterator[str]:

@@ -26,7 +26,7 @@ from obygaze_features.manifest.clip_table import find_rows
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
-from obygaze_models.evaluation.predictions import NO_ROWS
+from obygaze_models.evaluation.predictions import NO_ROWS, BoolArray, IntArray
 from obygaze_models.evaluation.tables import (
     CLIP_WAS_SEEN,
     FILM_WAS_SEEN,
@@ -36,6 +36,7 @@ from obygaze_models.evaluation.tables import (
 from obygaze_models.models.registry import BASELINES, UNTRAINED
 from obygaze_models.protocols.clips import (
     LEFT_OUT,
+    ClipTable,
     LabelArray,
     class_names,
     task_labels,
@@ -50,6 +51,7 @@ from obygaze_models.protocols.schema import (
     Task,
 )
 from obygaze_models.protocols.tasks import one_task
+from obygaze_models.runner.features import Features
 from obygaze_models.runner.files import Run, check_run_folder
 from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs, gather
@@ -289,9 +291,13 @@ def run_test(
         films = table.films[test[basis[test] == FILM_SEEN]]
         remarks = _remarks(model, inputs, predicted, len(train), films.tolist())
         remarks = {**table.remarks, **remarks}
-        inputs = replace(inputs, table=replace(table, remarks=remarks))
-        folds = {(task, task): [held]}
         (features,) = inputs.stores
+        may_be_tested = (labels != LEFT_OUT) & _is_untrained(model, table)
+        features = _count_tested_clips(features, table, test, may_be_tested)
+        inputs = replace(
+            inputs, table=replace(table, remarks=remarks), stores=[features]
+        )
+        folds = {(task, task): [held]}
         run = StoreRun(inputs.protocol, inputs.table, inputs.labels, features, folds)
         # If the number of training clips is unknown, one clip of each training film is counted.
         n_seen = max(info.training.n_clips, len(info.training.films))
@@ -321,6 +327,38 @@ def run_test(
         cells = group_into_cells(run, [info.name], {key: outcome})
         cells += evaluate_baselines([run])
         return finish(inputs, folder, [run], cells, started, force=force)
+
+
+def _is_untrained(model: SavedModel, table: ClipTable) -> BoolArray:
+    """Return whether a model was certainly not trained on each clip, also without features."""
+    training = model.info.training
+    if model.clips is not None:
+        return ~np.isin(table.id_array, model.clips.clip_ids)
+    if training.films:
+        return ~np.isin(table.films, training.films)
+    # A model without a list of films may have been trained on any film.
+    return np.full(len(table), training.n_clips == 0)
+
+
+def _count_tested_clips(
+    features: Features, table: ClipTable, test: IntArray, may_be_tested: BoolArray
+) -> Features:
+    """Return features whose counts of clips are of the tested clips only.
+
+    Args:
+        features: The features; they also have the training clips of the model.
+        table: The clips.
+        test: The rows of the tested clips.
+        may_be_tested: Whether a clip is tested if it has features.
+    """
+    ids = {*table.id_array[may_be_tested].tolist()}
+    missing = {clip: reason for clip, reason in features.missing.items() if clip in ids}
+    origin = dict(features.origin)
+    if origin.pop("without_words", 0):
+        # Clips without words have no hash.
+        n_silent = sum(row not in features.hashes for row in test.tolist())
+        origin |= {"without_words": n_silent} if n_silent else {}
+    return replace(features, missing=missing, origin=origin)
 
 
 def _remarks(

@@ -339,18 +339,28 @@ NAME = ("EN_S", "EN_S", "x", "ridge")
 RANDOM_NAME = ("EN_S", "EN_S", "", "random")
 
 
+def clips_of_folds(rows: Rows, clips: set[str]) -> set[frozenset[str]]:
+    """The clips that each fold tests, of some clips."""
+    folds: dict[str, set[str]] = {}
+    for row in rows:
+        if row["clip_id"] in clips:
+            folds.setdefault(row["fold"], set()).add(row["clip_id"])
+    return {*map(frozenset, folds.values())}
+
+
 @pytest.mark.parametrize("seed", DRAWS)
 def test_runs_are_compared_on_the_clips_that_all_tested(tmp_path, seed) -> None:
-    """Two or three runs of a model: other folds, fewer clips, changed classes."""
+    """Two or three runs of a model: the same or other folds, fewer clips, changed classes."""
     rng = np.random.default_rng(seed)
     clips = drawn_clips(rng)
+    first_folds = drawn_folds(rng, clips)
     runs = []
     for number in range(rng.integers(2, 4)):
         own = [dict(clip) for clip in clips]
         if rng.random() < 0.5:
             changed = own[rng.integers(len(own))]
             changed["y"] = 1 - changed["y"]
-        folds = drawn_folds(rng, own)
+        folds = first_folds if rng.random() < 0.6 else drawn_folds(rng, own)
         made = [drawn_cell(rng, own, folds, NAME, skips=True)]
         made.append(drawn_cell(rng, own, folds, RANDOM_NAME, skips=False))
         runs.append(run_of_cells(tmp_path / f"run{number}", made))
@@ -358,10 +368,28 @@ def test_runs_are_compared_on_the_clips_that_all_tested(tmp_path, seed) -> None:
     text = "\n".join((str(compared), *compared.warnings))
     assert not NAN.search(text), text
     plain = [recompute.Tests(rows_of(run.predictions)).cells[NAME] for run in runs]
-    shared = shared_of(plain)
+    # The AP of a run with other folds is of another kind than the AP of the first run.
+    of_other_kind = []
+    for number, rows in enumerate(plain):
+        both = shared_of([plain[0], rows])
+        if clips_of_folds(rows, both) != clips_of_folds(plain[0], both):
+            of_other_kind.append(number)
+    of_one_kind = [
+        rows for number, rows in enumerate(plain) if number not in of_other_kind
+    ]
+    shared = shared_of(of_one_kind)
+    if len(of_one_kind) == 1:
+        shared = clips_of(plain[0])
     of_model = [row for row in compared.to_json()["cells"] if row["model"] == "ridge"]
     assert len(of_model) == len(runs)
     for number, row in enumerate(of_model):
+        if number in of_other_kind:
+            assert same(row["value"], ap_of(plain[number]))
+            assert same(row["value_of_first"], ap_of(plain[0]))
+            assert row["difference"] is row["difference_p"] is None
+            assert row["n_clips"] == len(clips_of(plain[number]))
+            assert f"No difference, because {row['why_not']}" in text
+            continue
         expected = ap_of(plain[number], shared) if shared else math.nan
         assert same(row["value"], expected)
         mean = mean_of(apart_of(plain[number], plain[0], shared))
@@ -371,7 +399,8 @@ def test_runs_are_compared_on_the_clips_that_all_tested(tmp_path, seed) -> None:
             low, high = row["difference_low"], row["difference_high"]
             assert low - 1e-9 <= mean <= high + 1e-9
         assert not shared or row["n_clips"] == len(shared)
-    assert len(compared.shown().rows) == (len(runs) - 1 if shared else 0)
+    n_compared = len(of_one_kind) - 1 if shared else 0
+    assert len(compared.shown().rows) == n_compared + len(of_other_kind)
     if not shared:
         assert "nothing is compared" in text
 

@@ -1,6 +1,7 @@
 """Runs side by side: paired differences against plain loops, and what differs in the runs."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.metrics import average_precision_score
 from support.experiments import films, quick, without_models
 from support.run_tables import (
     FILMS,
@@ -143,31 +145,73 @@ def test_a_clip_that_has_other_times_in_the_other_run_is_refused(tmp_path) -> No
     assert "Their times are not compared" in warning
 
 
-def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
+def test_values_of_two_kinds_are_not_subtracted_in_any_format(tmp_path: Path) -> None:
+    """The AP of a ranking of all films stood beside the mean AP of rankings of single films."""
     first = cell(seed=1)
-    # Each film is in two folds, where it is in one of the other run.
-    divided = []
-    for place, row in enumerate(first.predictions()):
-        divided.append({**row, "fold": ("even", "odd")[place % 2]})
-    # With a clip less, too: differences are not of one quantity there either.
-    fewer = [row for row in divided if row["clip_id"] != CLIPS.ids[5]]
-    runs = [made_run(tmp_path / "a", [first])]
-    for name, rows in {"b": divided, "c": fewer}.items():
-        runs.append(
-            made_run(tmp_path / name, [first], tables={"predictions.csv": rows})
-        )
-    compared = compare_runs(runs[:2])
+    folds_of_row = [
+        # A received model ranks all films together.
+        ["test"] * len(CLIPS.ids),
+        # Each film is in two folds, where it is in one of the other run.
+        [("even", "odd")[place % 2] for place in range(len(CLIPS.ids))],
+        # Whole films, two in a fold.
+        [f"fold {FILMS.index(film) // 2}" for film in CLIPS.films],
+    ]
+    kinds = ["of all test clips together", "a mean over 2 folds", "a mean over 4 folds"]
+    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [cell(seed=2)])]
+    for number, folds in enumerate(folds_of_row):
+        rows = first.predictions()
+        for row, fold in zip(rows, folds, strict=True):
+            row["fold"] = fold
+        tables = {"predictions.csv": rows}
+        runs.append(made_run(tmp_path / f"c{number}", [first], tables=tables))
+    for number, kind in enumerate(kinds):
+        compared = compare_runs([runs[0], runs[2 + number]])
+        side = the_row(compared)
+        reason = f"AP of a is a mean over 8 folds, and AP of c{number} is {kind}"
+        assert side["why_not"] == reason
+        # Each value is that of its run.
+        values = {}
+        for row in runs[2 + number].predictions.to_dict("records"):
+            values.setdefault(row["fold"], []).append((row["y"], row["score"]))
+        of_folds = [
+            average_precision_score(*zip(*of, strict=True)) for of in values.values()
+        ]
+        assert side["value"] == pytest.approx(np.mean(of_folds), abs=1e-12)
+        assert side["value_of_first"] == pytest.approx(first.ap, abs=1e-12)
+        for part in ("", "_low", "_high", "_p", "_n_clips", "_n_films"):
+            assert side[f"difference{part}"] is None
+        difference = f"{side['value'] - side['value_of_first']:.2f}".replace("0.", ".")
+        written = {".txt": str(compared)}
+        for suffix in (".csv", ".tex"):
+            (path,) = compared.write(tmp_path / f"x{number}{suffix}")
+            written[suffix] = path.read_text("utf-8")
+        folders = [runs[0].folder, runs[2 + number].folder]
+        page = write_report(folders, tmp_path / f"x{number}.html")[0].read_text("utf-8")
+        written[".html"] = page.partition("side by side")[2].partition("</main>")[0]
+        for text in written.values():
+            assert reason in text
+        for suffix in (".txt", ".tex", ".html"):
+            shown = re.sub("<[^>]*>|&", " ", written[suffix])
+            assert not re.search(rf"(?m)\s{re.escape(difference)}\s", shown)
+        assert not any("difference" in warning for warning in compared.warnings)
+    # A run of the same folds is compared, also beside a run of other folds.
+    three = rows_of_runs(compare_runs([*runs[:2], runs[2]]), "neighbour")
+    alone = the_row(compare_runs(runs[:2]))
+    assert three[1] == alone and alone["difference"] is not None
+    assert three[2]["difference"] is None and three[2]["why_not"]
+
+
+def test_latex_has_the_warnings_of_the_terminal(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path / "a", [cell()])]
+    fewer = [row for row in cell().predictions() if row["clip_id"] != CLIPS.ids[5]]
+    runs.append(made_run(tmp_path / "b", [cell()], tables={"predictions.csv": fewer}))
+    compared = compare_runs(runs)
     (warning,) = compared.warnings
-    assert warning not in str(compared), "the command prints it by itself"
-    assert "Test folds of the runs b and a differ in 1 of 1 result: AP" in warning
-    side = the_row(compared)
-    assert side["difference"] is not None
-    assert side["difference_low"] is None and side["difference_p"] is None
-    clips, folds = compare_runs([runs[0], runs[2]]).warnings
-    assert clips.startswith(
-        "Test clips of the runs c and a, or classes of these clips, differ in 1"
+    assert warning.startswith(
+        "Test clips of the runs b and a, or classes of these clips, differ in 1"
     )
-    assert "Test folds of the runs c and a differ in 1 of 1 result: AP" in folds
+    (path,) = compared.write(tmp_path / "x.tex")
+    assert warning in path.read_text("utf-8")
 
 
 def test_runs_without_a_common_clip_have_one_warning(tmp_path: Path) -> None:
@@ -184,22 +228,6 @@ def test_runs_without_a_common_clip_have_one_warning(tmp_path: Path) -> None:
     beside = page.partition("side by side")[2].partition("</main>")[0]
     assert reason in beside
     assert "<table" not in beside
-
-
-def test_values_of_other_folds_of_unseen_films_are_warned_of(tmp_path: Path) -> None:
-    """The AP of a ranking of two films stood beside the mean AP of two rankings."""
-    first = cell()
-    films = [*dict.fromkeys(row["group"] for row in first.predictions())]
-    pairs = []
-    for row in first.predictions():
-        pairs.append({**row, "fold": f"fold {films.index(row['group']) // 2}"})
-    runs = [made_run(tmp_path / "a", [first])]
-    runs += [made_run(tmp_path / "b", [first], tables={"predictions.csv": pairs})]
-    compared = compare_runs(runs)
-    (warning,) = compared.warnings
-    assert "Test folds of the runs b and a differ in 1 of 1 result: AP" in warning
-    assert "the values cannot be compared. On unseen films, the difference" in warning
-    assert the_row(compared)["difference"] == 0
 
 
 def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
@@ -240,7 +268,7 @@ def test_a_difference_without_intervals_is_no_mean_over_films(tmp_path: Path) ->
 
 
 def test_a_bracket_of_seen_films_is_not_of_unseen_films(tmp_path: Path) -> None:
-    """The row has no interval of its difference, and one of its value."""
+    """The row has no difference, and an interval of its value."""
     first = cell(seed=1)
     rows = []
     for place, row in enumerate(first.predictions()):
