@@ -2,18 +2,21 @@
 
 The values of a clip (emotions, relationships, concepts) are joined with | in its cell. Clips of one
 film are similar. So if a film has clips of both groups, the permutation test exchanges clips only
-within films.
+within films. Clips that overlap or lie close to each other, such as windows, depend on each other:
+their groups are moved along the clips of each film, so that neighbours stay neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze.audits.result import Audit, IntervalEnds, Plot, Point
 from obygaze_features.core.errors import FixInput
@@ -27,11 +30,13 @@ from obygaze_features.manifest.model import (
     require_films,
     view_words,
 )
+from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
     GroupTest,
     compare_groups,
+    compare_neighbours,
     summary,
     with_holm,
 )
@@ -41,10 +46,14 @@ from obygaze_models.text_vectors import GroupSelection, in_view, select_groups
 
 @dataclass(frozen=True)
 class GroupOfClips:
-    """The clips of a group, without clips on which annotators differ."""
+    """The clips of a group, without clips on which annotators differ.
+
+    `spans` has the time in the film of each clip of the manifest whose time is known.
+    """
 
     name: str
     clips: Sequence[Clip]
+    spans: Mapping[str, Span]
 
     @property
     def films(self) -> list[str]:
@@ -77,8 +86,9 @@ def audit_annotations(
 
     For each value, the share of the clips that have it is compared between two groups, X and Y. All
     p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
-    only within films. Holm's correction covers all values. Levels and concepts are in the default
-    view of protocols; the title names this view.
+    only within films. If clips of a film overlap, or lie less than their own length apart, the
+    groups are moved along the clips of each film instead. Holm's correction covers all values.
+    Levels and concepts are in the default view of protocols; the title names this view.
 
     Args:
         manifest: The manifest, or its name or path.
@@ -114,6 +124,7 @@ def _decided_groups(
     names = manifest.header.concepts if column in CONCEPTS else (column,)
     in_groups = [manifest[clip] for group in named for clip in group.clips]
     decided = manifest.with_clips(in_groups).undisputed(names)
+    spans = spans_in_films(manifest)
     groups = []
     for group in named:
         clips = [decided[clip] for clip in group.clips if clip in decided]
@@ -122,7 +133,7 @@ def _decided_groups(
                 f"annotators differ on {column} in all clips of the group {group.name}",
                 where=manifest.name,
             )
-        groups.append(GroupOfClips(group.name, clips))
+        groups.append(GroupOfClips(group.name, clips, spans))
     clips_of_groups = chain.from_iterable(group.clips for group in groups)
     if not any(clip.values(column) for clip in clips_of_groups):
         raise FixInput(
@@ -143,18 +154,49 @@ def compute(x: GroupOfClips, y: GroupOfClips, column: str) -> list[ValueShares]:
     cells_x = x.values(column)
     cells_y = y.values(column)
     films = np.array([*x.films, *y.films])
+    places = _places_of_neighbours(x, y)
     tests = []
     for value in sorted(set().union(*cells_x, *cells_y)):
         has_x = np.array([value in cell for cell in cells_x])
         has_y = np.array([value in cell for cell in cells_y])
         labels = (x.name, y.name, value, "")
-        tests.append(compare_groups(labels, has_x, has_y, films))
+        if places is None:
+            tests.append(compare_groups(labels, has_x, has_y, films))
+        else:
+            tests.append(compare_neighbours(labels, has_x, has_y, films, places))
     shares = []
     for test in with_holm(tests):
         interval_x = ratio_interval(test.s_x, np.ones(len(test.s_x)), x.films, most=1)
         interval_y = ratio_interval(test.s_y, np.ones(len(test.s_y)), y.films, most=1)
         shares.append(ValueShares(test, interval_x, interval_y))
     return shares
+
+
+def _places_of_neighbours(
+    x: GroupOfClips, y: GroupOfClips
+) -> NDArray[np.float64] | None:
+    """Return the start of each clip in its film if clips are neighbours; else None.
+
+    Clips are neighbours if any two of a film overlap, or lie less than the length of the longer
+    one apart. A clip whose time is unknown comes after the other clips of its film.
+    """
+    spans_of: dict[str, list[Span]] = {}
+    starts_s = []
+    for clip in (*x.clips, *y.clips):
+        span = x.spans.get(clip.clip_id)
+        starts_s.append(math.inf if span is None else span[0])
+        if span is not None:
+            spans_of.setdefault(clip.movie_id, []).append(span)
+    for spans in spans_of.values():
+        if any(_starts_near(*both) for both in pairwise(sorted(spans))):
+            return np.array(starts_s)
+    return None
+
+
+def _starts_near(before: Span, after: Span) -> bool:
+    """Return whether a clip begins less than a clip's length after the end of the one before."""
+    longest_s = max(before[1] - before[0], after[1] - after[0])
+    return after[0] - before[1] < longest_s
 
 
 def present(
@@ -220,12 +262,27 @@ def _limits(x: GroupOfClips, y: GroupOfClips, n_empty: int) -> Iterator[str]:
         f"X is {x.name}, {len(x.clips)} clips; Y is {y.name}, {len(y.clips)} clips. Shares are of"
         " all clips of a group, with 95 % intervals over films."
     )
+    if _places_of_neighbours(x, y) is not None:
+        yield (
+            "Clips of a film overlap or lie less than their own length apart, and so depend on each"
+            " other. For p, the groups are moved along the clips of each film; what leaves the film"
+            " at its end enters it at its start."
+        )
+    else:
+        known = all(clip.clip_id in x.spans for clip in (*x.clips, *y.clips))
+        because = "no two of them lie close to each other"
+        yield (
+            "For p, clips are exchanged as independent of each other:"
+            f" {because if known else 'the times of some clips in their films are not known'}."
+        )
     if n_empty:
         yield f"{n_empty} of these clips have no value in this column."
 
 
 def _sentence(test: GroupTest) -> str:
     shares = f"{100 * test.s_x.mean():.1f} % of X, {100 * test.s_y.mean():.1f} % of Y"
-    agree = test.within and (test.p < ALPHA) == (test.p_across < ALPHA)
+    agree = test.within is not None
+    if agree and test.p_across is not None:
+        agree = (test.p < ALPHA) == (test.p_across < ALPHA)
     why = "" if agree else f" {test.explain()}"
     return f"{test.a}: {shares}, two-sided {p_equals(test.p)}.{why}"

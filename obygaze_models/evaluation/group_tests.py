@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_models.evaluation.permutation import (
     PValue,
     holm,
+    moved_p,
     occurrence_p,
     p_equals,
     p_text,
@@ -36,11 +37,13 @@ class SharedFilms:
 class GroupTest:
     """The result of a permutation test of two groups of items, `x` and `y`.
 
-    `a` and `b` are the one or two names of what the values measure; `b` can be "". `across` is the
-    test that also exchanges items of different films. `within` is the test that exchanges only
-    items of the same film, or None if no film has items of both groups. `effect_size` is the
-    difference of the group means, divided by the standard deviation of all values. It is None if
-    all values are equal.
+    `a` and `b` are the one or two names of what the values measure; `b` can be "". `verdict` has
+    the p-values to report, which are those of `within` if there is one. `across` is the test that
+    also exchanges items of different films. `within` is the test that exchanges only items of the
+    same film, or None if no film has items of both groups. If `are_neighbours`, `within` moves the
+    groups along the items of each film instead; `across` exchanges whole films, and is None if
+    there is `within`. `effect_size` is the difference of the group means, divided by the standard
+    deviation of all values. It is None if all values are equal.
     """
 
     x: str
@@ -51,16 +54,13 @@ class GroupTest:
     s_y: NDArray[Any]
     blocks: NDArray[Any] | None
     effect_size: float | None
-    across: PValue
+    verdict: PValue
+    across: PValue | None
     within: PValue | None
     films: SharedFilms | None
     tail: Tail
+    are_neighbours: bool = False
     p_holm: float = 1.0
-
-    @property
-    def verdict(self) -> PValue:
-        """The p-values to report, which are those within films if they exist."""
-        return self.within or self.across
 
     @property
     def p(self) -> float:
@@ -68,9 +68,9 @@ class GroupTest:
         return float(getattr(self.verdict, self.tail))
 
     @property
-    def p_across(self) -> float:
-        """The p-value of the test that also exchanges items of different films."""
-        return float(getattr(self.across, self.tail))
+    def p_across(self) -> float | None:
+        """The p-value of the test that also exchanges items of different films, if there is one."""
+        return None if self.across is None else float(getattr(self.across, self.tail))
 
     @property
     def method(self) -> str:
@@ -84,12 +84,14 @@ class GroupTest:
             "effect_size": self.effect_size,
             "n_x": len(self.s_x),
             "n_y": len(self.s_y),
-            "p": asdict(self.across),
+            "p": asdict(self.across) if self.across else None,
             "p_blocked": p_blocked,
         }
         for name in ("x", "y", "a", "b", "tail"):
             document[name] = getattr(self, name)
         document["verdict"] = "blocked" if self.within else "unblocked"
+        if self.are_neighbours:
+            document["verdict"] = "moved" if self.within else "whole films"
         document["p_holm"] = self.p_holm
         document["blocks"] = asdict(self.films) if self.films else None
         document["why"] = self.explain()
@@ -97,20 +99,30 @@ class GroupTest:
 
     def p_cells(self) -> tuple[object, ...]:
         """Return the cells of a table: p, method, p across films, p after Holm's correction."""
-        method = self.method + (", within films" if self.within else "")
-        across = p_text(self.p_across) if self.within else None
-        return p_text(self.p), method, across, p_text(self.p_holm)
+        way = ", within films" if self.within else ""
+        if self.are_neighbours:
+            way = ", moved within films" if self.within else ", whole films"
+        across = None
+        if self.within and self.p_across is not None:
+            across = p_text(self.p_across)
+        return p_text(self.p), self.method + way, across, p_text(self.p_holm)
 
     def explain(self) -> str:
         """Return why the p-values within and across films differ, or why there is only one."""
         films = self.films
         if films is None:
             return "Items are treated as independent: no films were given."
+        shared = (
+            f"{films.n_shared} of {films.n_blocks} films have items of both groups"
+            f" ({films.n_items_shared} items)."
+        )
         if self.within is None:
             return (
                 "No film has items of both groups, so this p-value cannot separate a difference "
                 f"between films from a difference between {self.x} and {self.y}."
             )
+        if self.p_across is None:
+            return f"Groups are moved along films, because items depend on each other. {shared}"
         finding = "Both ways of exchanging items agree"
         if self.p_across < ALPHA <= self.p:
             finding = "The difference is between films"
@@ -118,8 +130,7 @@ class GroupTest:
             finding = "The difference is within films and is hidden across films"
         return (
             f"{finding}: {p_equals(self.p)} within films, {p_equals(self.p_across)} across films."
-            f" {films.n_shared} of {films.n_blocks} films have items of both groups"
-            f" ({films.n_items_shared} items)."
+            f" {shared}"
         )
 
 
@@ -132,7 +143,7 @@ def compare_groups(
     tail: Tail = "two_sided",
     permutations: int = 1_000_000,
 ) -> GroupTest:
-    """Compare the values of two groups with permutation tests.
+    """Compare the values of two groups of independent items with permutation tests.
 
     Boolean values are tested with `occurrence_p`, all other values with `permutation_p`.
 
@@ -161,7 +172,49 @@ def compare_groups(
         films = shared_films(is_x, blocks)
         within = p_value(blocks) if films.n_shared else None
     effect = effect_size(s_x, s_y)
-    return GroupTest(*names, s_x, s_y, blocks, effect, across, within, films, tail)
+    verdict = within or across
+    return GroupTest(
+        *names, s_x, s_y, blocks, effect, verdict, across, within, films, tail
+    )
+
+
+def compare_neighbours(
+    names: tuple[str, str, str, str],
+    s_x: NDArray[np.bool_],
+    s_y: NDArray[np.bool_],
+    blocks: NDArray[Any],
+    places: NDArray[Any],
+) -> GroupTest:
+    """Compare how often items are true in two groups of neighbouring items, such as windows.
+
+    The groups are moved along the items of each film (`moved_p`). If no film has items of both
+    groups, whole films are exchanged: by the number of true items of each film beyond the number
+    that its items have on average.
+
+    Args:
+        names: As in `compare_groups`.
+        s_x: The values of the first group.
+        s_y: The values of the second group.
+        blocks: The film of each value, first for `s_x` and then for `s_y`.
+        places: A number for each value, by which the items of a film are sorted.
+    """
+    s = np.concatenate([s_x, s_y])
+    is_x = np.arange(len(s)) < len(s_x)
+    films = shared_films(is_x, blocks)
+    across = None
+    within = None
+    if films.n_shared:
+        within = verdict = moved_p(s, is_x, blocks, places)
+    else:
+        _, codes = np.unique(blocks, return_inverse=True)
+        beyond_mean = np.bincount(codes, weights=s - s.mean())
+        across = verdict = permutation_p(beyond_mean, np.bincount(codes, is_x) > 0)
+    effect = effect_size(s_x, s_y)
+    return GroupTest(
+        *(*names, s_x, s_y, blocks, effect, verdict, across, within, films),
+        tail="two_sided",
+        are_neighbours=True,
+    )
 
 
 def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:

@@ -1,7 +1,8 @@
 """Permutation p-values of differences of group means, exact or sampled, and Holm's correction.
 
 Items are exchanged only within blocks (films), because items of different films are not
-exchangeable. Without blocks all items form one block.
+exchangeable. Without blocks all items form one block. Neighbouring items of a film are not
+exchangeable either: their groups are moved along the film.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -146,24 +147,66 @@ def occurrence_p(
     items_of_blocks = np.bincount(codes)
     yes_of_blocks = np.bincount(codes, weights=occurs).astype(np.int64)
     taken_of_blocks = np.bincount(codes, weights=is_first).astype(np.int64)
-    # The probability of each number of occurrences, from `least` on.
-    chances = np.ones(1)
-    least = 0
+    chances_of_blocks = []
     for number, n_items in enumerate(items_of_blocks.tolist()):
         n_yes = int(yes_of_blocks[number])
         n_taken = int(taken_of_blocks[number])
-        if not n_yes or not n_taken:
-            continue
-        chances = np.convolve(chances, _hypergeometric(n_items, n_yes, n_taken))
+        if n_yes and n_taken:
+            chances_of_blocks.append(_hypergeometric(n_items, n_yes, n_taken))
+    return _p_of_count(int(occurs[is_first].sum()), chances_of_blocks, len(occurs))
+
+
+def moved_p(
+    occurs: NDArray[np.bool_],
+    is_first: NDArray[np.bool_],
+    block: ArrayLike,
+    place: ArrayLike,
+) -> PValue:
+    """Return exact p-values for booleans of neighbouring items, whose values depend on each other.
+
+    In each block, the groups of the items are moved along the items by every number of places; what
+    leaves the block at its end enters it at its start. So neighbouring items stay neighbours, and
+    all moves of a block are equally likely.
+
+    Args:
+        occurs: The boolean value of each item.
+        is_first: True for the items of the first group.
+        block: The block (film) of each item.
+        place: A number for each item, by which the items of a block are sorted.
+    """
+    labels = np.asarray(block)
+    places = np.asarray(place)
+    chances_of_blocks = []
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        rows = rows[np.argsort(places[rows], kind="stable")]
+        # The number of true items of the first group after each move: a circular correlation.
+        spectrum = np.fft.rfft(occurs[rows]) * np.conj(np.fft.rfft(is_first[rows]))
+        counts = np.rint(np.fft.irfft(spectrum, len(rows))).astype(np.int64)
+        chances_of_blocks.append(np.bincount(counts) / len(rows))
+    return _p_of_count(int(occurs[is_first].sum()), chances_of_blocks, len(occurs))
+
+
+def _p_of_count(
+    observed: int, chances_of_blocks: Iterable[Floats], n_items: int
+) -> PValue:
+    """Return the p-values of a sum of counts.
+
+    `chances_of_blocks` has for each block the probability of the counts 0, 1, 2, and so on.
+    """
+    # The probability of each number of occurrences, from `least` on.
+    chances = np.ones(1)
+    least = 0
+    for of_block in chances_of_blocks:
+        chances = np.convolve(chances, of_block)
         if len(chances) > MOST_CHANCES:
             # For many films, nearly all probabilities are 0; skip them to save time.
             possible = np.flatnonzero(chances > NO_CHANCE)
             least += int(possible[0])
             chances = chances[possible[0] : possible[-1] + 1]
-    observed = int(occurs[is_first].sum())
     counts = least + np.arange(len(chances))
     mean = float(chances @ counts)
-    is_as_far = np.abs(counts - mean) >= abs(observed - mean) - 1e-9 * len(occurs)
+    is_as_far = np.abs(counts - mean) >= abs(observed - mean) - 1e-9 * n_items
     sides = (counts >= observed, counts <= observed, is_as_far)
     greater, less, far = (min(1.0, float(chances[side].sum())) for side in sides)
     return PValue(greater, less, far, "exact")

@@ -657,6 +657,8 @@ def check_same_rate(ws: TypingWorkspace, row: Row) -> None:
     text = ws("audit annotations obygaze12 'level == S' 'level == HN'").text
     sure, hard = numbers(row.here)
     assert f"Type of shot: {sure} % of X, {hard} % of Y, two-sided p < .0001" in text
+    assert "clips are exchanged within films" in row.here
+    assert "clips are exchanged as independent of each other: the times" in text
 
 
 def golden_case(*parts: str) -> Any:

@@ -11,7 +11,11 @@ from obygaze.audits import audit_annotations
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.evaluation.bootstrap import ratio_interval
-from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
+from obygaze_models.evaluation.permutation import (
+    moved_p,
+    occurrence_p,
+    permutation_p,
+)
 
 # Film, level and emotions of each clip: 3 of S and 4 of EN, one without emotions.
 CLIPS = [
@@ -85,6 +89,121 @@ def test_distribution_is_that_of_counted_permutations(rows) -> None:
     p, counted = occurrence_p(occurs, first, block), permutation_p(occurs, first, block)
     for tail in ("greater", "less", "two_sided"):
         assert getattr(p, tail) == pytest.approx(getattr(counted, tail), abs=1e-12)
+
+
+# ---- clips that are neighbours -------------------------------------------------------------------
+
+neighbours = st.lists(
+    st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans()),
+    min_size=2,
+    max_size=12,
+)
+
+
+@given(neighbours, st.randoms(use_true_random=False))
+def test_moved_groups_are_all_rotations_of_each_film(rows, draw) -> None:
+    film, has, is_x = map(np.array, zip(*rows, strict=True))
+    places = np.array(draw.sample(range(100), len(rows)))
+    found = moved_p(has, is_x, film, places)
+    rotations = []
+    for name in np.unique(film):
+        in_order = sorted(np.flatnonzero(film == name), key=lambda row: places[row])
+        x = is_x[in_order]
+        moves = [np.roll(x, number) for number in range(len(x))]
+        rotations.append([int((has[in_order] & moved).sum()) for moved in moves])
+    sums = np.array([sum(counts) for counts in product(*rotations)])
+    observed = int(has[is_x].sum())
+    far = np.abs(sums - sums.mean()) >= abs(observed - sums.mean()) - 1e-9
+    assert found.greater == pytest.approx((sums >= observed).mean())
+    assert found.less == pytest.approx((sums <= observed).mean())
+    assert found.two_sided == pytest.approx(far.mean())
+
+
+def test_values_that_last_over_windows_do_not_seem_to_go_with_a_group() -> None:
+    """Group and value are drawn apart from each other, and each lasts for about ten windows."""
+    draws = np.random.default_rng(5)
+    n_small = {"moved": 0, "exchanged": 0}
+    for _ in range(200):
+        is_x, has = np.repeat(draws.random((2, 12)) < 0.5, 10, axis=1)
+        has = np.roll(has, draws.integers(10))
+        if not 0 < is_x.sum() < len(is_x):
+            continue
+        film = np.zeros(len(is_x))
+        moved = moved_p(has, is_x, film, np.arange(len(is_x)))
+        n_small["moved"] += moved.two_sided < 0.05
+        n_small["exchanged"] += occurrence_p(has, is_x, film).two_sided < 0.05
+    # Of 200, 10 are expected.
+    assert n_small["moved"] <= 20
+    assert n_small["exchanged"] >= 60
+
+
+def spaced(gap_s: float, films: str = "ab", *, have_times: bool = True) -> Manifest:
+    """Films of 12 clips of 2 s, not in their order, with S and fear in some of the same clips."""
+    clips = []
+    for film in films:
+        for number in (*range(6, 12), *range(6)):
+            start_s = number * (2 + gap_s)
+            times = {"start_s": start_s, "end_s": start_s + 2} if have_times else {}
+            level = "S" if number in (2, 3, 4, 9) else "EN"
+            cell = "fear" if number in (3, 4, 5, 9) else "joy"
+            extra = {"emotions": cell}
+            name = f"{film}-{number}"
+            clips.append(Clip(name, film, level=level, extra=extra, **times))
+    return Manifest("toy", Header("toy", {}), tuple(clips), ("emotions",))
+
+
+@pytest.mark.parametrize(
+    ("gap_s", "are_neighbours"),
+    [(-1, True), (0, True), (1.99, True), (2, False), (60, False)],
+)
+def test_clips_are_neighbours_by_their_distance(gap_s, are_neighbours) -> None:
+    groups = {"x": "level == S", "y": "level == EN"}
+    audit = audit_annotations(spaced(gap_s), column="emotions", **groups)
+    found = {value["value"]: value for value in audit.to_json()["values"]}["fear"]
+    x = np.isin(np.arange(12), (2, 3, 4, 9))
+    has = np.isin(np.arange(12), (3, 4, 5, 9))
+    moves = [int((np.roll(x, number) & has).sum()) for number in range(12)]
+    sums = np.add.outer(moves, moves).ravel()
+    far = (np.abs(sums - sums.mean()) >= 6 - sums.mean() - 1e-9).mean()
+    free = occurrence_p(np.tile(has, 2), np.tile(x, 2), np.repeat([0, 1], 12))
+    expected = far if are_neighbours else free.two_sided
+    assert found["p_blocked"]["two_sided"] == pytest.approx(expected)
+    assert far > 2 * free.two_sided
+    assert (found["p"] is None) == are_neighbours
+    way = "the groups are moved along" if are_neighbours else "no two of them lie close"
+    assert way in " ".join(audit.limits)
+    methods = {row[audit.headers.index("method")] for row in audit.rows}
+    assert methods == {
+        "exact, moved within films" if are_neighbours else "exact, within films"
+    }
+
+
+def test_clips_without_times_are_exchanged_and_this_is_said() -> None:
+    groups = {"x": "level == S", "y": "level == EN"}
+    clips = spaced(0, have_times=False)
+    audit = audit_annotations(clips, column="emotions", **groups)
+    assert audit.to_json()["values"][0]["verdict"] == "blocked"
+    assert "the times of some clips in their films are not known" in " ".join(
+        audit.limits
+    )
+
+
+def test_films_of_one_group_are_exchanged_whole() -> None:
+    clips = spaced(0, "abcde")
+    groups = {"x": "movie_id in {a, b}", "y": "movie_id in {c, d, e}"}
+    n_fear = {"a": 8, "b": 5, "c": 4, "d": 1, "e": 0}
+    changed = {}
+    for clip in clips:
+        number = int(clip.clip_id[2:])
+        is_fear = number < n_fear[clip.movie_id]
+        changed[clip.clip_id] = "fear" if is_fear else "joy"
+    clips = clips.with_column("emotions", changed)
+    audit = audit_annotations(clips, column="emotions", **groups)
+    fear = audit.to_json()["values"][0]
+    # Of the 10 ways to choose two films, one has as many clips with fear, and none has more.
+    assert fear["p"]["greater"] == pytest.approx(1 / 10)
+    assert (fear["p_blocked"], fear["verdict"]) == (None, "whole films")
+    assert "No film has items of both groups" in audit.answers[0]
 
 
 def test_a_share_has_its_interval_over_films() -> None:
