@@ -24,6 +24,7 @@ from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.same_clips import same_clips
+from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.importing.arrays import read_arrays
 from obygaze_features.store.recipe import (
@@ -38,11 +39,15 @@ ARRAY = "clip"
 
 @dataclass(frozen=True)
 class VectorGroup:
-    """A group of items or an attribute: its vectors, and the film of each of them."""
+    """A group of items or an attribute: its vectors, and the film of each of them.
+
+    `spans` has the start and the end of each clip in its film, or None if they are unknown.
+    """
 
     name: str
     vectors: ArrayLike
     blocks: ArrayLike | None = None
+    spans: Sequence[Span | None] = ()
 
     def __post_init__(self) -> None:
         n_rows = len(np.atleast_2d(np.asarray(self.vectors)))
@@ -116,6 +121,7 @@ def read_store_vectors(
     check_spaces(store, ARRAY, texts)
     groups: list[VectorGroup] = []
     n_silent = 0
+    spans_of = {} if manifest is None else spans_in_films(manifest)
     for group in select_groups((x, y), manifest):
         known = {} if manifest is None else manifest.by_id
         # Of a clip of the manifest the store must not have another one of its id.
@@ -149,8 +155,14 @@ def read_store_vectors(
                 where=store.location,
                 hint="change --x or --y",
             )
-        said = VectorGroup(group.name, values[has_words], np.array(films)[has_words])
-        groups.append(said)
+        spans = []
+        for clip_id, has_word in zip(group.clips, has_words, strict=True):
+            if has_word:
+                spans.append(spans_of.get(clip_id))
+        films_with_words = np.array(films)[has_words]
+        groups.append(
+            VectorGroup(group.name, values[has_words], films_with_words, spans)
+        )
     pairs = text_pairs(texts, attributes)
     return (groups[0], groups[1], pairs), n_silent
 

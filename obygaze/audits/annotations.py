@@ -8,15 +8,13 @@ their groups are moved along the clips of each film, so that neighbours stay nei
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze.audits.result import Audit, IntervalEnds, Plot, Point
 from obygaze_features.core.errors import FixInput
@@ -37,6 +35,8 @@ from obygaze_models.evaluation.group_tests import (
     GroupTest,
     compare_groups,
     compare_neighbours,
+    describe_exchange,
+    places_of_neighbours,
     summary,
     with_holm,
 )
@@ -48,12 +48,12 @@ from obygaze_models.text_vectors import GroupSelection, in_view, select_groups
 class GroupOfClips:
     """The clips of a group, without clips on which annotators differ.
 
-    `spans` has the time in the film of each clip of the manifest whose time is known.
+    `spans` has the start and the end of each clip in its film, or None if they are unknown.
     """
 
     name: str
     clips: Sequence[Clip]
-    spans: Mapping[str, Span]
+    spans: Sequence[Span | None]
 
     @property
     def films(self) -> list[str]:
@@ -133,7 +133,8 @@ def _decided_groups(
                 f"annotators differ on {column} in all clips of the group {group.name}",
                 where=manifest.name,
             )
-        groups.append(GroupOfClips(group.name, clips, spans))
+        of_group = [spans.get(clip.clip_id) for clip in clips]
+        groups.append(GroupOfClips(group.name, clips, of_group))
     clips_of_groups = chain.from_iterable(group.clips for group in groups)
     if not any(clip.values(column) for clip in clips_of_groups):
         raise FixInput(
@@ -154,7 +155,7 @@ def compute(x: GroupOfClips, y: GroupOfClips, column: str) -> list[ValueShares]:
     cells_x = x.values(column)
     cells_y = y.values(column)
     films = np.array([*x.films, *y.films])
-    places = _places_of_neighbours(x, y)
+    places = places_of_neighbours(films.tolist(), [*x.spans, *y.spans])
     tests = []
     for value in sorted(set().union(*cells_x, *cells_y)):
         has_x = np.array([value in cell for cell in cells_x])
@@ -170,33 +171,6 @@ def compute(x: GroupOfClips, y: GroupOfClips, column: str) -> list[ValueShares]:
         interval_y = ratio_interval(test.s_y, np.ones(len(test.s_y)), y.films, most=1)
         shares.append(ValueShares(test, interval_x, interval_y))
     return shares
-
-
-def _places_of_neighbours(
-    x: GroupOfClips, y: GroupOfClips
-) -> NDArray[np.float64] | None:
-    """Return the start of each clip in its film if clips are neighbours; else None.
-
-    Clips are neighbours if any two of a film overlap, or lie less than the length of the longer
-    one apart. A clip whose time is unknown comes after the other clips of its film.
-    """
-    spans_of: dict[str, list[Span]] = {}
-    starts_s = []
-    for clip in (*x.clips, *y.clips):
-        span = x.spans.get(clip.clip_id)
-        starts_s.append(math.inf if span is None else span[0])
-        if span is not None:
-            spans_of.setdefault(clip.movie_id, []).append(span)
-    for spans in spans_of.values():
-        if any(_starts_near(*both) for both in pairwise(sorted(spans))):
-            return np.array(starts_s)
-    return None
-
-
-def _starts_near(before: Span, after: Span) -> bool:
-    """Return whether a clip begins less than a clip's length after the end of the one before."""
-    longest_s = max(before[1] - before[0], after[1] - after[0])
-    return after[0] - before[1] < longest_s
 
 
 def present(
@@ -262,19 +236,9 @@ def _limits(x: GroupOfClips, y: GroupOfClips, n_empty: int) -> Iterator[str]:
         f"X is {x.name}, {len(x.clips)} clips; Y is {y.name}, {len(y.clips)} clips. Shares are of"
         " all clips of a group, with 95 % intervals over films."
     )
-    if _places_of_neighbours(x, y) is not None:
-        yield (
-            "Clips of a film overlap or lie less than their own length apart, and so depend on each"
-            " other. For p, the groups are moved along the clips of each film; what leaves the film"
-            " at its end enters it at its start."
-        )
-    else:
-        known = all(clip.clip_id in x.spans for clip in (*x.clips, *y.clips))
-        because = "no two of them lie close to each other"
-        yield (
-            "For p, clips are exchanged as independent of each other:"
-            f" {because if known else 'the times of some clips in their films are not known'}."
-        )
+    spans = [*x.spans, *y.spans]
+    places = places_of_neighbours([*x.films, *y.films], spans)
+    yield describe_exchange(places is not None, spans)
     if n_empty:
         yield f"{n_empty} of these clips have no value in this column."
 

@@ -29,6 +29,9 @@ from obygaze_models.evaluation.group_tests import (
     TAILS,
     GroupTest,
     compare_groups,
+    compare_neighbours,
+    describe_exchange,
+    places_of_neighbours,
     summary,
     with_holm,
 )
@@ -80,7 +83,9 @@ def audit_eat(
 
     The p-value is exact if the permutations can be counted. If a film has clips of both groups, the
     reported p-value exchanges clips only within films. The p-value across films is shown next to
-    it, with a sentence that explains the difference.
+    it, with a sentence that explains the difference. If clips of a film overlap, or lie less than
+    their own length apart in the manifest, the groups are moved along the clips of each film
+    instead.
 
     Args:
         store: The vectors of the clips.
@@ -136,11 +141,13 @@ def audit_eat(
 class Association:
     """The tests of two groups for each pair of attributes.
 
-    `prompts` has Cronbach's alpha of the texts of each attribute that has several texts.
+    `prompts` has Cronbach's alpha of the texts of each attribute that has several texts. `exchange`
+    states how p exchanges clips; it is "" for vectors without clips.
     """
 
     tests: Sequence[GroupTest]
     prompts: Sequence[Mapping[str, Any]]
+    exchange: str = ""
 
 
 def compute(groups: Groups, **draws: Any) -> Association:
@@ -153,7 +160,10 @@ def compute(groups: Groups, **draws: Any) -> Association:
         draws: The settings of `compare_groups`: tail, permutations.
     """
     x, y, pairs = groups
-    return Association(run_tests(x, y, pairs, **draws), _describe_prompts(x, y, pairs))
+    tests = run_tests(x, y, pairs, **draws)
+    spans = [*x.spans, *y.spans]
+    exchange = describe_exchange(tests[0].are_neighbours, spans) if spans else ""
+    return Association(tests, _describe_prompts(x, y, pairs), exchange)
 
 
 def present(
@@ -218,6 +228,8 @@ def _limits(found: Association, n_silent: int) -> Iterator[str]:
     if n_silent:
         verb = "is" if n_silent == 1 else "are"
         yield f"{count(n_silent, 'clip')} without speech {verb} excluded."
+    if found.exchange:
+        yield found.exchange
     first = found.tests[0]
     normal = first.verdict.normal
     if len(found.tests) == 1 and normal:
@@ -324,12 +336,19 @@ def run_tests(
     """
     _check_widths([x, y, *chain.from_iterable(pairs)])
     films = _film_blocks(x, y)
+    places = None
+    if films is not None and (x.spans or y.spans):
+        places = places_of_neighbours(films.tolist(), [*x.spans, *y.spans])
     tests = []
     for a, b in pairs:
         names = (x.name, y.name, a.name, b.name)
         s_x = association(x.vectors, a.vectors, b.vectors, "X")
         s_y = association(y.vectors, a.vectors, b.vectors, "Y")
-        tests.append(compare_groups(names, s_x, s_y, films, **draws))
+        if films is not None and places is not None:
+            test = compare_neighbours(names, s_x, s_y, films, places, **draws)
+        else:
+            test = compare_groups(names, s_x, s_y, films, **draws)
+        tests.append(test)
     return with_holm(tests)
 
 

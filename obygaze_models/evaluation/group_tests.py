@@ -1,12 +1,15 @@
 """Permutation tests of two groups of items from films: compute, correct and explain them."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from obygaze_features.manifest.times import Span
 from obygaze_models.evaluation.permutation import (
     PValue,
     holm,
@@ -180,41 +183,85 @@ def compare_groups(
 
 def compare_neighbours(
     names: tuple[str, str, str, str],
-    s_x: NDArray[np.bool_],
-    s_y: NDArray[np.bool_],
+    s_x: NDArray[Any],
+    s_y: NDArray[Any],
     blocks: NDArray[Any],
-    places: NDArray[Any],
+    places: NDArray[np.float64],
+    *,
+    tail: Tail = "two_sided",
+    permutations: int = 1_000_000,
 ) -> GroupTest:
-    """Compare how often items are true in two groups of neighbouring items, such as windows.
+    """Compare the values of two groups of neighbouring items, such as windows.
 
     The groups are moved along the items of each film (`moved_p`). If no film has items of both
-    groups, whole films are exchanged: by the number of true items of each film beyond the number
-    that its items have on average.
+    groups, whole films are exchanged, each with the sum of its values beyond their mean.
 
     Args:
         names: As in `compare_groups`.
         s_x: The values of the first group.
         s_y: The values of the second group.
         blocks: The film of each value, first for `s_x` and then for `s_y`.
-        places: A number for each value, by which the items of a film are sorted.
+        places: The place of each value in its film (`places_of_neighbours`).
+        tail: As in `compare_groups`.
+        permutations: As in `compare_groups`.
     """
     s = np.concatenate([s_x, s_y])
     is_x = np.arange(len(s)) < len(s_x)
     films = shared_films(is_x, blocks)
+    draws = {"permutations": permutations}
     across = None
     within = None
     if films.n_shared:
-        within = verdict = moved_p(s, is_x, blocks, places)
+        within = verdict = moved_p(s, is_x, blocks, places, **draws)
     else:
         _, codes = np.unique(blocks, return_inverse=True)
         beyond_mean = np.bincount(codes, weights=s - s.mean())
-        across = verdict = permutation_p(beyond_mean, np.bincount(codes, is_x) > 0)
+        is_film_x = np.bincount(codes, weights=is_x) > 0
+        across = verdict = permutation_p(beyond_mean, is_film_x, **draws)
     effect = effect_size(s_x, s_y)
     return GroupTest(
         *(*names, s_x, s_y, blocks, effect, verdict, across, within, films),
-        tail="two_sided",
+        tail=tail,
         are_neighbours=True,
     )
+
+
+def places_of_neighbours(
+    films: Sequence[str], spans: Sequence[Span | None]
+) -> NDArray[np.float64] | None:
+    """Return the start of each clip in its film if clips are neighbours; else None.
+
+    Clips are neighbours if any two of a film overlap, or lie less than the length of the longer
+    one apart. A clip whose time is unknown comes after the other clips of its film.
+
+    >>> places_of_neighbours(["a", "a"], [(0.0, 2.0), (3.0, 5.0)])
+    array([0., 3.])
+    >>> places_of_neighbours(["a", "a"], [(0.0, 2.0), (9.0, 11.0)])
+    """
+    spans_of: dict[str, list[Span]] = {}
+    for film, span in zip(films, spans, strict=True):
+        if span is not None:
+            spans_of.setdefault(film, []).append(span)
+    for of_film in spans_of.values():
+        for before, after in pairwise(sorted(of_film)):
+            longest_s = max(before[1] - before[0], after[1] - after[0])
+            if after[0] - before[1] < longest_s:
+                return np.array([math.inf if s is None else s[0] for s in spans])
+    return None
+
+
+def describe_exchange(are_neighbours: bool, spans: Sequence[Span | None]) -> str:
+    """Return a sentence that states how p exchanges clips whose spans in films are `spans`."""
+    if are_neighbours:
+        return (
+            "Clips of a film overlap or lie less than their own length apart, and so depend on each"
+            " other. For p, the groups are moved along the clips of each film; what leaves the film"
+            " at its end enters it at its start."
+        )
+    because = "no two of a film lie close to each other"
+    if None in spans:
+        because = "the times of some clips in their films are not known"
+    return f"For p, clips are exchanged as independent of each other: {because}."
 
 
 def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:

@@ -94,8 +94,32 @@ def permutation_p(
         sums = _random_sums(blocks, permutations)
     else:
         sums = _all_sums(blocks)
+    return _p_of_sums(
+        sums, s, observed, mean, variance, permutations if is_sampled else 0
+    )
+
+
+def _p_of_sums(
+    sums: Iterable[tuple[Floats, Floats]],
+    values: Floats,
+    observed: float,
+    mean: float,
+    variance: float,
+    n_sampled: int,
+) -> PValue:
+    """Return the p-values of the observed sum of the first group.
+
+    Args:
+        sums: The sums under permutations, for `_count`.
+        values: The values of all items.
+        observed: The observed sum.
+        mean: The mean of the sums.
+        variance: The variance of the sums.
+        n_sampled: The number of sampled permutations; 0 for all permutations.
+    """
+    is_sampled = n_sampled > 0
     # Equal sums differ by rounding, in proportion to the values.
-    tolerance = 1e-10 * float(np.abs(s).sum())
+    tolerance = 1e-10 * float(np.abs(values).sum())
     counts = _count(sums, observed, mean, tolerance)
     # The observed groups count as one sampled permutation.
     greater, less, far, n = (count + is_sampled for count in counts)
@@ -105,7 +129,7 @@ def permutation_p(
         normal = {"greater": 0.5 * erfc(z / sqrt(2)), "less": 0.5 * erfc(-z / sqrt(2))}
         normal["two_sided"] = erfc(abs(z) / sqrt(2))
     method = (
-        f"sampled, {permutations} permutations, seed {SEED}" if is_sampled else "exact"
+        f"sampled, {n_sampled} permutations, seed {SEED}" if is_sampled else "exact"
     )
     return PValue(greater / n, less / n, far / n, method, n, greater, normal)
 
@@ -157,34 +181,70 @@ def occurrence_p(
 
 
 def moved_p(
-    occurs: NDArray[np.bool_],
-    is_first: NDArray[np.bool_],
+    values: ArrayLike,
+    is_first: ArrayLike,
     block: ArrayLike,
     place: ArrayLike,
+    *,
+    permutations: int = 1_000_000,
 ) -> PValue:
-    """Return exact p-values for booleans of neighbouring items, whose values depend on each other.
+    """Return the p-values for neighbouring items, whose values depend on each other.
 
     In each block, the groups of the items are moved along the items by every number of places; what
     leaves the block at its end enters it at its start. So neighbouring items stay neighbours, and
-    all moves of a block are equally likely.
+    all moves of a block are equally likely. For booleans, the p-values are exact.
 
     Args:
-        occurs: The boolean value of each item.
+        values: One number or boolean for each item.
         is_first: True for the items of the first group.
         block: The block (film) of each item.
         place: A number for each item, by which the items of a block are sorted.
+        permutations: The number of random moves if there are too many to enumerate.
     """
+    s = np.asarray(values)
+    first = np.asarray(is_first, dtype=bool)
     labels = np.asarray(block)
     places = np.asarray(place)
-    chances_of_blocks = []
+    # For each block, the sum of the first group after each move: a circular correlation.
+    sums_of_blocks: list[Floats] = []
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
         rows = rows[np.argsort(places[rows], kind="stable")]
-        # The number of true items of the first group after each move: a circular correlation.
-        spectrum = np.fft.rfft(occurs[rows]) * np.conj(np.fft.rfft(is_first[rows]))
-        counts = np.rint(np.fft.irfft(spectrum, len(rows))).astype(np.int64)
-        chances_of_blocks.append(np.bincount(counts) / len(rows))
-    return _p_of_count(int(occurs[is_first].sum()), chances_of_blocks, len(occurs))
+        spectrum = np.fft.rfft(s[rows]) * np.conj(np.fft.rfft(first[rows]))
+        sums_of_blocks.append(np.fft.irfft(spectrum, len(rows)))
+    if s.dtype == bool:
+        counts = [np.rint(sums).astype(np.int64) for sums in sums_of_blocks]
+        chances = [np.bincount(of_block) / len(of_block) for of_block in counts]
+        return _p_of_count(int(s[first].sum()), chances, len(s))
+    mean = sum(float(sums.mean()) for sums in sums_of_blocks)
+    variance = sum(float(sums.var()) for sums in sums_of_blocks)
+    n_moves = prod(map(len, sums_of_blocks))
+    is_sampled = n_moves > MAX_COUNTED
+    moved: Iterable[tuple[Floats, Floats]]
+    if is_sampled:
+        moved = _random_moves(sums_of_blocks, permutations)
+    else:
+        total = np.zeros(1)
+        for sums in sums_of_blocks:
+            total = np.add.outer(total, sums).ravel()
+        moved = [(np.zeros(1), total)]
+    observed = float(s[first].sum())
+    return _p_of_sums(
+        moved, s, observed, mean, variance, permutations if is_sampled else 0
+    )
+
+
+def _random_moves(
+    sums_of_blocks: Sequence[Floats], permutations: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield pairs of lists for `_count`: one zero, and sums after a random move of each block."""
+    generator = np.random.default_rng(SEED)
+    for start in range(0, permutations, CHUNK):
+        size = min(CHUNK, permutations - start)
+        total = np.zeros(size)
+        for sums in sums_of_blocks:
+            total += sums[generator.integers(len(sums), size=size)]
+        yield np.zeros(1), total
 
 
 def _p_of_count(

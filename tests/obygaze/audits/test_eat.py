@@ -1,5 +1,6 @@
 """Association audits: several tests at once, files of vectors, and stores with texts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from support.cli import Result, call_obygaze
 from support.stores import a_recipe, made_store, some_ids, some_rows
 
 from obygaze.audits.eat import compute, present
-from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.recipe import space_id_of
 from obygaze_models.text_vectors import VectorGroup
@@ -151,6 +152,34 @@ def test_groups_by_expression_and_by_lists_are_tested_within_films(place: Path) 
     assert (done.code, "10 clips are in both groups" in done.stderr) == (1, True)
     done = eat(place, y=lists[0])
     assert (done.code, "needs a manifest to select clips" in done.stderr) == (2, True)
+
+
+def test_groups_of_windows_are_moved_along_their_films(place: Path) -> None:
+    """Four films of five windows: of 5 ** 4 moves, few have all S where "up" is near."""
+    manifest = read_manifest("toy", workspace=place)
+    groups = ("--x", "level == S", "--y", "level == EN")
+    words = (*groups, "--text", place / "texts.npz")
+    apart = call_obygaze("-C", place, "audit", "eat", "toy", "toy", *words).ok()
+    assert "the times of some clips in their films are not known" in apart.stdout
+    windows = []
+    start_of: dict[str, float] = {}
+    for clip in manifest:
+        start_s = start_of.get(clip.movie_id, 0.0)
+        start_of[clip.movie_id] = start_s + 2
+        windows.append(replace(clip, start_s=start_s, end_s=start_s + 2))
+    write_manifest(manifest.with_clips(windows), place / "manifests" / "near.toml")
+    done = eat(place, "near").ok().json()
+    assert (done["verdict"], done["p"]) == ("moved", None)
+    near_up = np.array([clip.level == "S" for clip in windows])
+    chances = []
+    for film in start_of:
+        is_x = near_up[[clip.movie_id == film for clip in windows]]
+        # All S are near "up": as far up as observed are moves that change nothing.
+        moves = [np.roll(is_x, number) for number in range(len(is_x))]
+        chances.append(np.mean([np.array_equal(moved, is_x) for moved in moves]))
+    assert done["p_blocked"]["greater"] == pytest.approx(np.prod(chances))
+    near = call_obygaze("-C", place, "audit", "eat", "toy", "near", *words).ok()
+    assert "the groups are moved along the clips of each film" in near.stdout
 
 
 def test_texts_of_another_space_or_width_are_refused(place: Path) -> None:
