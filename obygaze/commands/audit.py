@@ -101,8 +101,9 @@ def annotations(
 
     For each value, the share of the clips that have it is compared between two groups, X and Y. All
     p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
-    only within films. Holm's correction covers all values. Levels and concepts are in the default
-    view of protocols; the title names this view.
+    only within films. If clips of a film overlap, or lie less than their own length apart, the
+    groups are moved along the clips of each film instead. Holm's correction covers all values.
+    Levels and concepts are in the default view of protocols; the title names this view.
 
     Examples:
         obygaze audit annotations obygaze12 'level == S' 'level == HN'
@@ -296,7 +297,9 @@ def eat(
 
     The p-value is exact if the permutations can be counted. If a film has clips of both groups, the
     reported p-value exchanges clips only within films. The p-value across films is shown next to
-    it, with a sentence that explains the difference.
+    it, with a sentence that explains the difference. If clips of a film overlap, or lie less than
+    their own length apart in the manifest, the groups are moved along the clips of each film
+    instead.
 
     Examples:
         obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\

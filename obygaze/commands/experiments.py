@@ -296,7 +296,8 @@ def compare(
     """Compare runs on the clips they share.
 
     The table has the value of each model in each run and its difference from the first run, on the
-    clips that all runs with this model tested. A difference of AP or AUC has an interval over films
+    clips that all runs with this model tested. Runs of other folds have no difference: their values
+    are of another kind, and the table says so. A difference of AP or AUC has an interval over films
     and a p that is corrected for all differences of the table. Runs must hold out the same units:
     films, or groups of one column. Models are matched by store only if a run has several stores,
     and by name only if a run has several models. -o writes CSV, .xlsx or LaTeX (.tex).

@@ -36,8 +36,8 @@ from obygaze_models.evaluation.tables import (
 from obygaze_models.models.registry import BASELINES, UNTRAINED
 from obygaze_models.protocols.clips import (
     LEFT_OUT,
-    ClipTable,
     LabelArray,
+    TaskClips,
     class_names,
     task_labels,
 )
@@ -329,7 +329,7 @@ def run_test(
         return finish(inputs, folder, [run], cells, started, force=force)
 
 
-def _is_untrained(model: SavedModel, table: ClipTable) -> BoolArray:
+def _is_untrained(model: SavedModel, table: TaskClips) -> BoolArray:
     """Return whether a model was certainly not trained on each clip, also without features."""
     training = model.info.training
     if model.clips is not None:
@@ -341,7 +341,7 @@ def _is_untrained(model: SavedModel, table: ClipTable) -> BoolArray:
 
 
 def _count_tested_clips(
-    features: Features, table: ClipTable, test: IntArray, may_be_tested: BoolArray
+    features: Features, table: TaskClips, test: IntArray, may_be_tested: BoolArray
 ) -> Features:
     """Return features whose counts of clips are of the tested clips only.
 

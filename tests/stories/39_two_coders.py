@@ -117,7 +117,7 @@ def test_two_coders_become_one_label(ws: Workspace) -> None:
         assert labels_of(ws, name) == labels_by_hand(coded, rule)
 
     said = ws("agree films --column tense=yes").text
-    assert "Krippendorff's alpha of 2 annotators: " in said
+    assert "Krippendorff's alpha of 2 annotators (nominal distance): " in said
     ws("store import own.npz --array clip=X --manifest films -o own")
     ws(f"run honest --manifest films --store own --task tense -o tense {QUICK}")
     with_label = [clip for clip, (_, tense) in agreed.items() if tense]
