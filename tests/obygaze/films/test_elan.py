@@ -254,7 +254,7 @@ def test_accents_are_one_name_in_either_form(of_disk, of_elan, tmp_path) -> None
     # The same film gets the new tiers of an export.
     (tmp_path / "m.csv").write_bytes(written([mark._replace(movie_id="tt01")]))
     out = tmp_path / "out.eaf"
-    export_manifest(tmp_path / "m.csv", out, into=file, workspace=tmp_path)
+    export_marks(tmp_path / "m.csv", out, into=file, workspace=tmp_path)
     assert [tier.name for tier in ElanFile(out).tiers()] == ["mood", "mood #2"]
 
 
