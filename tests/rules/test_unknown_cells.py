@@ -341,8 +341,8 @@ def test_easy_negatives_with_concepts_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", [header, *rows, ("k3", "quay", "yes", "Look")])
     imported = read(path, words={"no": "EN", "yes": "S"})
     assert imported.warnings == (
-        "1 of 2 clips with the level EN have concepts (Soundtrack); an easy negative has none; if"
-        " these are hard negatives, pass --word no=HN",
+        "easy negatives (EN) with concepts: 1 of 2 clips (Soundtrack); an easy negative has none;"
+        " if these are hard negatives, pass --word no=HN",
     )
     assert not read(path, words={"no": "HN", "yes": "S"}).warnings
 

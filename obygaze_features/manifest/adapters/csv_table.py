@@ -429,8 +429,9 @@ def _negatives_with_concepts(made: TableClips, mapping: TableMapping) -> list[st
     ways = " or ".join(f"--word {shell_word(f'{word}=HN')}" for word in words)
     way = f"pass {ways}" if ways else "their level is HN"
     return [
-        f"{len(with_concepts)} of {count(len(negative), noun)} with the level EN have concepts"
-        f" ({few(sorted(names), 3)}); an easy negative has none; if these are hard negatives, {way}"
+        f"easy negatives (EN) with concepts: {len(with_concepts)} of"
+        f" {count(len(negative), noun)} ({few(sorted(names), 3)}); an easy negative has none; if"
+        f" these are hard negatives, {way}"
     ]
 
 
