@@ -8,17 +8,17 @@ import codecs
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple, Self
 
-from obygaze_features.core.console import human, join_names
+from obygaze_features.core.console import count, human, join_names
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.untrusted_text import safe_text, visible
 from obygaze_features.store.layout import PICTURES, Array, default_array
-from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.recipe import UNVERIFIED, Recipe
 from obygaze_features.store.records import Maker, StoreRecord
 from obygaze_features.store.rows import NO_REASON, OK, RowColumns
 
@@ -39,7 +39,6 @@ LICENCES = (
     "ODbL-1.0",
 )
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
-_SIGNS = re.compile(r"[][{}\"]")
 # An editor may write a byte order mark before the head.
 _HEAD = re.compile(
     r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
@@ -276,10 +275,11 @@ def card_of_store(
         terms_lines=map(SafeText, terms_lines(terms)),
         n_rows=f"{len(rows):,}",
         counts=join_names(counts),
-        recipe_sentences=recipe_sentences(recipe),
+        recipe_text=recipe_text(recipe),
+        recipe_lines=recipe_lines(recipe),
         arrays=[array_facts(array, len(rows)) for array in record.arrays],
         array=default_array(record.arrays) or record.arrays[0].name,
-        makers=list(map(maker_text, record.makers)),
+        makers=[_maker_line(maker) for maker in record.makers],
         reasons=reasons.most_common(SHOWN_REASONS),
         no_reason=NO_REASON,
         citation=SafeText(citation_text(terms)),
@@ -347,28 +347,58 @@ def array_facts(array: Array, n_rows: int) -> tuple[str, str, str, str]:
     return array.name, shape, array.dtype, human(array.row_bytes * n_rows)
 
 
+def _maker_line(maker: Maker) -> str:
+    """Return what made features, with versions of packages, as a line of the card."""
+    return ", ".join(filter(None, (maker_text(maker), versions_text(maker))))
+
+
 def maker_text(maker: Maker) -> str:
-    """Return the program, device, precision and versions that made features, in one line."""
+    """Return the program, device and precision that made features, in one line."""
+    device = f"on {maker.device}" if maker.device else ""
+    if device and maker.device_name:
+        device = f"{device} ({maker.device_name})"
+    made = " ".join(filter(None, (maker.program, device)))
+    return ", ".join(filter(None, (made, maker.precision)))
+
+
+def versions_text(maker: Maker) -> str:
+    """Return the versions of the packages that made features, in one line."""
     versions = [f"{name} {version}" for name, version in sorted(maker.versions.items())]
-    parts = [maker.program, maker.device, maker.device_name, maker.precision, *versions]
-    return ", ".join(filter(None, parts))
+    return ", ".join(versions)
 
 
 # --- The recipe in words ---
 
 
-def recipe_sentences(recipe: Recipe) -> list[str]:
-    """Return the recipe in words, one line per section."""
-    sections = dict(recipe.to_json())
-    lines = []
-    if sections.pop("unknown", False):
-        lines.append("How they were made is not known: they were imported.")
-    for name, section in sections.items():
-        lines.append(f"{name.capitalize()}: {_words(section) or 'none'}.")
-    return lines
+def recipe_text(recipe: Recipe) -> str:
+    """Return how features were made in a few words: the model, its input, its precision."""
+    if recipe.is_unknown:
+        return f"{recipe.title}; how they were made is not known"
+    sections = recipe.to_json()
+    backbone = sections["backbone"]
+    sampling = sections["sampling"]
+    parts = [recipe.title]
+    if backbone.get(UNVERIFIED):
+        parts.append(f"weights of {backbone[UNVERIFIED]}, not verified")
+    n_frames = sampling.get("frames")
+    if n_frames:
+        parts.append(f"{count(n_frames, 'frame')} a clip")
+    if recipe.medium and recipe.medium != "pictures":
+        parts.append(recipe.medium)
+    parts.append(str(sections["compute"].get("dtype", "")))
+    return ", ".join(filter(None, parts))
 
 
-def _words(section: Any) -> str:
-    """Return a section of a recipe in words: its JSON without brackets, with short hashes."""
-    text = json.dumps(section, ensure_ascii=False)
-    return _HASH.sub(r"\1...", _SIGNS.sub("", text))
+def recipe_lines(recipe: Recipe) -> list[str]:
+    """Return the whole recipe, a line `key: value` for each value, with short hashes."""
+    return [f"{key}: {text}" for key, text in flat_values(recipe.to_json())]
+
+
+def flat_values(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each value of nested tables as text, after the dotted path of its keys."""
+    if isinstance(value, Mapping) and value:
+        for name, one in value.items():
+            yield from flat_values(one, f"{key}.{name}" if key else name)
+        return
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    yield key, _HASH.sub(r"\1...", text)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from obygaze_features.core.console import count, human, table
+from obygaze_features.core.console import human, table
 from obygaze_features.core.untrusted_text import safe_text
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.store.card import (
     array_facts,
+    flat_values,
     maker_text,
-    recipe_sentences,
+    recipe_lines,
+    recipe_text,
+    versions_text,
 )
 from obygaze_features.store.layout import ALWAYS_THERE
 from obygaze_features.store.reading import (
@@ -25,6 +29,7 @@ from obygaze_features.store.reading import (
 from obygaze_features.store.rows import words_of_status
 
 SHOWN_ROWS = 20
+WIDTH = 80
 
 
 # --- One store ---
@@ -53,41 +58,69 @@ def facts_of_store(store: Store) -> dict[str, Any]:
 
 def describe(store: Store) -> str:
     """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
+    facts = [
+        (name, safe_text(value, "terminal")) for name, value in _facts_of_page(store)
+    ]
+    width = max(len(name) for name, _ in facts) + 2
+    lines = []
+    for name, value in facts:
+        lines += textwrap.wrap(
+            value,
+            WIDTH,
+            initial_indent=name.ljust(width),
+            subsequent_indent=" " * width,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    rows = []
+    has_several = len(store.feature_arrays) > 1
+    for array in store.record.arrays:
+        name, *cells = array_facts(array, len(store))
+        is_default = has_several and name == store.default_array
+        rows.append((f"{name} *" if is_default else name, *cells))
+    lines += ["", table(["array", "one clip", "type", "all clips"], rows)]
+    if has_several:
+        lines.append("* is read if no array is named")
+    absent = _lines_of_absent(store)
+    if absent:
+        lines += ["", *(safe_text(line, "terminal") for line in absent)]
+    return "\n".join(lines)
+
+
+def _facts_of_page(store: Store) -> list[tuple[str, str]]:
+    """Return the names and texts of the facts at the top of a page."""
     record = store.record
-    terms = store.terms
     counts = []
     for status, number in record.rows.by_status.items():
         words = words_of_status(status, is_imported=store.recipe.is_unknown)
         counts.append(f"{number} {words}")
-    arrays = [array_facts(array, len(store)) for array in record.arrays]
-    lines = [
-        f"{store.location}: {count(len(store), 'clip')} of {record.manifests_text}"
-        f" ({', '.join(counts)})",
-        *recipe_sentences(store.recipe),
+    n_films = len({*store.table.films} - {""}) if store.table.films else 0
+    facts = [
+        ("Store", store.location),
+        ("Clips", f"{len(store)} of {record.manifests_text}: {', '.join(counts)}"),
+        ("Films", str(n_films or "not stated")),
+        ("Features", recipe_text(store.recipe)),
     ]
-    n_above = len(lines)
-    if not store.table.films:
-        lines.append("films: not stated")
-    if len(store.feature_arrays) > 1:
-        lines.append(
-            f"default array: {store.default_array} (read if no array is named)"
-        )
-    lines.append(f"size: {human(record.n_bytes)}, without store.json and README.md")
-    lines += [f"made by {maker_text(maker)}" for maker in record.makers]
-    lines += [f"made from {one.place} ({one.seal})" for one in record.origins]
-    lines += [f"replaces the store with the seal {seal}" for seal in record.replaces]
-    lines += [
-        f"licence: {terms.licence or 'not stated'}",
-        f"cite: {terms.citation or 'not stated'}",
-        f"fingerprint: {store.fingerprint} (of the recipe: only stores with the same"
-        " fingerprint can be merged)",
-        f"seal: {store.seal} (of all files but README.md: only an exact copy has the same seal)",
-        *_lines_of_absent(store),
+    stated = [f"{key} {text}" for key, text in flat_values(store.recipe.facts) if key]
+    if stated:
+        facts.append(("Stated", ", ".join(stated)))
+    facts.append(("Size", human(record.n_bytes)))
+    facts += [
+        ("Made", f"{record.created[:10]} by {maker_text(maker)}")
+        for maker in record.makers
     ]
-    lines = [safe_text(line, "terminal") for line in lines]
-    shown = table(["array", "one clip", "type", "all clips"], arrays)
-    lines[n_above:n_above] = ["", shown, ""]
-    return "\n".join(lines)
+    facts += [("From", f"{one.place} ({one.seal})") for one in record.origins]
+    facts += [("Replaces", f"the store with the seal {one}") for one in record.replaces]
+    return [
+        *facts,
+        ("Licence", store.terms.licence or "not stated"),
+        ("Cite", store.terms.citation or "not stated"),
+        (
+            "Recipe",
+            f"{store.fingerprint[:12]}, of all stores that can be merged with it",
+        ),
+        ("Seal", store.seal),
+    ]
 
 
 def _lines_of_absent(store: Store) -> list[str]:
@@ -130,6 +163,18 @@ class StorePage(Listing):
             return describe(self.store)
         columns = self.table()
         return table(tuple(columns), zip(*columns.values(), strict=True))
+
+    @property
+    def details(self) -> list[str]:
+        """The whole recipe, its fingerprint, and the versions of packages."""
+        if self.with_clips:
+            return []
+        makers = [versions_text(maker) for maker in self.store.record.makers]
+        return [
+            *recipe_lines(self.store.recipe),
+            f"fingerprint: {self.store.fingerprint}",
+            *(f"versions: {versions}" for versions in makers if versions),
+        ]
 
     def table(self) -> Columns:
         """Return the clips of the store as columns, with statuses and reasons."""

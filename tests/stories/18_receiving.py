@@ -47,16 +47,18 @@ def problems(ws: Workspace) -> str:
 def test_a_whole_store_says_how_it_was_made_and_by_what(received: Workspace) -> None:
     assert "40 ok" in received("store verify films --hash").text
     text = received("store info films").text
-    assert "40 clips of the manifest 'films'" in text
-    assert "name: descriptors" in text
-    assert "frames: 16, rule: int(i * total / T)" in text
+    assert "40 of the manifest 'films': 40 with features" in text
+    assert "descriptors, 16 frames a clip, float64" in text
     program = received("--version").out.split()[-1]
-    assert f"obygaze {program}, cpu" in text
+    assert f"by obygaze {program} on cpu" in text
+    more = received("-v store info films").text
+    assert "sampling.rule: int(i * total / T)" in more
     for package in ("av", "numpy"):
-        assert f"{package} {importlib.metadata.version(package)}" in text
+        assert f"{package} {importlib.metadata.version(package)}" in more
     facts = received("store info films --json").json()
     assert facts["counts"] == {"ok": 40}
-    assert facts["fingerprint"] in text
+    assert f"Recipe {facts['fingerprint'][:12]}, " in text
+    assert facts["fingerprint"] in more
     shapes = {one["name"]: one["shape"] for one in facts["arrays"]}
     assert shapes["frames"] == [16, 64]
     card = received.read("stores/films/README.md")

@@ -119,7 +119,7 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
     assert f"next: obygaze run honest --manifest films --store {SEEN} --store" in said
     each = ws(f"-v extract status {HEARD}").text
     assert f"{SILENT}-7: silent: no sound" in each
-    assert "medium: sound" in ws(f"store info {HEARD}").text
+    assert ", sound, " in ws(f"store info {HEARD}").text
     # There are no pictures to keep for a model of sound.
     refused = ws("extract run films -b frames:speech", code=2).text
     assert "frames:NAME is for pictures only, and speech is a model of sound" in refused

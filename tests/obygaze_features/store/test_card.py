@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.stores import made_store
+from support.stores import made_store, sealed_store
 from support.written_stores import MANIFEST, a_recipe, some_values
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import Terms, card_of_store, read_terms, with_terms
+from obygaze_features.store.describing import StorePage, describe
 from obygaze_features.store.layout import Array
+from obygaze_features.store.reading import open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, Origin, StoreRecord
 from obygaze_features.store.rows import FAILED, NO_VIDEO, Counts, Row, RowColumns
@@ -58,7 +60,7 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         "features of clips of the manifest 'films', in 5 rows. Of the rows, 3 ok, 1 failed",
         "| `clip` | 8 | float32 | 160 B |",
         "| `frames` | 3 x 4 | float16 | 120 B |",
-        "- obygaze 1.0, cuda, H100, tf32, av 18, torch 2.9",
+        "- obygaze 1.0 on cuda (H100), tf32, av 18, torch 2.9",
         "| 1 | failed | clip holds NaN or infinity |",
         f"Fingerprint of the recipe: `{a_recipe().fingerprint}`",
         f"History: replaced the store with the seal {'ab' * 32}",
@@ -195,3 +197,18 @@ def test_a_mark_before_the_head_and_another_encoding_hide_nothing() -> None:
         assert read_terms(with_terms(saved, TERMS)) == TERMS
     with pytest.raises(FixUsage, match="expected UTF-8"):
         with_terms(card, Terms("MIT", "\udcc9ric"))
+
+
+def test_the_page_of_a_store_fits_on_a_terminal(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "stores" / "seen")
+    store = open_store(tmp_path / "stores" / "seen")
+    lines = describe(store).splitlines()
+    # A path is not divided.
+    assert max(map(len, lines[1:])) <= 80
+    labels = [line.split()[0] for line in lines[: lines.index("")]]
+    assert labels[:4] == ["Store", "Clips", "Films", "Features"]
+    assert labels[-4:] == ["Licence", "Cite", "Recipe", "Seal"]
+    whole = StorePage("seen", store).details
+    assert f"fingerprint: {store.fingerprint}" in whole
+    values = dict(line.split(": ", 1) for line in whole)
+    assert values["backbone.name"] == store.recipe.to_json()["backbone"]["name"]
