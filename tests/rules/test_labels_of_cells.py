@@ -27,6 +27,8 @@ CODERS = ("ada", "ben", "cleo", "dora")
 MOODS = ("calm", "tense", "grim")
 LEVELS = ("EN", "HN", "NS", "S")
 COLUMNS = ("points", "mood", "level")
+# The places of levels on a line.
+PLACES = {"EN": 0.0, "HN": 0.3, "NS": 0.7, "S": 1.0}
 RULES = ("agreed", "majority", "highest", "mean", "by:cleo")
 ERROR = "#DIV/0!"
 N_CLIPS = 40
@@ -190,15 +192,17 @@ def by_rule(answers: Answers, column: str, rule: str) -> pd.Series:
     return agreed
 
 
-def alpha_of(answers: Answers, column: str) -> float:
+def alpha_of(answers: Answers, column: str, *, in_order: bool = False) -> float:
+    """Return alpha: of numbers, levels and words in order by squared differences."""
     table = answers.of(column)
-    if column == "points":
-        found = krippendorff.alpha(table.to_numpy().T, level_of_measurement="interval")
-    else:
-        ranks = table.apply(lambda one: one.map({w: n for n, w in enumerate(MOODS)}))
-        found = krippendorff.alpha(
-            ranks.to_numpy(float).T, level_of_measurement="nominal"
-        )
+    measured = "interval" if in_order or column != "mood" else "nominal"
+    place_of = {
+        "mood": {word: float(n) for n, word in enumerate(MOODS)},
+        "level": PLACES,
+    }
+    if column in place_of:
+        table = table.apply(lambda one: one.map(place_of[column]))
+    found = krippendorff.alpha(table.to_numpy(float).T, level_of_measurement=measured)
     return float(found)
 
 
@@ -243,9 +247,12 @@ def test_labels_and_agreement_are_those_of_the_answers(
                     assert float(label) == pytest.approx(expected[clip.clip_id])
                 else:
                     assert label == expected[clip.clip_id], (rule, name, clip.clip_id)
-    for name in ("points", "mood"):
+    for name in COLUMNS:
         found = agreement(tmp_path, f"agree m --column {name}")
         assert found == pytest.approx(alpha_of(answers, name), abs=1e-12)
+    found = agreement(tmp_path, f"agree m --column mood {order}")
+    expected = alpha_of(answers, "mood", in_order=True)
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("form", ["wide.csv", "wide.xlsx"])
