@@ -121,7 +121,7 @@ def verify(session: Session, store: str, hashes: bool, expect: str | None) -> Re
 @store.command(
     "import",
     headings={
-        "What is in the files": "array id-key manifest",
+        "What is in the files": "array id-key fill-missing manifest",
         "How they are stored": "pool keep-frames",
         "Facts to keep": "backbone licence citation",
     },
@@ -146,6 +146,11 @@ def verify(session: Session, store: str, hashes: bool, expect: str | None) -> Re
 )
 @click.option(
     "--id-key", show_default="clip_id", help="The array or column of clip ids."
+)
+@click.option(
+    "--fill-missing",
+    is_flag=True,
+    help="Read chunks of Zarr that are not there as the fill value of their array.",
 )
 @click.option("--manifest", type=NAME, help="A row for each clip of this manifest.")
 @click.option(
@@ -181,6 +186,7 @@ def import_(
     path: str,
     arrays: Mapping[str, str] | None,
     id_key: str | None,
+    fill_missing: bool,
     manifest: str | None,
     pool: Literal["mean", "max", "last"] | None,
     keep_frames: bool,
@@ -190,8 +196,8 @@ def import_(
 ) -> Result:
     """Make a store from features in another format.
 
-    SOURCE is a file (.npz, .h5, .hdf5), or a folder of .npy or .pth files; docs/guide/stores.md
-    describes each. Imports with the same --backbone and --pool have the same
+    SOURCE is a file (.npz, .h5, .hdf5), a group of Zarr, or a folder of .npy or .pth files;
+    docs/guide/stores.md describes each. Imports with the same --backbone and --pool have the same
     recipe: they can be merged, and a model of one reads the other. With --manifest, clips are
     found by their ids, and films or times that differ from those of SOURCE are refused. Clips
     without usable features are failed rows.
@@ -201,6 +207,7 @@ def import_(
         obygaze store import FEATURES --manifest obygaze12 --pool max --keep-frames -o xclip
         obygaze store import all.h5 --id-key names --array clip=features -o all
         obygaze store import charades.h5 --array clip='{id}/features' -o charades
+        obygaze store import xclip.zarr --array clip=features --backbone x-clip -o xclip
     """
     from obygaze_features.store.importing import import_features
 
@@ -210,6 +217,7 @@ def import_(
             path,
             arrays=arrays,
             id_key=id_key,
+            fill_missing=fill_missing,
             manifest=manifest,
             pool=pool,
             keep_frames=keep_frames,
@@ -254,7 +262,8 @@ def export(
 ) -> Result:
     """Write the features of a store in another format.
 
-    The ending of OUTPUT says the format: .npz, .h5, .hdf5 or .parquet.
+    The ending of OUTPUT says the format: .npz, .h5, .hdf5, .parquet, or .zarr for a folder that is
+    a group of Zarr, compressed. A store itself is such a group, not compressed.
 
     A Parquet file is a table with a row a clip and a column an array, by default of the arrays with
     one vector a clip. --as parquet writes a folder with this table, data/features.parquet, and a
@@ -262,11 +271,13 @@ def export(
 
     Clips without features are left out and listed (exit code 3), as are arrays that are not
     exported. Licence, citation, recipe and seal go with the features: in the array `obygaze_origin`
-    of an npz file, the attribute of this name of an HDF5 file, and the metadata of a Parquet file.
-    `obygaze store import` reads the features, and takes these facts from its own options only.
+    of an npz file, the attribute of this name of an HDF5 file or a group of Zarr, and the metadata
+    of a Parquet file. `obygaze store import` reads the features, and takes these facts from its own
+    options only.
 
     Examples:
         obygaze store export obygaze12-xclip xclip.h5
+        obygaze store export obygaze12-xclip xclip.zarr
         obygaze store export obygaze12-xclip xclip --as parquet --with-labels obygaze12
     """
     from obygaze_features.store.exporting import export_features

@@ -50,6 +50,7 @@ FORMATS_OF_FEATURES = {
     ".h5": "hdf5",
     ".hdf5": "hdf5",
     ".parquet": "parquet",
+    ".zarr": "zarr",
 }
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02

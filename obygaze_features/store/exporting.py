@@ -1,7 +1,8 @@
 """Write the features of a store in other formats, without the clips that have no features.
 
 Every export records the store from which it was made: in an array of an npz file, in an attribute
-of an HDF5 file, or in the metadata of a Parquet file and the README.md of its folder.
+of an HDF5 file or a group of Zarr, or in the metadata of a Parquet file and the README.md of its
+folder.
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ from obygaze_features.store.importing.files import (
     ID_KEY,
     SPAN_KEYS,
 )
+from obygaze_features.store.importing.zarr import ORDER_KEY, without_warnings
 from obygaze_features.store.layout import (
     CARD,
     CHUNK_BYTES,
     PICTURES,
+    ROW_DIMENSION,
     Array,
     with_companions,
 )
@@ -161,7 +164,8 @@ def export_features(
 ) -> Exported:
     """Write the features of a store in another format.
 
-    The ending of OUTPUT says the format: .npz, .h5, .hdf5 or .parquet.
+    The ending of OUTPUT says the format: .npz, .h5, .hdf5, .parquet, or .zarr for a folder that is
+    a group of Zarr, compressed. A store itself is such a group, not compressed.
 
     A Parquet file is a table with a row a clip and a column an array, by default of the arrays with
     one vector a clip. --as parquet writes a folder with this table, data/features.parquet, and a
@@ -169,8 +173,9 @@ def export_features(
 
     Clips without features are left out and listed (exit code 3), as are arrays that are not
     exported. Licence, citation, recipe and seal go with the features: in the array `obygaze_origin`
-    of an npz file, the attribute of this name of an HDF5 file, and the metadata of a Parquet file.
-    `obygaze store import` reads the features, and takes these facts from its own options only.
+    of an npz file, the attribute of this name of an HDF5 file or a group of Zarr, and the metadata
+    of a Parquet file. `obygaze store import` reads the features, and takes these facts from its own
+    options only.
 
     Args:
         store: The store.
@@ -212,8 +217,14 @@ def export_features(
     )
     warnings = export.add_labels(labels) if labels is not None else []
     target.parent.mkdir(parents=True, exist_ok=True)
-    writers = {"npz": write_npz, "hdf5": write_hdf5, TABLE: write_parquet}
-    with _new(target, is_folder=format is not None) as hidden:
+    writers = {
+        "npz": write_npz,
+        "hdf5": write_hdf5,
+        TABLE: write_parquet,
+        "zarr": write_zarr,
+    }
+    is_folder = kind == "zarr" or format is not None
+    with _new(target, is_folder=is_folder) as hidden:
         writers[kind](export, hidden)
     exported = [array.name for array in export.arrays]
     return Exported(
@@ -451,6 +462,49 @@ def write_hdf5(export: Export, path: Path) -> None:
             for piece in export.pieces(array):
                 values[first : first + len(piece)] = piece
                 first += len(piece)
+
+
+def write_zarr(export: Export, path: Path) -> None:
+    """Write a group of Zarr 3 with compressed arrays, a row per clip, for zarr and xarray."""
+    import zarr
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    facts = export.fact_arrays()
+    attributes = {
+        EXPORT_KEY: json.dumps(export.origin),
+        ORDER_KEY: [array.name for array in export.arrays],
+        "coordinates": " ".join(facts),
+    }
+    group = zarr.create_group(path, zarr_format=3, attributes=attributes)
+    settings: dict[str, Any] = {
+        "compressors": [ZstdCodec(level=3), Crc32cCodec()],
+        # A chunk of fill values exists too: a missing chunk is damage.
+        "config": {"write_empty_chunks": True},
+    }
+    for name, column in facts.items():
+        if column.dtype.kind == "U":
+            column = column.astype(np.dtypes.StringDType())
+        group.create_array(
+            name, data=column, dimension_names=[ROW_DIMENSION], **settings
+        )
+    for array in export.arrays:
+        n_chunks = max(1, PIECE_BYTES // array.chunk_bytes)
+        n_rows = n_chunks * array.chunk_rows
+        values = group.create_array(
+            array.name,
+            shape=(len(export.numbers), *array.shape),
+            dtype=array.dtype,
+            chunks=(array.chunk_rows, *array.shape),
+            shards=(n_rows, *array.shape),
+            dimension_names=[ROW_DIMENSION, *array.dims],
+            **settings,
+        )
+        first = 0
+        for piece in export.pieces(array, n_rows):
+            values[first : first + len(piece)] = piece
+            first += len(piece)
+    with without_warnings():
+        zarr.consolidate_metadata(path)
 
 
 def write_parquet(export: Export, path: Path) -> None:

@@ -35,6 +35,7 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import (
     EXPECTED,
     Workspace,
@@ -369,8 +370,9 @@ def _no_store_error(files: Files) -> ObygazeError:
         if (Path(files.address) / GROUP_JSON).is_file():
             message += ", but this is a group of Zarr"
             hint = (
-                "where zarr's mode='w' has removed a store, obygaze store pull SOURCE copies it"
-                " again"
+                f"obygaze store import {shell_word(files.address)} -o NAME makes a store of a"
+                " group; where zarr's mode='w' has removed a store, obygaze store pull SOURCE"
+                " copies it again"
             )
     elif "+" in files.location:
         hint += JOIN_LATER

@@ -1,4 +1,4 @@
-"""Make a store of features that another program made: npz, HDF5, a file for each clip, or arrays.
+"""Make a store of features of another program: npz, HDF5, Zarr, a file for each clip, or arrays.
 
 `open_features` opens files of one format, `write_features` takes arrays from memory. The other
 steps are the same for both: the rows of clips, the stored arrays, pooling, masks, and the check for
@@ -45,6 +45,7 @@ from obygaze_features.store.importing.files import (
 )
 from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.staging import POOLINGS, ImportedRows
+from obygaze_features.store.importing.zarr import files_of_group, is_zarr, open_zarr
 from obygaze_features.store.layout import has_vector
 from obygaze_features.store.making import new_store, write_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
@@ -125,6 +126,7 @@ def import_features(
     *,
     arrays: Mapping[str, str] | None = None,
     id_key: str | None = None,
+    fill_missing: bool = False,
     manifest: PathLike | Manifest | None = None,
     pool: Literal["mean", "max", "last"] | None = None,
     keep_frames: bool = False,
@@ -136,8 +138,8 @@ def import_features(
 ) -> Imported:
     """Make a store from features in another format.
 
-    SOURCE is a file (.npz, .h5, .hdf5), or a folder of .npy or .pth files; docs/guide/stores.md
-    describes each. Imports with the same --backbone and --pool have the same
+    SOURCE is a file (.npz, .h5, .hdf5), a group of Zarr, or a folder of .npy or .pth files;
+    docs/guide/stores.md describes each. Imports with the same --backbone and --pool have the same
     recipe: they can be merged, and a model of one reads the other. With --manifest, clips are
     found by their ids, and films or times that differ from those of SOURCE are refused. Clips
     without usable features are failed rows.
@@ -147,6 +149,7 @@ def import_features(
         path: The new store: a name or a folder.
         arrays: Store the array, column or dataset path KEY under NAME.
         id_key: The array or column of clip ids. [default: clip_id]
+        fill_missing: Read chunks of Zarr that are not there as the fill value of their array.
         manifest: A row for each clip of this manifest.
         pool: Keep one vector of each clip: mean, maximum or last one of all that it has. [default:
             max for tokens]
@@ -172,9 +175,18 @@ def import_features(
     }
     _refuse_parquet(source, path, arrays, id_key, options)
     target = _new_folder(path, workspace)
+    if manifest is not None:
+        manifest = read_manifest(manifest, workspace=workspace)
     with name_in_errors(target):
         kind, parts = feature_paths(source)
-        files = open_features(source, arrays, id_key=id_key, folder=target.parent)
+        files = open_features(
+            source,
+            arrays,
+            id_key=id_key,
+            folder=target.parent,
+            clip_ids=None if manifest is None else manifest.clip_ids,
+            fill_missing=fill_missing,
+        )
         parts_of_folder = parts if source.is_dir() else None
         origin = describe_origin(kind, source, parts_of_folder, files.keys)
     return _make_store(
@@ -442,17 +454,31 @@ def open_features(
     *,
     id_key: str | None = None,
     folder: Path | None = None,
+    clip_ids: Sequence[str] | None = None,
+    fill_missing: bool = False,
 ) -> FeatureFiles:
     """Open features that another program wrote.
 
-    The parameters are those of `import_features`; temporary files are made in `folder`.
+    The parameters are those of `import_features`; temporary files are made in `folder`, and
+    `clip_ids` are the clips of its manifest.
     """
     kind, files = feature_paths(source)
     arrays = arrays or {}
+    if fill_missing and kind != "zarr":
+        raise FixUsage(f"--fill-missing does not apply to {kind}")
     if kind == "npz":
         return open_npz(source, arrays, id_key, folder)
     if kind == "hdf5":
         return open_hdf5(source, arrays, id_key)
+    if kind == "zarr":
+        return open_zarr(
+            source,
+            files,
+            arrays,
+            id_key,
+            clip_ids=clip_ids,
+            fill_missing=fill_missing,
+        )
     if arrays or id_key is not None:
         raise FixUsage(f"--array and --id-key do not apply to {kind}")
     return open_tree(source, files, kind)
@@ -462,8 +488,10 @@ def feature_paths(source: Path) -> tuple[str, list[Path]]:
     """Return the format of features, and the list of their files.
 
     The only file is `source`; if `source` is a folder, the files are all files below it that
-    are not hidden.
+    are not hidden, and of a group of Zarr also those that are.
     """
+    if is_zarr(source):
+        return "zarr", files_of_group(source)
     formats = {**FORMATS_OF_FEATURES}
     del formats[PARQUET]
     files = [source]

@@ -133,6 +133,7 @@ def features_of_rows(
     id_key: str | None,
     *,
     is_export: bool,
+    clip_ids: Sequence[str] | None = None,
 ) -> FeatureFiles:
     """Return the features in arrays that have a row for each id.
 
@@ -144,15 +145,25 @@ def features_of_rows(
         asked: The keys of the requested arrays, by their names in the store.
         id_key: The key of the array of clip ids; None: `clip_id`.
         is_export: Whether the file is an export: its arrays keep their names and order.
+        clip_ids: The ids of the rows, if the file has none and `id_key` is None.
     """
+    has_ids = clip_ids is None or id_key is not None or ID_KEY in columns
     id_key = id_key or ID_KEY
-    for key in (id_key, *asked.values()):
+    for key in (*[id_key] * has_ids, *asked.values()):
         if key not in columns:
             there = (
                 f"{near(key, columns)}; arrays of the file: {few([*columns]) or 'none'}"
             )
             raise FixInput(f"no array {key!r}{there}", where=str(where), hint=NAME_IT)
-    names = to_texts(columns[id_key], id_key, where)
+    notes = []
+    if clip_ids is None or has_ids:
+        names = to_texts(columns[id_key], id_key, where)
+    else:
+        names = list(clip_ids)
+        notes.append(
+            f"no ids in the files: their rows are the {len(names)} clips of the manifest, in its"
+            " order"
+        )
     others = {key: one for key, one in columns.items() if key not in asked.values()}
     others.pop(id_key, None)
     facts = {key: others.pop(key) for key in (FILM_KEY, *SPAN_KEYS) if key in others}
@@ -160,7 +171,6 @@ def features_of_rows(
     for key, kinds in COMPANION_KINDS.items():
         if key in others and key not in asked and others[key].dtype.kind in kinds:
             unasked[key] = others.pop(key)
-    notes = []
     if not asked:
         asked = _arrays_of_floats(others, len(names), where, is_export=is_export)
         # A single value describes the file, not clips.

@@ -7,6 +7,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import zarr
 from support.stores import made_store
 from support.written_stores import MANIFEST, a_recipe
 
@@ -96,6 +97,8 @@ def origin_text(path: Path) -> str:
     if path.suffix == ".hdf5":
         with h5py.File(path) as file:
             return file.attrs["obygaze_origin"].decode()
+    if path.suffix == ".zarr":
+        return zarr.open_group(path, mode="r").attrs["obygaze_origin"]
     schema = pytest.importorskip("pyarrow.parquet").read_schema(path)
     return schema.metadata[b"obygaze_origin"].decode()
 
