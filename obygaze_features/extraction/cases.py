@@ -6,14 +6,20 @@ All functions are pure: nothing on a disk is read or changed.
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.shell import shell_word
-from obygaze_features.extraction.clips import Facts, PlannedClip, Source
+from obygaze_features.extraction.clips import Facts, PlannedClip, plan_table
 from obygaze_features.extraction.stored import StoreState
-from obygaze_features.manifest.spans import MILLISECOND_S
+from obygaze_features.manifest.same_clips import (
+    SAME_PICTURES,
+    SAME_PLAN,
+    VIDEO,
+    Sameness,
+    same_clips,
+)
 from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import ComputeSetup
@@ -22,6 +28,7 @@ from obygaze_features.store.rows import (
     NOT_EXTRACTED,
     WITH_VIDEO,
     Row,
+    table_of_rows,
 )
 
 _SHOWN = 20
@@ -159,10 +166,13 @@ def compare_with_store(request: ExtractionRequest, stored: StoreState | None) ->
     computed: list[bool] = []
     changed_films: dict[str, None] = {}
     clip_of_id = {clip.clip_id: clip for clip in request.clips}
+    same = same_clips(
+        table_of_rows(stored.rows), plan_table(request.clips, request.facts)
+    )
     for number, row in enumerate(stored.rows):
         clip = clip_of_id.pop(row.clip_id, None)
         is_planned = stored.computed is not None and stored.computed[number]
-        case, line = case_of_row(row, clip, request, stored, is_planned=is_planned)
+        case, line = _case_of_row(number, row, clip, request, stored, same)
         found[case].append(line)
         if case is CHANGED:
             changed_films[row.movie_id] = None
@@ -237,111 +247,54 @@ def _maker_differences(here: ComputeSetup | None, stored: StoreState) -> list[st
 # --- Rows that are there ---
 
 
-def case_of_row(
+def _case_of_row(
+    number: int,
     row: Row,
     clip: PlannedClip | None,
     request: ExtractionRequest,
     stored: StoreState,
-    *,
-    is_planned: bool,
+    same: Sameness,
 ) -> tuple[Case, str]:
     """Return the case of a row, and the line that the row adds to the lines of this case.
 
     Args:
+        number: The number of the row.
         row: The row.
         clip: The clip in the manifest with the id of the row; None if there is none.
         request: The clips and features that a run requests.
         stored: The state of the store that has the row.
-        is_planned: Whether the store is being filled, and its filling computes this row.
+        same: The comparison of all rows with the clips in the manifest.
     """
     name = row.clip_id
+    is_planned = stored.computed is not None and stored.computed[number]
     if clip is None:
         case = ANOTHER_PLAN if is_planned else NOT_IN_MANIFEST
         return case, f"{name}: not in the manifest" if is_planned else name
     # While a store is filled, clips are decoded at the times of its plan.
-    times = time_difference(row, clip, count_frames=not stored.is_filling)
-    video = video_difference(row, clip, request.facts) if row.is_ok else ""
-    if is_planned and times:
-        return ANOTHER_PLAN, f"{name}: {times}"
-    if row.is_ok and (times or video):
+    door = SAME_PLAN if stored.is_filling else SAME_PICTURES
+    differs = int(same.refused(door)[number])
+    if not row.is_ok:
+        # Nothing was read of its video.
+        differs &= ~VIDEO
+    if is_planned and differs & ~VIDEO:
+        return ANOTHER_PLAN, f"{name}: {same.change(number, differs & ~VIDEO)}"
+    if row.is_ok and differs:
         # The other clips of the film would be read from a different video.
-        return CHANGED, f"{name}: {times or video}"
+        return CHANGED, f"{name}: {same.change(number, differs)}"
     if row.is_ok:
         return SAME, name
     if stored.is_filling:
         # Each row is computed once; failed rows wait until the store is complete.
         is_tried = is_planned and row.status == NOT_EXTRACTED
     else:
-        is_tried = _is_tried(row, clip, request)
+        is_tried = bool(differs) or _is_tried(row, clip, request)
     return (AGAIN if is_tried else WITHOUT), name
 
 
 def _is_tried(row: Row, clip: PlannedClip, request: ExtractionRequest) -> bool:
-    """Return whether a row without features of a finished store is computed again."""
-    if row.status.tried == ALWAYS or time_difference(row, clip):
+    """Return whether an unchanged row without features of a finished store is computed again."""
+    if row.status.tried == ALWAYS:
         return True
     if row.status.tried == WITH_VIDEO:
         return bool(request.facts.get(clip.video)) or clip.clip_id in request.kept
     return request.retry_failed
-
-
-def time_difference(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> str:
-    """Return how the span or the film of a clip differs from those in its row, or "".
-
-    Times that differ by at most a millisecond are equal. The times of a window are not compared,
-    because they are unknown before the window is decoded.
-
-    Args:
-        row: The row.
-        clip: The clip as the manifest states it now.
-        count_frames: Whether frames are compared instead of times, if both the row and the clip
-            state frames. In a different copy of the film, the same frames have different times.
-    """
-    planned = new_row(clip)
-    names = ["movie_id"]
-    if count_frames and None not in (row.start_frame, planned.start_frame):
-        names += ["start_frame", "end_frame"]
-        if None not in (row.framerate, planned.framerate):
-            names.append("framerate")
-    else:
-        names += ["start_s", "end_s"]
-    differences = []
-    for name in names:
-        then, now = getattr(row, name), getattr(planned, name)
-        if not _is_same(then, now):
-            shown = "the film" if name == "movie_id" else name
-            differences.append(
-                f"{shown} was {_format_fact(then)}, is now {_format_fact(now)}"
-            )
-    return ", ".join(differences)
-
-
-def _is_same(then: Any, now: Any) -> bool:
-    if isinstance(then, float) and isinstance(now, float):
-        return abs(then - now) <= MILLISECOND_S
-    return bool(then == now)
-
-
-def video_difference(row: Row, clip: PlannedClip, facts: Facts) -> str:
-    """Return how the video of a clip differs from the one that was read for its row.
-
-    Return "" if the videos are equal, or if the length of one of them is unknown.
-    """
-    now = Source.of(facts.get(clip.video))
-    if not now.is_known or row.video_bytes is None:
-        return ""
-    if now.n_bytes != row.video_bytes:
-        return f"the video had {row.video_bytes} bytes, has now {now.n_bytes} ({clip.video})"
-    if now.quick_hash != row.video_hash:
-        return f"the content of the video changed ({clip.video})"
-    return ""
-
-
-def _format_fact(fact: str | float | None) -> str:
-    """Return a fact as text.
-
-    A time keeps all its digits: two times late in a long film may differ only in the last digits.
-    """
-    if fact in (None, ""):
-        return "not stated"
-    return repr(fact).removesuffix(".0") if isinstance(fact, float) else str(fact)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.sound import ClipSound
 from obygaze_features.core.files import file_facts
+from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
@@ -69,6 +70,24 @@ def plan_clips(manifest: Manifest) -> list[PlannedClip]:
         )
         clips.append(planned)
     return clips
+
+
+def plan_table(clips: Sequence[PlannedClip], facts: Facts) -> ClipTable:
+    """Return planned clips as a table, with the length and the hash that each video has now."""
+    sources = [Source.of(facts.get(clip.video)) for clip in clips]
+    in_film = [clip.film_times or (None, None) for clip in clips]
+    return ClipTable.of(
+        [clip.clip_id for clip in clips],
+        [clip.movie_id for clip in clips],
+        [clip.start_s for clip in clips],
+        [clip.end_s for clip in clips],
+        [clip.frames for clip in clips],
+        film_start_s=[start_s for start_s, _ in in_film],
+        film_end_s=[end_s for _, end_s in in_film],
+        video=[clip.video for clip in clips],
+        video_bytes=[source.n_bytes for source in sources],
+        video_hash=[source.quick_hash for source in sources],
+    )
 
 
 def video_path(clip: Clip, folder: str) -> str:

@@ -17,7 +17,6 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.cases import time_difference, video_difference
 from obygaze_features.extraction.clips import (
     Decoded,
     DecodedView,
@@ -27,12 +26,14 @@ from obygaze_features.extraction.clips import (
     RowJob,
     Source,
     ViewedClip,
+    plan_table,
     repetition_remark,
 )
 from obygaze_features.extraction.recipes import (
     decoder_recipe,
     sampling_recipe,
 )
+from obygaze_features.manifest.same_clips import SAME_PICTURES, same_clips
 from obygaze_features.store.layout import (
     BEFORE,
     CLEAN,
@@ -42,7 +43,7 @@ from obygaze_features.store.layout import (
     STORE_JSON,
 )
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.rows import FAILED
+from obygaze_features.store.rows import FAILED, table_of_rows
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.worker import ClipView
 
@@ -158,7 +159,7 @@ def find_kept(
     """
     kept = []
     for store in stores:
-        of_store = _usable_frames(store, clips, facts)
+        of_store = usable_frames(store, clips, facts)
         if of_store.row_of_clip or of_store.changed:
             kept.append(of_store)
     kept_views: dict[ClipView, StoredFrames] = {}
@@ -169,23 +170,22 @@ def find_kept(
     return kept_views
 
 
-def _usable_frames(
+def usable_frames(
     store: Store, clips: Sequence[PlannedClip], facts: Facts
 ) -> StoredFrames:
     """Return the frames of a store that may be used for these clips, and the changed clips."""
     is_clean = store.read(CLEAN, np.arange(len(store)))
-    clip_of_id = {clip.clip_id: clip for clip in clips}
     row_of_clip: dict[str, int] = {}
     changed: list[str] = []
+    same = same_clips(table_of_rows(store.rows), plan_table(clips, facts))
+    differs = same.refused(SAME_PICTURES).tolist()
     for number, row in enumerate(store.rows):
-        clip = clip_of_id.get(row.clip_id)
-        if clip is None or not row.is_ok or not is_clean[number]:
+        if same.places[number] < 0 or not row.is_ok or not is_clean[number]:
             continue
-        difference = time_difference(row, clip) or video_difference(row, clip, facts)
-        if difference:
-            changed.append(f"{clip.clip_id}: {difference}")
+        if differs[number]:
+            changed.append(f"{row.clip_id}: {same.change(number, differs[number])}")
         else:
-            row_of_clip[clip.clip_id] = number
+            row_of_clip[row.clip_id] = number
     return StoredFrames(store, row_of_clip, changed)
 
 

@@ -159,6 +159,11 @@ class Sameness:
                 stacklevel=3,
             )
 
+    def change(self, place: int, bits: int) -> str:
+        """Return how a clip of the first table was changed in the second."""
+        was, now = self.words(place, bits)
+        return f"was {was}, is now {now}"
+
     def words(self, place: int, bits: int) -> tuple[str, str]:
         """Return what both tables state of the first fact of a clip that differs."""
         ours, theirs = self.ours.some(_row(place)), self.theirs.some(_row(place))
@@ -322,15 +327,20 @@ def _time_words(times: Sequence[Floats]) -> str:
 
 
 def _file_words(clip: ClipTable) -> str:
-    times = _columns(clip, FILE_TIMES)
-    if np.isnan(times).all():
+    start_s, end_s = (float(one[0]) for one in _columns(clip, FILE_TIMES))
+    if np.isnan(start_s) and np.isnan(end_s):
         return "the whole file"
-    return f"{_time_words(times)} of the file"
+    start = "the start" if np.isnan(start_s) else f"{start_s:.10g} s"
+    end = "the end" if np.isnan(end_s) else f"{end_s:.10g} s"
+    return f"{start} to {end} of the file"
 
 
 def _video_words(ours: ClipTable, theirs: ClipTable) -> tuple[str, str]:
     lengths = [float(one.column("video_bytes")[0]) for one in (ours, theirs)]
-    if lengths[0] != lengths[1] and not np.isnan(lengths).any():
-        return f"of a video of {lengths[0]:.0f} bytes", f"{lengths[1]:.0f} bytes"
-    hashes = [str(one.column("video_hash")[0]) for one in (ours, theirs)]
-    return f"of a video with the hash {hashes[0]}", hashes[1]
+    facts = [f"of {length:.0f} bytes" for length in lengths]
+    if lengths[0] == lengths[1] or np.isnan(lengths).any():
+        hashes = [str(one.column("video_hash")[0]) for one in (ours, theirs)]
+        facts = [f"with the hash {of_video}" for of_video in hashes]
+    names = [str(one.column("video")[0]) for one in (ours, theirs)]
+    name = f" ({names[0] or names[1]})" if any(names) else ""
+    return f"from a video {facts[0]}", f"from one {facts[1]}{name}"

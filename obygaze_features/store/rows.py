@@ -13,8 +13,15 @@ from msgspec import Meta
 from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.schema_check import Record
+from obygaze_features.manifest.clip_table import FILE_TIMES, FRAME_COLUMNS, ClipTable
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.spans import FrameSpan, Span, span_in_film, stated_frames
+from obygaze_features.manifest.spans import (
+    FILM_TIMES,
+    FrameSpan,
+    Span,
+    span_in_film,
+    stated_frames,
+)
 from obygaze_features.store.layout import MOST_ROWS, Array
 from obygaze_features.store.text_columns import TextColumn, side_by_side
 
@@ -207,6 +214,15 @@ class Row(NamedTuple):
     def is_ok(self) -> bool:
         """Whether the row has features."""
         return self.status == OK
+
+
+def table_of_rows(rows: Sequence[Row]) -> ClipTable:
+    """Return the clips of rows, with their times, frames and videos, as a table."""
+    names = (*FILE_TIMES, *FILM_TIMES, *FRAME_COLUMNS, "video_bytes", "video_hash")
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    return ClipTable.of(
+        [row.clip_id for row in rows], [row.movie_id for row in rows], **columns
+    )
 
 
 @dataclass(frozen=True)

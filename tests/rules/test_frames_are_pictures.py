@@ -320,7 +320,7 @@ def test_a_store_of_a_lab_with_films_serves_one_without_and_one_with_other_copie
     shutil.copytree(stored, labs[2] / "stores" / stored.name)
     refused = call_obygaze(*extract, cwd=labs[2])
     assert refused.code == 5
-    assert "the video had " in refused.stderr
+    assert "was from a video of " in refused.stderr
     # Another frame is another clip, wherever it is.
     text = (labs[1] / "clips.csv").read_text(encoding="utf-8")
     moved = text.replace(
@@ -333,4 +333,7 @@ def test_a_store_of_a_lab_with_films_serves_one_without_and_one_with_other_copie
         store.matrix("clip", clips=clips)
     refused = call_obygaze(*extract, cwd=labs[1])
     assert refused.code == 5
-    assert "end_frame was 0, is now 1" in refused.stderr
+    assert (
+        "was the frames 0 to 0 at 25 per second, is now the frames 0 to 1"
+        in refused.stderr
+    )

@@ -27,7 +27,17 @@ from obygaze_features.core.errors import (
     ObygazeError,
     ObygazeWarning,
 )
+from obygaze_features.extraction.cases import (
+    ANOTHER_PLAN,
+    CHANGED,
+    ExtractionRequest,
+    Work,
+    compare_with_store,
+)
+from obygaze_features.extraction.clips import PlannedClip, plan_clips
+from obygaze_features.extraction.kept import usable_frames
 from obygaze_features.extraction.search import search
+from obygaze_features.extraction.stored import StoreState
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join
@@ -51,7 +61,9 @@ from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import Row, Store, subset
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import import_features
+from obygaze_features.store.layout import CLEAN, PICTURES, Array
 from obygaze_features.store.records import ManifestMark
+from obygaze_features.store.rows import FAILED, NOT_EXTRACTED, OK
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.inputs import gather
 from obygaze_models.text_vectors import select_groups
@@ -442,6 +454,52 @@ def at_a_search(ours: Facts, theirs: Facts, folder: Path) -> None:
     search(store, like=like, out=folder / "hits.csv", workspace=folder)
 
 
+def planned(facts: Facts) -> tuple[PlannedClip, dict[str, tuple[int, str] | None]]:
+    """The clip X of a manifest as an extraction plans it, and the facts of its video now."""
+    (clip,) = plan_clips(Manifest("m", Header("m"), (clip_of(X, facts),)))
+    now = facts["video_bytes"], facts["video_hash"]
+    return clip._replace(video="/v.mp4"), {"/v.mp4": now}
+
+
+def compared(ours: Facts, theirs: Facts, **state: Any) -> Work:
+    """The work of an extraction of our clip with the row of their clip."""
+    clip, now = planned({**SEEN, **ours})
+    request = ExtractionRequest([clip], a_recipe(), ("clip",), None, now)
+    row = row_of(clip_of(X, theirs), {**SEEN, **theirs})
+    status = state.pop("status", OK)
+    array = Array.of("clip", "float32", (4,))
+    rows = [row._replace(status=status)]
+    stored = StoreState(a_recipe(), [array], rows, (), **state)
+    return compare_with_store(request, stored)
+
+
+def at_a_growth(ours: Facts, theirs: Facts, folder: Path) -> str:
+    work = compared(ours, theirs)
+    # A failed row whose clip changed is tried again; one of the same clip is not.
+    failed = compared(ours, theirs, status=FAILED)
+    if not ours.keys() & SEEN:
+        assert failed.computed[0] == (CHANGED in work.found)
+    return "R" if CHANGED in work.found else "="
+
+
+def at_a_filling(ours: Facts, theirs: Facts, folder: Path) -> str:
+    if ours.keys() & SEEN:
+        # Of a row that is not computed yet, no video was read.
+        return "R" if CHANGED in compared(ours, theirs, computed=[False]).found else "="
+    work = compared(ours, theirs, status=NOT_EXTRACTED, computed=[True])
+    return "R" if ANOTHER_PLAN in work.found else "="
+
+
+def at_kept_frames(ours: Facts, theirs: Facts, folder: Path) -> str:
+    clip, now = planned({**SEEN, **ours})
+    row = row_of(clip_of(X, theirs), {**SEEN, **theirs})
+    arrays = {PICTURES: np.zeros((1, 2, 2, 2, 3), "uint8"), CLEAN: np.ones(1, "bool")}
+    store = made_store(folder / "kept", [row], arrays)
+    kept = usable_frames(store, [clip], now)
+    assert len(kept.row_of_clip) + len(kept.changed) == 1
+    return "R" if kept.changed else "="
+
+
 STORES: tuple[Callable[[Facts, Facts, Path], None], ...] = (
     at_a_run,
     at_a_matrix,
@@ -495,6 +553,18 @@ UNASKED["at_a_share"] |= {
     "film of one unknown": ("E", "shares are of films"),
     "nothing in common": ("E", "shares are of films"),
 }
+
+
+@pytest.mark.parametrize(
+    ("door", "place"), [(at_a_growth, 1), (at_kept_frames, 1), (at_a_filling, 2)]
+)
+def test_an_extraction_refuses_what_the_function_finds(door, place, tmp_path) -> None:
+    expected = {}
+    found = {}
+    for number, (what, case) in enumerate(DIFFERENCES.items()):
+        expected[what] = case.answers[place]
+        found[what] = door(case.ours, case.theirs, tmp_path / str(number))
+    assert found == expected
 
 
 @pytest.mark.parametrize("door", [*STORES, *TABLES])

@@ -94,13 +94,13 @@ def test_other_clips_are_named_and_change_nothing(ws: Workspace) -> None:
 
     ws.path("elsewhere").rename(ws.path("videos"))
     import_again(ws, moved_rows())
-    assert f"{MOVED}: start_s was 2, is now 2.5" in ws(RUN, code=5).text
+    assert f"{MOVED}: was 2 s to " in ws(RUN, code=5).text
     import_again(ws, rows_of_clips(FIRST, SECOND, per_film=CLIPS_A_FILM))
     replace_film(ws)
     refused = ws(RUN, code=5).text
     assert "5 clips changed" in refused
     for number in range(1, CLIPS_A_FILM + 1):
-        assert f"{FIRST}-00{number}: the video" in refused
+        assert f"{FIRST}-00{number}: was from a video of " in refused
     assert SECOND not in refused
     assert ws.bytes_of(STORE) == before
 

@@ -9,14 +9,20 @@ from obygaze_features.backbones.card import DEFAULT_PRESET, require_pictures
 from obygaze_features.backbones.cards import find_card, refuse_code_of_store
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.cases import time_difference, video_difference
-from obygaze_features.extraction.clips import PlannedClip, plan_clips, read_video_facts
+from obygaze_features.extraction.clips import (
+    PlannedClip,
+    plan_clips,
+    plan_table,
+    read_video_facts,
+)
 from obygaze_features.extraction.recipes import (
     decoder_recipe,
     sampling_recipe,
 )
 from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.same_clips import SAME_PICTURES, same_clips
 from obygaze_features.store import Store
+from obygaze_features.store.rows import table_of_rows
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 
@@ -58,9 +64,8 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     (row,) = store.table.some(store.select(clips=[clip_id]).rows)
     here = [card.sha256, sampling_recipe(view), decoder_recipe(view)]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
-    is_changed = time_difference(row, clip) or video_difference(
-        row, clip, read_video_facts([clip.video])
-    )
+    now = plan_table([clip], read_video_facts([clip.video]))
+    is_changed = same_clips(table_of_rows([row]), now).refused(SAME_PICTURES).any()
     if is_changed or here != there:
         raise Mismatch(
             f"the recipe, the times or the video of {clip_id} has changed since its features"

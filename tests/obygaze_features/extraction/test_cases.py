@@ -67,7 +67,7 @@ def found(done: Work) -> dict[Case, int]:
 @pytest.mark.parametrize(
     ("clips", "line"),
     [
-        ([CLIP_A, CLIP_B._replace(end_s=3.0)], "b: end_s was 2, is now 3"),
+        ([CLIP_A, CLIP_B._replace(end_s=3.0)], "b: was 1 s to 2 s, is now 1 s to 3 s"),
         ([CLIP_A], "b: not in the manifest"),
         ([CLIP_A, CLIP_B, CLIP_A._replace(clip_id="c")], "c: not in the plan"),
     ],
@@ -259,9 +259,7 @@ def test_a_store_that_is_being_filled_has_the_times_of_its_plan() -> None:
     frames = FrameSpan(25, 49)
     row = Row("a", "film", 1.0, 2.0, status=NOT_EXTRACTED).with_frames(frames)
     clip = PlannedClip("a", "film", "a.mp4", 2.52, 3.52, frames=frames)
-    assert not cases.time_difference(row, clip)
-    assert cases.time_difference(row, clip, count_frames=False) == (
-        "start_s was 1, is now 2.52, end_s was 2, is now 3.52"
-    )
+    assert found(work([clip], [row._replace(status=OK)])) == {cases.SAME: 1}
     done = work([clip], [row], filling=True)
-    assert found(done) == {cases.ANOTHER_PLAN: 1}
+    moved = "a: was 1 s to 2 s of the file, is now 2.52 s to 3.52 s of the file"
+    assert done.found == {cases.ANOTHER_PLAN: [moved]}
