@@ -21,6 +21,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.spans import FrameSpan, Span, span_in_film, stated_frames
 from obygaze_features.store.rows import (
     FAILED,
+    HASH_DIGITS,
     NO_VIDEO,
     STATUS_OF_REASON,
     RowStatus,
@@ -199,7 +200,7 @@ class Source(NamedTuple):
         if facts is None:
             return cls()
         n_bytes, quick_hash = facts
-        return cls(n_bytes, quick_hash[:16])
+        return cls(n_bytes, quick_hash[:HASH_DIGITS])
 
     @property
     def is_known(self) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 from msgspec import structs
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.files import file_facts
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
@@ -32,6 +34,7 @@ from obygaze_features.manifest.model import (
     Header,
     Manifest,
 )
+from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.spelling import Spelling
 
 UNKNOWN_MODALITY = "unknown"
@@ -162,29 +165,36 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         warnings.append(
             f"folds removed, because each manifest has its own: {few(splits)}"
         )
+    of_two_files = _films_of_two_files(manifests)
+    if of_two_files:
+        warnings.append(
+            f"the clips of these films are parts of different files: {few(of_two_files)}"
+        )
     merged = Manifest(name, header, tuple(clips), tuple(kept), said)
     return ImportedManifest(merged, tuple(warnings))
 
 
 def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
     """Raise an error for clips in two manifests, and for film ids that differ only in capitals."""
-    row_of_id: dict[str, str] = {}
+    first_of_id: dict[str, tuple[Clip, str]] = {}
     film_of_name: dict[str, str] = {}
     shared = []
+    pairs: list[tuple[Clip, Clip]] = []
     films: dict[str, None] = {}
     for clip, name in clips:
         cells = ["|".join(clip.values(column)) for column in CLIP_COLUMNS[1:]]
         row = f"{clip.clip_id} ({' '.join(filter(None, cells))}) in {name}"
-        first = row_of_id.setdefault(clip.clip_id.casefold(), row)
-        if first is not row:
-            shared.append(f"{first} and {row}")
+        first, first_row = first_of_id.setdefault(clip.clip_id.casefold(), (clip, row))
+        if first is not clip:
+            shared.append(f"{first_row} and {row}")
+            pairs.append((first, clip))
         film = film_of_name.setdefault(clip.movie_id.casefold(), clip.movie_id)
         if film != clip.movie_id:
             films[f"{film} and {clip.movie_id}"] = None
     if shared:
         are = "clip is" if len(shared) == 1 else "clips are"
         raise AlreadyThere(
-            f"{len(shared)} {are} in two manifests: {few(shared, 3)}",
+            f"{len(shared)} {are} in two manifests{_how_many_are_same(pairs)}: {few(shared, 3)}",
             hint="give different clips different ids; import tables of several annotators of the"
             " same clips together: obygaze manifest import TABLE TABLE --rule agreed -o NAME",
         )
@@ -194,6 +204,45 @@ def _refuse_shared(clips: Iterable[tuple[Clip, str]]) -> None:
         "movie_ids that differ only in case",
         hint="use one spelling in all tables, and import the tables again",
     )
+
+
+def _how_many_are_same(pairs: Sequence[tuple[Clip, Clip]]) -> str:
+    """Return how many pairs of clips with one id are the same clip, as part of a sentence."""
+    # Imported here because it loads NumPy, which would slow down the help of commands.
+    import numpy as np
+
+    from obygaze_features.manifest.clip_table import ClipTable
+    from obygaze_features.manifest.same_clips import same_clips
+
+    ours, theirs = (ClipTable.of_clips(clips) for clips in zip(*pairs, strict=True))
+    found = same_clips(ours, theirs, np.arange(len(pairs)))
+    n_other = int((found.refused() > 0).sum())
+    if n_other:
+        return f", {n_other} of them as other clips"
+    if found.n_by_ids:
+        return f", {found.n_by_ids} of them by id only"
+    return ", as the same clips"
+
+
+def _films_of_two_files(manifests: Sequence[Manifest]) -> list[str]:
+    """Return the films whose clips are parts of different files: by their bytes, or their names."""
+    files_of_film: dict[str, set[Path]] = {}
+    for manifest in manifests:
+        for clip in manifest:
+            is_part = (clip.start_s, clip.end_s) != (None, None)
+            has_own_file = any(clip.extra.get(name) for name in FILM_TIMES)
+            if clip.movie_id and clip.video and is_part and not has_own_file:
+                file = Path(manifest.header.video_root, clip.video)
+                files_of_film.setdefault(clip.movie_id, set()).add(file)
+    of_two_files = []
+    for film, files in files_of_film.items():
+        # Most films are one file, which is not read.
+        facts = map(file_facts, files if len(files) > 1 else ())
+        contents = set(facts) - {None}
+        names = {file.name for file in files}
+        if len(contents or names) > 1:
+            of_two_files.append(film)
+    return of_two_files
 
 
 def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:

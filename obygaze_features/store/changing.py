@@ -26,7 +26,8 @@ from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clips import same_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.encoding import Values, fill_rows
@@ -34,6 +35,7 @@ from obygaze_features.store.layout import Array, with_companions
 from obygaze_features.store.making import new_store, write_store
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import ManifestMark, Origin, all_makers
+from obygaze_features.store.replaced import films_of_two_files, replaced_videos_text
 from obygaze_features.store.rows import Row, RowColumns
 
 
@@ -114,6 +116,9 @@ def subset(
         chosen = with_companions(in_order, opened.record.arrays)
     source = PickedRows([opened], [rows])
     remarks = _still_in_manifests(left_out, here)
+    if isinstance(clips, Manifest):
+        replaced = replaced_videos_text(clips.clips, clips, opened.stores)
+        remarks += [replaced] if replaced else []
     origins = list_origins([opened])
     if left_out:
         # The stores of which this store was made may be of what is removed.
@@ -211,8 +216,7 @@ def merge(
             "expected at least two stores, got one", hint="pass the names of the stores"
         )
     first = opened[0]
-    known: set[str] = set()
-    for store in opened:
+    for number, store in enumerate(opened):
         first.recipe.require(
             store.recipe,
             where=store.location,
@@ -227,23 +231,40 @@ def merge(
                 where=store.location,
                 hint="merge subsets: obygaze store subset STORE --array A --array B -o NAME",
             )
-        ids = store.clip_ids.tolist()
-        both = [clip for clip in ids if clip in known]
-        if both:
-            # Nothing says which of the two rows is right.
-            raise Mismatch(
-                f"{count(len(both), 'clip')} of this store are also in a second store:"
-                f" {few(both, 3)}",
-                where=store.location,
-                hint="merge a subset: obygaze store subset STORE --without CLIP -o NAME",
-            )
-        known.update(ids)
+        _refuse_shared(store, opened[:number])
     terms = _common_terms(opened, licence)
     rows = [store.table.all_rows() for store in opened]
     # A file of the new store has at least as many rows as a file of each store.
     arrays = max((store.record.arrays for store in opened), key=_file_rows)
     source = PickedRows(opened, rows)
-    return _write(target, source, arrays, terms, progress, list_origins(opened))
+    of_two_files = films_of_two_files(opened)
+    remarks = [of_two_files] if of_two_files else []
+    origins = list_origins(opened)
+    return _write(target, source, arrays, terms, progress, origins, remarks)
+
+
+def _refuse_shared(store: Store, others: Sequence[Store]) -> None:
+    """Raise an error if a store has a clip of another store, and say whether it is the same."""
+    for other in others:
+        places = other.table.find(store.clip_ids.tolist())
+        shared = np.flatnonzero(places >= 0)
+        if len(shared):
+            ours = store.facts_of(shared)
+            theirs = other.facts_of(places[shared])
+            found = same_clips(ours, theirs, np.arange(len(ours)))
+            n_other = int((found.refused() > 0).sum())
+            how = "as the same clips"
+            if n_other:
+                how = f"{n_other} of them as other clips"
+            elif found.n_by_ids:
+                how = f"{found.n_by_ids} of them by id only"
+            # Nothing says which of the two rows is right.
+            raise Mismatch(
+                f"{count(len(shared), 'clip')} of this store are also in {other.location},"
+                f" {how}: {few(ours.clip_ids.tolist(), 3)}",
+                where=store.location,
+                hint="merge a subset: obygaze store subset STORE --without CLIP -o NAME",
+            )
 
 
 def _rows_of_arrays(store: Store) -> list[object]:

@@ -65,6 +65,7 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.making import check_not_inside_store
 from obygaze_features.store.reading import Reason, Store, open_store
+from obygaze_features.store.replaced import replaced_videos_text
 from obygaze_features.store.rows import STATUS_OF_WORD
 
 # Bytes of values that are read and written at a time.
@@ -291,7 +292,7 @@ class Export:
         }
 
     def add_labels(self, labels: Manifest) -> list[str]:
-        """Add the labels of a manifest; return a sentence on the clips without a level, if any.
+        """Add the labels of a manifest; return warnings: of clips without a level, replaced videos.
 
         Raise an error if the manifest has none of the clips of the store, or if it has a different
         clip with the id of a clip of the store.
@@ -333,11 +334,14 @@ class Export:
         )
         if header.citation:
             self.labels += f" Cite for the labels: {header.citation}"
+        exported_clips = [clip for clip in of_clips if clip is not None]
+        replaced = replaced_videos_text(exported_clips, labels, self.store.stores)
+        warnings = [replaced] if replaced else []
         n_without = levels.count(None)
-        if not n_without:
-            return []
-        of_all = f"{count(n_without, 'clip')} of {len(ids)}"
-        return [f"{of_all} without a level in the manifest {labels.name}"]
+        if n_without:
+            of_all = f"{count(n_without, 'clip')} of {len(ids)}"
+            warnings.append(f"{of_all} without a level in the manifest {labels.name}")
+        return warnings
 
     def fact_arrays(self, **others: Any) -> dict[str, npt.NDArray[Any]]:
         """Return arrays of the columns in `others`, followed by arrays of the facts of clips.

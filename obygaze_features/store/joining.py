@@ -28,7 +28,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.same_clips import same_clips
+from obygaze_features.manifest.same_clips import VIDEO, same_clips
 from obygaze_features.store.atomic_files import filling_path
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
@@ -311,20 +311,19 @@ class JoinedStore(Store):
             is_in_both = (ours >= 0) & (theirs >= 0)
             ours = ours[is_in_both]
             theirs = theirs[is_in_both]
-            facts = one.facts_of(ours)
-            found = same_clips(facts, two.facts_of(theirs), np.arange(len(facts)))
+            clips = one.facts_of(ours, videos=True)
+            there = two.facts_of(theirs, videos=True)
+            found = same_clips(clips, there, np.arange(len(clips)))
             found.require(
                 (one.location, two.location),
                 hint="give different clips different ids in the manifest, and extract again",
             )
             both = f"{one.location} and {two.location}"
-            files = np.array([one.files_of(ours), two.files_of(theirs)])
-            is_another = (files != "").all(axis=0) & (files[0] != files[1])
-            if is_another.any():
-                clips = facts.clip_ids[is_another].tolist()
+            of_other_files = clips.clip_ids[(found.differs & VIDEO) > 0].tolist()
+            if of_other_files:
                 _warn(
-                    f"{count(len(clips), 'clip')} with features of different video files in"
-                    f" {both}: {few(clips, 3)}"
+                    f"{count(len(of_other_files), 'clip')} with features of different video files"
+                    f" in {both}: {few(of_other_files, 3)}"
                 )
 
 

@@ -660,8 +660,11 @@ class Store:
         )
         return rows
 
-    def facts_of(self, rows: Rows) -> ClipTable:
-        """Return the ids, films, times and frames that the store states of the clips of rows."""
+    def facts_of(self, rows: Rows, *, videos: bool = False) -> ClipTable:
+        """Return what the store states of the clips of rows: ids, films, times and frames.
+
+        With `videos`, the table also has the length and the hash of the video of each clip.
+        """
         from obygaze_features.manifest.clip_table import (
             FILE_TIMES,
             FRAME_COLUMNS,
@@ -670,13 +673,15 @@ class Store:
         from obygaze_features.manifest.spans import FILM_TIMES
 
         columns = {}
-        for name in (*FILE_TIMES, *FILM_TIMES, *FRAME_COLUMNS):
+        names = [*FILE_TIMES, *FILM_TIMES, *FRAME_COLUMNS]
+        for name in (*names, "video_bytes") if videos else names:
             values = self.table.numbers(name, rows).astype(np.float64)
             values[values < 0] = np.nan
             columns[name] = values
-        return ClipTable.of(
+        clips = ClipTable.of(
             self.table.clip_ids_of(rows), self.table.movie_ids_of(rows), **columns
         )
+        return clips.with_columns(video_hash=self.files_of(rows)) if videos else clips
 
     def files_of(self, rows: Rows) -> list[str]:
         """Return the quick hashes of the videos of rows; "" for an unknown hash."""

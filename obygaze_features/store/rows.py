@@ -126,6 +126,8 @@ def words_of_status(word: str, *, is_imported: bool) -> str:
     return STATUS_OF_WORD[word].words
 
 
+# The digits of the quick hash of a video that a row has.
+HASH_DIGITS = 16
 # The reason of a row that is not ok, if the writer of the row gave no reason.
 NO_REASON = "no reason given"
 

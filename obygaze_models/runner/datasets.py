@@ -96,7 +96,7 @@ def dataset(
     grid = replace(honest.grid, train=(name,), test=(name,))
     protocol = replace(honest, tasks={name: chosen}, grid=grid)
     inputs = gather(protocol, clips, clips.name, stores)
-    for remark in ("annotators differ", "unknown words"):
+    for remark in ("annotators differ", "unknown words", "replaced films"):
         if remark in inputs.table.remarks:
             text = inputs.table.remarks[remark]
             warnings.warn(text, ObygazeWarning, stacklevel=2)

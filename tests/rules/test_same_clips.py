@@ -7,26 +7,31 @@ carries what its files can state; what a door cannot be asked is listed with its
 import tempfile
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.experiments import ONE_PAIR, films, quick
 from support.joined_stores import join_of
 from support.maps import GRID
 from support.stores import a_recipe, made_store
 
+import obygaze as og
 from obygaze.audits.maps.boxes import read_boxes
 from obygaze.audits.share import FilmLabels, read_scores
 from obygaze.films.predictions import read_predictions
 from obygaze_features.core.errors import (
+    AlreadyThere,
     FixInput,
     Mismatch,
     ObygazeError,
     ObygazeWarning,
 )
+from obygaze_features.core.files import quick_sha256
 from obygaze_features.extraction.cases import (
     ANOTHER_PLAN,
     CHANGED,
@@ -43,6 +48,7 @@ from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.clip_table import ClipTable
 from obygaze_features.manifest.io import rows_to_csv, write_manifest
+from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clips import (
     FILM,
@@ -58,7 +64,7 @@ from obygaze_features.manifest.same_clips import (
     same_clips,
 )
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_features.store import Row, Store, subset
+from obygaze_features.store import Row, Store, merge, subset
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import import_features
 from obygaze_features.store.layout import CLEAN, PICTURES, Array
@@ -338,9 +344,8 @@ def at_a_join_of_stores(ours: Facts, theirs: Facts, folder: Path) -> None:
     join_of({"one": one, "other": other}).status()
 
 
-def at_a_prediction(ours: Facts, theirs: Facts, folder: Path) -> None:
-    """A model that was trained on the clips of one source predicts those of the other."""
-    manifest = manifest_of(ours)
+def model_of(manifest: Manifest, folder: Path) -> Path:
+    """A saved model that was trained on the clips of a manifest."""
     values = np.random.default_rng(0).normal(size=(len(manifest), 4)).astype("float32")
     probe = LogisticProbe().fit(values, np.arange(len(values)) % 2)
     trained_films = tuple(sorted({clip.movie_id for clip in manifest} - {""}))
@@ -357,7 +362,12 @@ def at_a_prediction(ours: Facts, theirs: Facts, folder: Path) -> None:
     )
     scores = {"p:EN": np.full(len(values), 0.25), "p:S": np.full(len(values), 0.75)}
     clips = TrainingClips(ClipTable.of_clips(manifest.clips), scores)
-    saved = save_model(probe, info, folder / "models" / "kept", values, clips=clips)
+    return save_model(probe, info, folder / "models" / "kept", values, clips=clips)
+
+
+def at_a_prediction(ours: Facts, theirs: Facts, folder: Path) -> None:
+    """A model that was trained on the clips of one source predicts those of the other."""
+    saved = model_of(manifest_of(ours), folder)
     store = store_of(theirs, folder / "s")
     predicted = predict(load_model(saved), store)
     for note in predicted.warnings:
@@ -576,3 +586,120 @@ def test_a_door_refuses_what_the_function_finds(door) -> None:
         expected[what] = unasked[what][0] if what in unasked else case.answers[0]
         found[what] = answer(door, case)
     assert found == expected
+
+
+# --- A video that was replaced: told in the same words wherever features meet ---
+
+
+def linked(folder: Path, content: bytes) -> tuple[Manifest, Store]:
+    """A manifest whose clip X is part of a video, and a store that was read from this video."""
+    (folder / "v.mp4").write_bytes(content)
+    seen = quick_sha256(folder / "v.mp4")
+    manifest = manifest_of({**S, "video_name": ""})
+    first, *others = manifest.clips
+    clips = (replace(first, video="v.mp4"), *others)
+    header = structs.replace(manifest.header, video_root=str(folder))
+    facts = {**S, "video_bytes": seen[0], "video_hash": seen[1][:16]}
+    return replace(manifest, header=header, clips=clips), store_of(facts, folder / "s")
+
+
+def said_of_run(manifest: Manifest, store: Store, folder: Path) -> str:
+    protocol = quick("honest", 'data.view="raw"', *ONE_PAIR)
+    return str(gather(protocol, manifest, "m", {"s": store}).table.remarks)
+
+
+def said_of_dataset(manifest: Manifest, store: Store, folder: Path) -> str:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ObygazeWarning)
+        og.dataset(store, manifest, "EN_S", view="raw")
+    return " ".join(str(one.message) for one in caught)
+
+
+def said_of_subset(manifest: Manifest, store: Store, folder: Path) -> str:
+    made = subset(store, folder / "part", clips=manifest, workspace=folder)
+    return " ".join(made.warnings)
+
+
+def said_of_export(manifest: Manifest, store: Store, folder: Path) -> str:
+    path = folder / "f.parquet"
+    done = export_features(store, path, labels=manifest, workspace=folder)
+    return " ".join(done.warnings)
+
+
+def said_of_prediction(manifest: Manifest, store: Store, folder: Path) -> str:
+    predicted = predict(
+        load_model(model_of(manifest, folder)), store, manifest=manifest
+    )
+    return " ".join(predicted.warnings)
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        said_of_run,
+        said_of_dataset,
+        said_of_subset,
+        said_of_export,
+        said_of_prediction,
+    ],
+)
+def test_a_replaced_video_is_told(door, tmp_path: Path) -> None:
+    """Whether or not it has the length of the video that was read."""
+    told = []
+    for number, now in enumerate((b"as before", b"As before", b"longer than before")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        manifest, store = linked(folder, b"as before")
+        (folder / "v.mp4").write_bytes(now)
+        said = door(manifest, store, folder)
+        told.append("these videos were replaced" in said and "v.mp4" in said)
+    assert told == [False, True, True]
+
+
+def test_stores_that_read_two_files_of_one_film_are_told(tmp_path: Path) -> None:
+    """At a join clip by clip, and at a merger, whose stores have no clip in common."""
+    one = store_of({**S, **SEEN}, tmp_path / "one")
+    with pytest.warns(ObygazeWarning, match="1 clip with features of different video"):
+        other = store_of({**S, **OTHER_CONTENT}, tmp_path / "other", "also")
+        join_of({"one": one, "other": other}).status()
+    clips = (clip_of("a", S), clip_of("b", seconds(20.0)))
+    halves = []
+    for clip, facts in zip(clips, (SEEN, OTHER_CONTENT), strict=True):
+        values = {"clip": np.ones((1, 4), "float32")}
+        halves.append(
+            made_store(tmp_path / clip.clip_id, [row_of(clip, facts)], values)
+        )
+    merged = merge(halves, tmp_path / "both", workspace=tmp_path)
+    assert merged.warnings == [
+        "the clips of these films were read from different files: A"
+    ]
+    # Two clips with files of their own are no parts of one file.
+    own = []
+    for name, facts in (("c", SEEN), ("d", OTHER_CONTENT)):
+        row = row_of(clip_of(name, own_file(12.0)), facts)
+        own.append(made_store(tmp_path / name, [row], values))
+    assert merge(own, tmp_path / "files", workspace=tmp_path).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "how"),
+    [
+        (S, "as the same clips"),
+        (seconds(12.002), "1 of them as other clips"),
+        ({"movie_id": ""}, "1 of them by id only"),
+    ],
+)
+def test_a_merger_says_which_shared_clips_are_the_same(theirs, how, tmp_path) -> None:
+    values = {"clip": np.ones((1, 4), "float32")}
+    stores = []
+    manifests = []
+    for name, facts in (("one", S), ("two", theirs)):
+        clip = clip_of(X, facts)
+        stores.append(made_store(tmp_path / name, [Row.of_clip(clip)], values))
+        header = Header(name, films="" if facts["movie_id"] else "none")
+        manifests.append(Manifest(name, header, (clip,)))
+    with pytest.raises(Mismatch, match=f"1 clip .* in .*one, {how}: "):
+        merge(stores, tmp_path / "both", workspace=tmp_path)
+    if theirs["movie_id"]:
+        with pytest.raises(AlreadyThere, match=f"1 clip is in two manifests, {how}: "):
+            merged_manifest(manifests, "both")

@@ -115,7 +115,7 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
         others = [row._replace(clip_id=f"new {row.clip_id}") for row in rows]
         others[40] = rows[40]._replace(status=status)
         path = write(tmp_path / f"with-{status}", others, values)
-        told = r"1 clip of this store .* second store: clip 40"
+        told = r"1 clip of this store .*films, as the same clips: clip 40"
         with pytest.raises(Mismatch, match=told):
             merge([store, path], tmp_path / "both")
     with pytest.raises(AlreadyThere):

@@ -276,8 +276,8 @@ def test_a_film_that_was_replaced_is_said(model: SavedModel, tmp_path: Path) -> 
     for film, n_bytes in (("alba", 5), ("brug", 6)):
         (tmp_path / "videos" / f"{film}.mp4").write_bytes(5 * b"x")
         clips.append(Clip(f"{film}-9", film, video=f"{film}.mp4"))
-        row = Row(f"{film}-9", film, video_bytes=n_bytes, video_hash=HASH[film])
-        rows.append(row)
+        # Without a hash of the video, its length is compared.
+        rows.append(Row(f"{film}-9", film, video_bytes=n_bytes))
     header = Header("Theirs", video_root=str(tmp_path / "videos"))
     manifest = Manifest("theirs", header, tuple(clips))
     found = predict(model, store_with(tmp_path, rows), manifest=manifest)
